@@ -1,0 +1,158 @@
+"""Start Snakemake on a translated workflow, show how it goes, and say what failed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from fasthep_smk import failures
+from fasthep_smk.errors import RunFailed
+from fasthep_smk.translate.write import Written
+
+__all__ = ["Outcome", "dry_run", "run"]
+
+_STEPS = re.compile(r"^(\d+) of (\d+) steps \((\d+)%\) done")
+_TOTAL = re.compile(r"^total\s+(\d+)\s*$")
+_STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many jobs of each rule ran or would run."""
+
+    jobs: dict[str, int]
+
+    @property
+    def total(self) -> int:
+        return sum(self.jobs.values())
+
+
+def run(
+    written: Written, *, cores: int | None, extra: Sequence[str] = (), output: TextIO | None = None
+) -> Outcome:
+    """Run the workflow; ``extra`` goes to Snakemake unchanged.
+
+    Raises:
+        RunFailed: Snakemake ended with an error; the message names each failed job.
+    """
+    screen = output or sys.stderr
+    log = written.build / "debug" / "distributed" / "snakemake.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = _command(written, cores, extra)
+    reader = _Reader(screen)
+    with log.open("w", encoding="utf-8") as stream:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=_environment(),
+        )
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                stream.write(line)
+                stream.flush()
+                reader.line(line.rstrip("\n"))
+        except KeyboardInterrupt:
+            # The terminal sent the signal to Snakemake too: let it end its jobs and unlock.
+            process.send_signal(signal.SIGINT)
+            for line in process.stdout:
+                stream.write(line)
+            process.wait()
+            raise
+        status = process.wait()
+    if status != 0:
+        raise RunFailed(_what_failed(written, log, status, reader.tail))
+    return Outcome(reader.jobs)
+
+
+def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
+    """Return which jobs would run; run nothing.
+
+    Raises:
+        RunFailed: Snakemake refuses the workflow.
+    """
+    command = _command(written, 1, ["--dry-run", *extra])
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, env=_environment()
+    )
+    reader = _Reader(None)
+    for line in f"{done.stdout}\n{done.stderr}".splitlines():
+        reader.line(line)
+    if done.returncode != 0:
+        raise RunFailed("\n".join(["Snakemake refuses the workflow:", *reader.tail]))
+    return Outcome(reader.jobs)
+
+
+class _Reader:
+    """Follows Snakemake's output: the table of jobs, then the steps done."""
+
+    def __init__(self, screen: TextIO | None) -> None:
+        self.jobs: dict[str, int] = {}
+        self.tail: list[str] = []
+        self._screen = screen
+        self._in_table = False
+
+    def line(self, text: str) -> None:
+        self.tail = [*self.tail[-24:], text]
+        if text.startswith("Job stats:"):
+            self._in_table, self.jobs = True, {}
+        elif self._in_table and _TOTAL.match(text):
+            self._in_table = False
+            self._say_total()
+        elif self._in_table and (found := _STAT.match(text)) and found[1] != "all":
+            self.jobs[found[1]] = int(found[2])
+        elif found := _STEPS.match(text):
+            # "all" is a step of Snakemake's, not a job of ours.
+            done, total = int(found[1]), int(found[2])
+            self._say(f"[{min(done, total - 1)}/{total - 1}] jobs done")
+        elif text.startswith("Error in rule "):
+            self._say(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
+
+    def _say_total(self) -> None:
+        total = sum(self.jobs.values())
+        parts = ", ".join(f"{count} x {rule}" for rule, count in self.jobs.items())
+        self._say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
+
+    def _say(self, text: str) -> None:
+        if self._screen is not None:
+            print(text, file=self._screen, flush=True)
+
+
+def _command(written: Written, cores: int | None, extra: Sequence[str]) -> list[str]:
+    command = [sys.executable, "-m", "snakemake", "--profile", str(written.profile)]
+    if cores is not None:
+        command += ["--cores", str(cores)]
+    return [*command, *extra]
+
+
+def _environment() -> dict[str, str]:
+    # Colours would end up in the log; the width of the table must not depend on the terminal.
+    return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+
+
+def _what_failed(written: Written, log: Path, status: int, tail: list[str]) -> str:
+    failed = failures.read_all(written.build)
+    if not failed:
+        return "\n".join(
+            [f"Snakemake ended with status {status} (log: {log}):", *(f"    {x}" for x in tail)]
+        )
+    count = len(failed)
+    title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
+    shown = [
+        failures.message(
+            item, written.build, log=failures.log_of(item), profile=written.profile
+        )
+        for item in failed[:10]
+    ]
+    more = [f"... and {count - 10} more, see {written.build / 'smk' / 'failures'}"]
+    return "\n".join([title, *shown, *(more if count > 10 else [])])

@@ -1,0 +1,72 @@
+"""What a user can do wrong, in one family of exceptions.
+
+Every message answers the same questions in the same order: which file, which key, which value,
+what was expected, and what to do. Several findings are collected and raised together
+(:class:`Findings`), so that a workflow is mended in one round.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+__all__ = ["Finding", "Findings", "RunFailed", "SmkError", "UsageError", "nearest"]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that resembles ``name`` most, or ``None`` if none does."""
+    matches = difflib.get_close_matches(str(name), [str(item) for item in valid], n=1, cutoff=0.5)
+    return matches[0] if matches else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: where it stands, what it is, what was expected and how to mend it."""
+
+    problem: str
+    file: str | None = None
+    key: str | None = None
+    value: str | None = None
+    expected: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.file, self.key) if part)
+        lines = [f"{where}: {self.problem}" if where else self.problem]
+        details = (("found", self.value), ("expected", self.expected), ("hint", self.hint))
+        lines += [f"    {label}: {text}" for label, text in details if text]
+        return "\n".join(lines)
+
+
+class SmkError(Exception):
+    """Base of all errors that are shown as a message, never as a traceback."""
+
+    exit_code = 1
+
+
+class UsageError(SmkError):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+
+
+@dataclass(eq=False)
+class Findings(SmkError):
+    """All findings of one check, raised together."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    @classmethod
+    def one(cls, problem: str, **details: str | None) -> Findings:
+        """Return an error that holds a single finding."""
+        return cls([Finding(problem=problem, **details)])
+
+    def __str__(self) -> str:
+        count = len(self.findings)
+        title = "1 problem" if count == 1 else f"{count} problems"
+        return "\n".join([f"{title}:", *(f"- {finding}" for finding in self.findings)])
+
+
+class RunFailed(SmkError):
+    """Jobs ran and at least one of them failed; the message names them."""

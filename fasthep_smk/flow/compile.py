@@ -1,0 +1,132 @@
+"""Compile a workflow with FAST-HEP's own compiler and say clearly what is wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk.errors import Finding, Findings, nearest
+from fasthep_smk.flow import documents, upstream
+
+__all__ = ["Compiled", "compile_workflow", "load_document"]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One plan of a workflow: the only one, or that of one systematic variation."""
+
+    variation: str | None
+    plan: Any
+
+
+def load_document(workflow: Path) -> dict[str, Any]:
+    """Return the workflow with its includes merged.
+
+    Raises:
+        Findings: a file is missing, unreadable, not YAML or not a mapping.
+    """
+    if not workflow.exists():
+        candidates = [item.name for item in _yaml_files(workflow.parent)]
+        close = nearest(workflow.name, candidates)
+        raise Findings.one(
+            "the workflow file does not exist",
+            file=str(workflow),
+            hint=f"did you mean {workflow.parent / close}?" if close else None,
+        )
+    if workflow.is_dir():
+        raise Findings.one(
+            "is a folder, not a workflow file",
+            file=str(workflow),
+            expected="a YAML file such as workflow.yaml",
+        )
+    with _readable_errors(workflow):
+        return dict(upstream.load_workflow_with_includes(str(workflow)).doc)
+
+
+def compile_workflow(
+    workflow: Path, outdir: Path, *, chunk_size: int | None = None
+) -> list[Compiled]:
+    """Compile ``workflow`` into ``outdir/compile`` and return its plans, nominal first.
+
+    ``chunk_size`` is the number of events of a partition, as for ``fasthep run``.
+
+    Raises:
+        Findings: FAST-HEP's compiler refuses the workflow.
+    """
+    with _readable_errors(workflow):
+        first = upstream.compile_workflow_file(workflow, outdir=outdir, chunk_size=chunk_size)
+    compiled = outdir / "compile"
+    if not isinstance(first.context.get("variation"), dict):
+        return [Compiled(None, documents.read_plan(compiled / "plan.yaml"))]
+    summary = yaml.safe_load((compiled / "systematics.yaml").read_text(encoding="utf-8"))
+    return [
+        Compiled(str(item["name"]), documents.read_plan(outdir / str(item["plan"])))
+        for item in summary["variations"]
+    ]
+
+
+@contextlib.contextmanager
+def _readable_errors(workflow: Path) -> Iterator[None]:
+    """Turn what FAST-HEP's compiler raises into one message; its own prints are held back."""
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            yield
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else None
+        file = mark.name if mark and Path(str(mark.name)).exists() else str(workflow)
+        problem = " ".join(str(part) for part in (error.context, error.problem) if part)
+        raise Findings.one(
+            f"is not valid YAML: {problem}", file=file, key=position,
+            hint="check indentation, quotes and brackets around that line",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise Findings.one("is not UTF-8 text", file=str(workflow), value=str(error)) from error
+    except OSError as error:
+        missing = error.filename or workflow
+        raise Findings.one(
+            f"cannot be read: {error.strerror or error}",
+            file=str(missing),
+            hint=f"named by {workflow}" if str(missing) != str(workflow) else None,
+        ) from error
+    except (KeyError, ValueError, TypeError, AttributeError, ImportError, RuntimeError) as error:
+        if os.environ.get("FASTHEP_SMK_DEBUG"):
+            raise
+        raise Findings([_finding(workflow, error)]) from error
+
+
+_KEY = re.compile(r"((?:analysis|data|sources|joins|execution|systematics|styles)[\w.\[\]'\"]*)")
+
+
+def _finding(workflow: Path, error: Exception) -> Finding:
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    if not message:
+        message = type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return Finding(
+            file=str(workflow),
+            problem=f"the module {error.name!r} cannot be imported",
+            hint="install it, or put its folder on PYTHONPATH; modules beside the workflow and "
+            "in the current folder are found",
+        )
+    key = _KEY.search(message)
+    return Finding(
+        file=str(workflow),
+        key=key.group(1) if key else None,
+        problem=f"FAST-HEP's compiler refuses it: {message}",
+    )
+
+
+def _yaml_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [item for item in folder.iterdir() if item.suffix in (".yaml", ".yml")]

@@ -1,0 +1,419 @@
+"""Run parts of a plan with FAST-HEP's own runtime: its ops, hooks, modifiers and provenance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.flow import documents, upstream
+
+__all__ = [
+    "Run",
+    "Session",
+    "StageError",
+    "merged_hooks",
+    "prepare_build",
+    "relocate",
+    "summarise",
+]
+
+Key = tuple[str, str]
+Store = dict[Key, Any]
+
+
+class StageError(Exception):
+    """An operation raised: which node of the plan, and what."""
+
+    def __init__(self, node: Any, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}")
+        self.node_id: str = node.id
+        self.stage: str = str(dict(node.meta or {}).get("stage_id") or node.id)
+        self.impl: str = node.impl
+        self.cause = cause
+
+
+@dataclass
+class Run:
+    """What a job did, to be told at the end of the run: FAST-HEP's records of it, as plain data."""
+
+    partition: dict[str, Any] | None = None
+    boundary: list[dict[str, Any]] = field(default_factory=list)
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    resources: dict[str, Any] = field(default_factory=dict)
+    hooks: list[dict[str, Any]] = field(default_factory=list)
+    warnings: list[dict[str, Any]] = field(default_factory=list)
+
+
+class _Hooks(upstream.HookManager):  # type: ignore[misc]
+    """FAST-HEP's hook manager that also remembers which node raised."""
+
+    failed: Any = None
+
+    def has_event(self, event: str, *, node: Any = None) -> bool:
+        return True if event == "on_node_error" else bool(super().has_event(event, node=node))
+
+    def on_node_error(self, *, node: Any, **details: Any) -> None:
+        if self.failed is None:
+            self.failed = node
+        super().on_node_error(node=node, **details)
+
+
+class Session:
+    """One job's use of FAST-HEP's runtime: a plan, a context, one set of hooks.
+
+    ``outdir`` is where operations write; a job hands a folder of its own and moves the files when
+    it has succeeded.
+    """
+
+    def __init__(self, plan: Any, outdir: Path) -> None:
+        self.plan = plan
+        self.outdir = outdir
+        self.registry = upstream.runtime_registry_from_config(plan.registry)
+        self.hooks: Any = _Hooks.from_plan(plan)
+        self.ctx: dict[str, Any] = dict(plan.context)
+        self.ctx.update(
+            outdir=str(outdir),
+            build_paths=upstream.BuildPaths.from_plan(plan, outdir=outdir),
+            execution=plan.execution,
+        )
+        self.ctx.update(dict(self.ctx.get("globals") or {}))
+        self.ctx["_warnings"] = []
+        self.recorder: Any = upstream.ensure_runtime_provenance(self.ctx)
+        self.ctx.setdefault("runtime_resources", {})
+        self.ctx.setdefault("resources", self.ctx.setdefault("resolved_resources", {}))
+        upstream.ensure_expr_registry(self.ctx, plan.registry)
+        self.ctx.setdefault("dataset_names", list(self.ctx.get("datasets") or {}))
+
+    # --- steps of a run, in FAST-HEP's order ----------------------------------------------------
+
+    def side_products(self, nodes: Iterable[str]) -> Store:
+        """Run the global side products (nodes that no partition feeds)."""
+        plan = documents.subset(self.plan, nodes)
+        return self._watched(
+            upstream.execute_global_side_product_nodes,
+            plan,
+            ctx=self.ctx,
+            registry_cfg=plan.registry,
+            hook_manager=self.hooks,
+        )
+
+    def partition(
+        self, nodes: Iterable[str], partition: dict[str, Any] | None, given: Store
+    ) -> tuple[Store, list[dict[str, Any]]]:
+        """Run nodes for one partition, or unpartitioned.
+
+        Returns their products and what FAST-HEP's summary says of those that outlive a partition.
+        """
+        wanted = set(nodes)
+        plan = documents.subset(self.plan, wanted)
+        ctx = self.ctx
+        described = None
+        if partition is not None:
+            described = documents.partition_from(partition)
+            ctx = upstream.build_partition_context(plan, base_ctx=ctx, partition=described)
+        store = self._watched(
+            upstream.execute_plan_partition,
+            plan,
+            ctx=ctx,
+            registry_cfg=plan.registry,
+            initial_values=given,
+            hook_manager=self.hooks,
+        )
+        made = {key: value for key, value in store.items() if key not in given}
+        self._name_dataset(made, ctx)
+        boundary = [
+            spec
+            for spec in upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
+            if spec.node_id in wanted
+        ]
+        products = upstream.extract_boundary_products(
+            self.plan,
+            made,
+            partition=described,
+            boundary=[item for item in boundary if item.policy.representation != "reference"]
+            + [item for item in boundary if item.policy.representation == "reference"],
+            runtime_registry=self.registry,
+            ctx=ctx,
+        )
+        summary = [
+            {
+                "node": item.node_id,
+                "port": item.output_name,
+                "kind": item.kind,
+                "representation": item.representation,
+                "type": type(item.value).__name__,
+            }
+            for item in products
+        ]
+        made.update({item.key(): item.value for item in products})
+        return made, summary
+
+    def reduce(self, stores: Iterable[Mapping[Key, Any]], dataset: str | None) -> Store:
+        """Combine the products of partitions (or, without ``dataset``, of datasets), in order.
+
+        Every kind of product that can be merged is merged at once, also if there is one value
+        only: that is what tags a cutflow with its dataset.
+        """
+        grouped: dict[Key, list[Any]] = {}
+        for store in stores:
+            for key, value in store.items():
+                grouped.setdefault(key, []).append(value)
+        return {key: self._reduced(key, values, dataset) for key, values in grouped.items()}
+
+    def dataset_end(self, dataset: str, store: Store) -> Store:
+        """Run what comes at the end of a dataset: its writers, renders and hooks."""
+        ctx = upstream.build_dataset_context(self.plan, base_ctx=self.ctx, dataset_name=dataset)
+        self._watched(
+            upstream.execute_dataset_sinks,
+            self.plan,
+            dataset_name=dataset,
+            dataset_value_store=store,
+            ctx=ctx,
+            registry_cfg=self.plan.registry,
+            hook_manager=self.hooks,
+        )
+        self._name_dataset(store, ctx)
+        return store
+
+    def finish(self, store: Store) -> None:
+        """Write the products and run what comes at the end of the run: plots, tables, writers."""
+        items = upstream.materialize_final_products(
+            self.plan,
+            value_store=store,
+            outdir=str(self.outdir),
+            registry_cfg=self.plan.registry,
+        )
+        upstream.register_product_bindings(self.ctx, items)
+        self._watched(
+            upstream.execute_final_nodes,
+            self.plan,
+            value_store=store,
+            ctx=self.ctx,
+            registry_cfg=self.plan.registry,
+            hook_manager=self.hooks,
+        )
+
+    def write_manifests(self, store: Mapping[Key, Any], build: Path) -> None:
+        """Write the provenance records and the writers' manifests of the run into ``build``."""
+        upstream.write_writer_manifests(
+            self.plan, stores=[dict(store)], outdir=str(build), runtime_provenance=self.recorder
+        )
+
+    def settle(self, build: Path, runs: Iterable[Run]) -> None:
+        """Go on in the build folder itself, with what all jobs recorded, this one included."""
+        self.outdir = build
+        self.ctx.update(
+            outdir=str(build),
+            build_paths=upstream.BuildPaths.from_plan(self.plan, outdir=build),
+        )
+        del self.ctx["provenance"]
+        self.recorder = upstream.ensure_runtime_provenance(self.ctx)
+        self.replay(runs)
+
+    def run_end(self) -> None:
+        """Tell the hooks that the run is over."""
+        self.hooks.run_end(plan=self.plan, ctx=self.ctx, summary={})
+
+    # --- records --------------------------------------------------------------------------------
+
+    def replay(self, runs: Iterable[Run]) -> None:
+        """Take over what other jobs recorded, as if it had happened here."""
+        for run in runs:
+            for operation in run.operations:
+                self.recorder.record_operation_record(operation)
+            for name, resource in run.resources.items():
+                self.recorder.record_resource_record(name, resource)
+
+    def record(
+        self,
+        *,
+        partition: dict[str, Any] | None = None,
+        boundary: Iterable[dict[str, Any]] = (),
+        replayed: int = 0,
+    ) -> Run:
+        """Return what this job did; the first ``replayed`` operations were other jobs'."""
+        return Run(
+            partition=partition,
+            boundary=list(boundary),
+            operations=list(self.recorder.operation_records())[replayed:],
+            resources=dict(self.recorder.serialise_resources()),
+            hooks=list(self.hooks.usage_summary()["enabled"]),
+            warnings=list(self.ctx["_warnings"]),
+        )
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _watched(self, call: Any, plan: Any, **arguments: Any) -> Any:
+        """Call into the runtime; say which node failed if one does."""
+        self.hooks.failed = None
+        try:
+            return call(plan, **arguments)
+        except Exception as error:
+            if self.hooks.failed is not None:
+                raise StageError(self.hooks.failed, error) from error
+            raise
+
+    def _reduced(self, key: Key, values: list[Any], dataset: str | None) -> Any:
+        node = self.plan.get_node(key[0])
+        kind = str(node.outputs.get(key[1]))
+        if kind == "event_stream":
+            joined = _concatenated(values)
+            if joined is not None:
+                return joined
+        handler = self.registry.product_handlers.get(kind)
+        if handler is not None and handler.merge is None and handler.combine is not None:
+            result = values[0]
+            for value in values[1:]:
+                result = handler.combine(
+                    result, value, node=node, output_name=key[1], dataset_name=dataset
+                )
+            return result
+        return upstream.reduce_product_values(
+            self.plan, self.registry, key=key, values=values, dataset_name=dataset
+        )
+
+    def _name_dataset(self, store: Store, ctx: Mapping[str, Any]) -> None:
+        """Give artifact references the dataset and partition they belong to, where they lack it.
+
+        FAST-HEP's reduction refuses a partition's artifact without a dataset, which all sinks but
+        its ROOT writer return.
+        """
+        partition = dict(ctx.get("partition") or {})
+        for (node, port), value in store.items():
+            if isinstance(value, upstream.ArtifactReference):
+                value.producer_node = value.producer_node or node
+                value.output_name = value.output_name or port
+                value.dataset_name = value.dataset_name or ctx.get("dataset_name")
+                value.partition_id = value.partition_id or partition.get("id")
+
+
+def prepare_build(plan: Any, build: Path) -> None:
+    """Make the folders that FAST-HEP expects in a build folder."""
+    paths = upstream.BuildPaths.from_plan(plan, outdir=build)
+    upstream.ensure_build_layout(
+        paths.root,
+        variation=paths.variation,
+        backend_directories=upstream.backend_build_directories(
+            plan.registry, plan.execution, provenance=plan.provenance
+        ),
+    )
+
+
+def summarise(
+    plan: Any,
+    build: Path,
+    *,
+    runs: Iterable[Run],
+    warnings: Iterable[dict[str, Any]],
+    hooks: Iterable[dict[str, Any]],
+    bundle_id: str | None,
+) -> dict[str, Any]:
+    """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end."""
+    paths = upstream.BuildPaths.from_plan(plan, outdir=build)
+    summary: dict[str, Any] = {
+        "backend": "snakemake",
+        "strategy": "default",
+        "success": True,
+        "execution": plan.execution,
+        "partitions": _partition_entries(plan, runs),
+        "warnings": list(warnings),
+        "hooks": {"enabled": list(hooks)},
+    }
+    if bundle_id is not None:
+        summary["bundle_id"] = bundle_id
+    summary["summary_path"] = str(paths.run_summary())
+    summary["artifacts_path"] = str(paths.artifacts_root())
+    if paths.variation is not None:
+        summary["variation"] = plan.context.get("variation") or {"name": paths.variation}
+    upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
+    reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=summary)
+    if reports:
+        summary["reports"] = reports
+        upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
+    return summary
+
+
+def merged_hooks(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return the hooks' usage of all jobs as one list: calls added, results joined."""
+    merged: dict[tuple[str, ...], dict[str, Any]] = {}
+    for run in runs:
+        for item in run.hooks:
+            name = tuple(str(item.get(part)) for part in ("source", "scope", "kind", "node"))
+            known = merged.get(name)
+            if known is None:
+                merged[name] = {**item, "results": dict(item["results"])} if "results" in item else dict(item)
+                continue
+            known["calls"] = int(known.get("calls") or 0) + int(item.get("calls") or 0)
+            for key, value in (item.get("results") or {}).items():
+                results = known.setdefault("results", {})
+                results[key] = _joined(results.get(key), value)
+    return list(merged.values())
+
+
+def relocate(value: Any, old: str, new: str) -> Any:
+    """Return ``value`` with the folder ``old`` replaced by ``new`` in every path it holds."""
+    if isinstance(value, str):
+        return value.replace(old, new) if old in value else value
+    if isinstance(value, list):
+        return [relocate(item, old, new) for item in value]
+    if type(value) is tuple:
+        return tuple(relocate(item, old, new) for item in value)
+    if type(value) is dict:
+        return {
+            relocate(key, old, new): relocate(item, old, new) for key, item in value.items()
+        }
+    if isinstance(value, upstream.ArtifactReference):
+        value.uri = relocate(value.uri, old, new)
+        value.metadata = relocate(dict(value.metadata), old, new)
+        value.provenance = relocate(dict(value.provenance), old, new)
+        return value
+    if isinstance(value, upstream.ArtifactManifest):
+        for part in value.parts:
+            relocate(part, old, new)
+        return value
+    if isinstance(value, os.PathLike):
+        text = os.fspath(value)
+        return type(value)(text.replace(old, new)) if old in text else value  # type: ignore[call-arg]
+    return value
+
+
+def _concatenated(values: list[Any]) -> Any:
+    """Return event streams as one, in order; ``None`` if they are something else."""
+    import awkward as ak
+
+    if all(isinstance(value, ak.Array) for value in values):
+        return values[0] if len(values) == 1 else ak.concatenate(values)
+    names = {next(iter(v)) if isinstance(v, dict) and len(v) == 1 else None for v in values}
+    if len(names) == 1 and None not in names:
+        name = names.pop()
+        inner = _concatenated([value[name] for value in values])
+        return None if inner is None else {name: inner}
+    return None
+
+
+def _partition_entries(plan: Any, runs: Iterable[Run]) -> list[dict[str, Any]]:
+    order = {node.id: index for index, node in enumerate(plan.nodes)}
+    entries: dict[str, dict[str, Any]] = {}
+    for run in runs:
+        if run.partition is None:
+            continue
+        entry = entries.setdefault(
+            run.partition["id"], {"partition": run.partition, "outputs": []}
+        )
+        entry["outputs"].extend(run.boundary)
+    for entry in entries.values():
+        entry["outputs"].sort(key=lambda item: order.get(item["node"], len(order)))
+    return list(entries.values())
+
+
+def _joined(known: Any, value: Any) -> Any:
+    if known is None:
+        return value
+    if isinstance(known, list) and isinstance(value, list):
+        return [*known, *value]
+    if isinstance(known, dict) and isinstance(value, dict):
+        return {**known, **value}
+    return value

@@ -1,0 +1,231 @@
+"""A compiled plan as the rest of the project sees it: nodes, ports, scopes, what each reads.
+
+All decisions that belong to FAST-HEP (which node is active for a dataset, which reference replaces
+that to an inactive node, when a sink runs, which products outlive a partition) are asked of
+FAST-HEP here, so that the planning rooms are pure functions over plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fasthep_smk.flow import documents, identity, upstream
+
+__all__ = ["Graph", "Node", "Ref", "Scope", "describe"]
+
+Scope = Literal["global", "partition", "dataset", "final"]
+Key = tuple[str, str]
+
+_WHEN_TO_SCOPE: Mapping[str, Scope] = {"dataset_end": "dataset", "run_end": "final"}
+_CATEGORY = {
+    "source": "sources",
+    "transform": "transforms",
+    "observer": "observers",
+    "sink": "sinks",
+}
+
+
+@dataclass(frozen=True)
+class Ref:
+    """One input of a node: the port it reads. ``dependency`` inputs order nodes, no more."""
+
+    node: str
+    port: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        return (self.node, self.port)
+
+    @property
+    def is_dependency(self) -> bool:
+        return self.name == "dependency"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation of the plan. ``reads`` is ``None`` if it may look at every column."""
+
+    id: str
+    role: str
+    impl: str
+    scope: Scope
+    inputs: tuple[Ref, ...]
+    outputs: Mapping[str, str]
+    params: Mapping[str, Any]
+    meta: Mapping[str, Any]
+    reads: frozenset[str] | None
+    retained: frozenset[str]
+    implementation: str
+    sees_variation: bool
+
+    @property
+    def stage(self) -> str:
+        """The id of the stage this node was made from, or its own id."""
+        return str(self.meta.get("stage_id") or self.id.removeprefix("stage."))
+
+    @property
+    def execution(self) -> Mapping[str, Any]:
+        """What the stage says under ``execution`` (``require``, ``modifiers`` …)."""
+        return dict(self.meta.get("execution") or {})
+
+    def streams(self) -> list[str]:
+        """The ports that carry event streams."""
+        return [port for port, kind in self.outputs.items() if kind == "event_stream"]
+
+
+@dataclass
+class Graph:
+    """The nodes of one plan in topological order."""
+
+    plan: Any
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
+        """Tell whether ``applies_to`` lets a node run for a dataset."""
+        node = self.plan.get_node(node_id)
+        return bool(
+            upstream.node_applies_to_plan_dataset(node, dataset=_as_dict(dataset))
+        )
+
+    def resolve(self, ref: Ref, dataset: Mapping[str, Any] | None, *, consumer: str) -> Ref | None:
+        """Return the reference that stands in for ``ref`` where its node is inactive.
+
+        ``None`` where the consumer leaves inactive inputs out or FAST-HEP finds no substitute.
+        """
+        if self.active(ref.node, dataset):
+            return ref
+        node = self.plan.get_node(consumer)
+        if upstream.inactive_inputs_behavior_for_node(self.plan, node) == "omit":
+            return None
+        original = upstream.PlanInputRef(ref.node, ref.port, ref.name)
+        try:
+            found = upstream.resolve_active_input_ref(
+                self.plan, original, dataset=_as_dict(dataset)
+            )
+        except (KeyError, ValueError):
+            return None
+        return Ref(found.node_id, found.output_name, found.input_name)
+
+    def metadata_only(
+        self,
+        source: str,
+        dataset: Mapping[str, Any] | None,
+        nodes: Iterable[str] | None = None,
+    ) -> bool:
+        """Tell whether FAST-HEP reads no events here: all that follows looks at the schema.
+
+        With ``nodes`` the answer is for a plan that has been reduced to them.
+        """
+        plan = self.plan if nodes is None else documents.subset(self.plan, nodes)
+        ctx = {"dataset": _as_dict(dataset)}
+        return bool(upstream.source_reads_metadata_only(plan, plan.get_node(source), ctx=ctx))
+
+    def consumers(self) -> dict[Key, list[Node]]:
+        """Which nodes read each port."""
+        found: dict[Key, list[Node]] = {}
+        for node in self.nodes.values():
+            for ref in node.inputs:
+                if not ref.is_dependency:
+                    found.setdefault(ref.key, []).append(node)
+        return found
+
+
+def describe(plan: Any) -> Graph:
+    """Return the plan's nodes in plain form."""
+    registry = upstream.runtime_registry_from_config(plan.registry)
+    retained: dict[str, set[str]] = {}
+    for spec in upstream.plan_partition_boundary(plan, runtime_registry=registry):
+        if spec.policy.retain:
+            retained.setdefault(spec.node_id, set()).add(spec.output_name)
+    reads = _columns_read(plan)
+    graph = Graph(plan)
+    global_nodes: set[str] = set()
+    for item in plan.nodes:
+        inputs = tuple(Ref(ref.node_id, ref.output_name, ref.input_name) for ref in item.inputs)
+        scope = _scope(item, inputs, global_nodes)
+        if scope == "global":
+            global_nodes.add(item.id)
+        category = _CATEGORY[item.role]
+        implementation = identity.of_component(plan.registry, category, item.impl)
+        graph.nodes[item.id] = Node(
+            id=item.id,
+            role=item.role,
+            impl=item.impl,
+            scope=scope,
+            inputs=inputs,
+            outputs=dict(item.outputs),
+            params=dict(item.params),
+            meta=dict(item.meta),
+            reads=reads[item.id],
+            retained=frozenset(retained.get(item.id, ())),
+            implementation=implementation,
+            sees_variation=item.role in ("observer", "sink")
+            or identity.mentions_variation(plan.registry, category, item.impl),
+        )
+    return graph
+
+
+def _scope(item: Any, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:
+    if item.role == "sink":
+        return _WHEN_TO_SCOPE.get(upstream.sink_when(item), "partition")
+    if item.role != "transform" or item.input_scope != "global" or item.output_scope != "global":
+        return "partition"
+    # FAST-HEP's policy calls every transform without an event stream, histogram or cutflow among
+    # its outputs "global" and then runs it before the partitions. One that reads the products of
+    # partitions cannot run there; it belongs to them.
+    depends = [ref for ref in inputs if not ref.is_dependency]
+    return "global" if all(ref.node in global_nodes for ref in depends) else "partition"
+
+
+def _columns_read(plan: Any) -> dict[str, frozenset[str] | None]:
+    """Return which columns each node may read or write, as FAST-HEP's own data flow has it."""
+    registry = upstream.merge_registry_config(
+        {
+            **upstream.default_expr_registry_config(),
+            **upstream.default_runtime_registry_config(),
+        },
+        plan.registry or {},
+    )
+    functions, constants = upstream.expression_registry_symbol_names(registry)
+    context = upstream.DependencyContext(
+        known_functions=functions,
+        known_constants=constants,
+        context_symbols=upstream.context_symbols_from_plan(plan, registry),
+    )
+    return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
+
+
+def _reads(plan: Any, node: Any, registry: Any, context: Any) -> frozenset[str] | None:
+    if node.role not in ("transform", "sink"):
+        return None
+    streams = [
+        ref
+        for ref in node.inputs
+        if ref.input_name != "dependency"
+        and plan.get_node(ref.node_id).outputs.get(ref.output_name) == "event_stream"
+    ]
+    if len(streams) > 1:
+        return None  # a join or merge renames and compares columns
+    spec = upstream.component_spec_for_node(node, registry)
+    if spec is None or not (spec.requires or spec.dependency_parser):
+        return None  # nothing is declared: everything may be read
+    behaviour = (spec.result or {}).get("field_propagation") if spec.result else None
+    if behaviour not in (None, "ordinary"):
+        return None
+    try:
+        found = upstream.parse_component_data_dependencies(
+            spec=spec, params=dict(node.params), dep_ctx=context
+        )
+    except Exception:
+        # The compiler raised already if this mattered; not knowing means all columns.
+        return None
+    if node.role == "sink" and not found.consumes:
+        return None  # a writer without ``keep`` writes every column
+    return frozenset(found.consumes) | frozenset(found.produces)
+
+
+def _as_dict(dataset: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    return dict(dataset) if dataset is not None else None

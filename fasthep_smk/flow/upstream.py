@@ -1,0 +1,126 @@
+"""The only module that imports ``hepflow``.
+
+Everything that fasthep-smk uses of FAST-HEP's compiler and runtime is named here, and
+``tests/unit/test_flow_contract.py`` checks each name and signature, so that a release which
+changes one of them fails in one place with a clear message. Names with a leading underscore are
+private upstream (its own Dask package imports them too): they are the price of running a part of
+a plan.
+"""
+
+from __future__ import annotations
+
+from hepflow.api import compile_workflow_file, run_workflow_reports
+from hepflow.backends.loaders import backend_build_directories
+from hepflow.build_layout import BuildPaths, ensure_build_layout, write_run_summary
+from hepflow.compiler.data_flow import (
+    component_spec_for_node,
+    context_symbols_from_plan,
+    expression_registry_symbol_names,
+    parse_component_data_dependencies,
+)
+from hepflow.compiler.includes import load_workflow_with_includes
+from hepflow.model.data_flow import DependencyContext
+from hepflow.model.io import ArtifactManifest, ArtifactReference, OutputResult
+from hepflow.model.plan import (
+    ExecutionNode,
+    ExecutionPartition,
+    ExecutionPlan,
+    PartitionSpec,
+    PlanInputRef,
+)
+from hepflow.model.plan_applicability import (
+    inactive_inputs_behavior_for_node,
+    node_applies_to_plan_dataset,
+    resolve_active_input_ref,
+)
+from hepflow.registry.defaults import (
+    default_expr_registry_config,
+    default_runtime_registry_config,
+    merge_registry_config,
+)
+from hepflow.registry.loaders import (
+    load_object,
+    load_runtime_entry,
+    load_runtime_spec_and_impl,
+    runtime_registry_from_config,
+)
+from hepflow.runtime.boundary import (
+    extract_boundary_products,
+    plan_partition_boundary,
+    reduce_product_values,
+)
+from hepflow.runtime.engine import (
+    _ensure_expr_registry,
+    _is_schema_snapshot_observer,
+    _register_product_bindings,
+    _sink_when,
+    _source_should_read_metadata_only,
+    build_dataset_context,
+    build_partition_context,
+    execute_dataset_sinks,
+    execute_final_nodes,
+    execute_global_side_product_nodes,
+    execute_plan_partition,
+)
+from hepflow.runtime.hooks.manager import HookManager
+from hepflow.runtime.materialize import materialize_final_products
+from hepflow.runtime.provenance import ensure_runtime_provenance
+from hepflow.runtime.writer_manifests import write_writer_manifests
+
+# Upstream's own private helpers under names that say what they do here.
+ensure_expr_registry = _ensure_expr_registry
+is_schema_snapshot_observer = _is_schema_snapshot_observer
+register_product_bindings = _register_product_bindings
+sink_when = _sink_when
+source_reads_metadata_only = _source_should_read_metadata_only
+
+__all__ = [
+    "ArtifactManifest",
+    "ArtifactReference",
+    "BuildPaths",
+    "DependencyContext",
+    "ExecutionNode",
+    "ExecutionPartition",
+    "ExecutionPlan",
+    "HookManager",
+    "OutputResult",
+    "PartitionSpec",
+    "PlanInputRef",
+    "backend_build_directories",
+    "build_dataset_context",
+    "build_partition_context",
+    "compile_workflow_file",
+    "component_spec_for_node",
+    "context_symbols_from_plan",
+    "default_expr_registry_config",
+    "default_runtime_registry_config",
+    "ensure_build_layout",
+    "ensure_expr_registry",
+    "ensure_runtime_provenance",
+    "execute_dataset_sinks",
+    "execute_final_nodes",
+    "execute_global_side_product_nodes",
+    "execute_plan_partition",
+    "expression_registry_symbol_names",
+    "extract_boundary_products",
+    "inactive_inputs_behavior_for_node",
+    "is_schema_snapshot_observer",
+    "load_object",
+    "load_runtime_entry",
+    "load_runtime_spec_and_impl",
+    "load_workflow_with_includes",
+    "materialize_final_products",
+    "merge_registry_config",
+    "node_applies_to_plan_dataset",
+    "parse_component_data_dependencies",
+    "plan_partition_boundary",
+    "reduce_product_values",
+    "register_product_bindings",
+    "resolve_active_input_ref",
+    "run_workflow_reports",
+    "runtime_registry_from_config",
+    "sink_when",
+    "source_reads_metadata_only",
+    "write_run_summary",
+    "write_writer_manifests",
+]

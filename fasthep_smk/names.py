@@ -1,0 +1,63 @@
+"""The one place where text from a workflow becomes a name in a file system, Snakefile or shell.
+
+Dataset names, stage ids and variation names are free text: spaces, quotes, ``$``, ``{}``,
+newlines, 200 characters. Everything we write into rule names, paths, wildcards and commands goes
+through :func:`encode`, whose result is made of ``[A-Za-z0-9_]`` only and therefore means the same
+to Python, Snakemake, a shell and every file system. Text that must keep its value (a path of the
+user's) goes through :func:`shell` or :func:`literal` instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["comment", "encode", "literal", "shell"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
+_MAX_LENGTH = 60
+_RESERVED = frozenset({"all", "con", "prn", "aux", "nul"})
+
+
+def encode(text: str) -> str:
+    """Return a name for ``text`` made of letters, digits and underscores, unique to ``text``.
+
+    Text that is such a name already and is short stays as it is (``DiMuonMass``), so that
+    folders and rules are readable. Anything else becomes a readable
+    remainder and the first ten hexadecimal digits of the text's SHA-256: two different texts
+    never share a name.
+    """
+    slug = _UNSAFE.sub("_", text).strip("_")
+    plain = slug == text and 0 < len(text) <= _MAX_LENGTH
+    # A plain name that looks like an encoded one could meet the encoding of another text.
+    if plain and not re.search(r"(^|_)x[0-9a-f]{10}$", text) and text.lower() not in _RESERVED:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    slug = slug[: _MAX_LENGTH - 14].rstrip("_")
+    return f"{slug}_x{digest}" if slug else f"x{digest}"
+
+
+def shell(words: Iterable[str | Path]) -> str:
+    """Return ``words`` as one POSIX shell command in which each word keeps its exact value."""
+    return shlex.join(str(word) for word in words)
+
+
+def literal(value: str | int) -> str:
+    """Return ``value`` as a Python literal in double quotes, as the Snakefile's formatter would."""
+    return json.dumps(value, ensure_ascii=True) if isinstance(value, str) else repr(value)
+
+
+def comment(text: str) -> str:
+    """Return ``text`` so that it can stand in a comment or docstring of a Snakefile.
+
+    Line breaks, quotes, backslashes and braces lose their meaning; the text is cut at 80
+    characters.
+    """
+    printable = "".join(char if char.isprintable() else "?" for char in text)
+    for char in '"\\{}':
+        printable = printable.replace(char, "'" if char == '"' else "?")
+    return printable if len(printable) <= 80 else f"{printable[:77]}..."

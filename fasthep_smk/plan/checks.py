@@ -1,0 +1,115 @@
+"""Findings about where results go: no file has two writers, no name leaves the build folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any
+
+from fasthep_smk.errors import Finding
+from fasthep_smk.flow.graph import Node
+from fasthep_smk.plan.jobs import Variation
+
+__all__ = ["name_findings", "output_findings"]
+
+_TOKENS = ("{dataset}", "{part}", "{partition_id}")
+_MAX_NAME = 200
+
+
+def name_findings(variations: list[Variation], *, workflow: str) -> list[Finding]:
+    """Return names that FAST-HEP would use as folders and that lead out of the build folder."""
+    names = [("systematics.variations", item.name) for item in variations if item.name]
+    for item in variations:
+        names += [("data.datasets", name) for name in item.graph.plan.context.get("datasets") or {}]
+    return [
+        Finding(
+            file=workflow,
+            key=key,
+            problem=problem,
+            value=repr(name if len(name) <= 60 else f"{name[:57]}..."),
+            expected=f"a name of at most {_MAX_NAME} bytes without '..' between slashes, without "
+            "a leading slash and without control characters",
+        )
+        for key, name in dict.fromkeys(names)
+        if (problem := _name_problem(name))
+    ]
+
+
+def output_findings(variation: Variation, *, workflow: str) -> list[Finding]:
+    """Return writers and renders of which two datasets or partitions would write one file."""
+    findings: list[Finding] = []
+    for node in variation.graph.nodes.values():
+        if node.role == "sink":
+            findings.extend(_sink_findings(node, variation, workflow))
+    return findings
+
+
+def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[Finding]:
+    places = [
+        partition
+        for partition in variation.partitions
+        if variation.graph.active(node.id, variation.dataset(partition.dataset))
+    ]
+    datasets = list(dict.fromkeys(partition.dataset for partition in places))
+    target = _target(node)
+    if target is None:
+        return
+    key, template = target
+    shown = f"{node.stage}: {key}"
+    if node.scope == "dataset" and len(datasets) > 1 and "{dataset}" not in template:
+        yield Finding(
+            file=workflow,
+            key=shown,
+            problem=f"{len(datasets)} datasets ({', '.join(datasets[:4])}) would write one file, "
+            "each over the other's",
+            value=template,
+            expected="{dataset} in the path"
+            if key == "path"
+            else "applies_to or one dataset; a plot's file name takes no {dataset}",
+            hint="or 'when: final' for one file of the whole run",
+        )
+    if node.scope == "partition" and _collides(node, key, template, places):
+        yield Finding(
+            file=workflow,
+            key=shown,
+            problem=f"{len(places)} partitions would write one file, each over the other's",
+            value=template,
+            expected="{dataset} and {part} (or {partition_id}) in the path"
+            if key == "path"
+            else "'when: final': a plot of one partition has no file name of its own",
+        )
+
+
+def _collides(node: Node, key: str, template: str, places: list[Any]) -> bool:
+    if key == "path" and not any(token in template for token in (*_TOKENS, "{node_id}")):
+        return False  # FAST-HEP adds the dataset and the partition itself
+    values = {
+        template.replace("{dataset}", partition.dataset)
+        .replace("{partition_id}", partition.id)
+        .replace("{part}", partition.part)
+        .replace("{node_id}", node.id)
+        for partition in places
+    }
+    return len(values) < len(places)
+
+
+def _target(node: Node) -> tuple[str, str] | None:
+    params: Mapping[str, Any] = node.params
+    if isinstance(params.get("path"), str):
+        return "path", str(params["path"])
+    if "out" in params or isinstance(params.get("spec"), dict):
+        spec = params.get("spec") or {}
+        return "out", str(params.get("out") or spec.get("out") or node.stage)
+    return None
+
+
+def _name_problem(name: str) -> str | None:
+    if not name.strip():
+        return "is empty"
+    if name.startswith("/") or ".." in PurePosixPath(name).parts or name == ".":
+        return "would leave the build folder when FAST-HEP names a folder after it"
+    if any(ord(char) < 32 or ord(char) == 127 for char in name):
+        return "holds a control character"
+    if len(name.encode("utf-8", "surrogatepass")) > _MAX_NAME:
+        return "is too long for a folder's name"
+    return None

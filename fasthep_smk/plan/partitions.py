@@ -1,0 +1,214 @@
+"""Which entries of which file are one partition.
+
+FAST-HEP's compiler makes partitions for every source and cuts each file as if it held the whole
+dataset's ``nevents``. Two sources of one workflow read the *same* file (each its own tree), so
+their partitions are the same events: they are made once. Ranges come from the entries that each
+file really has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fasthep_smk.errors import Finding
+from fasthep_smk.inputs import FileFacts, Inputs, is_remote, missing_branches, problem_finding
+
+__all__ = ["Partition", "SourceFacts", "check_inputs", "make_partitions", "sources_of"]
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Entries ``[start, stop)`` of one file of a dataset; ``None`` means from or to the end."""
+
+    id: str
+    dataset: str
+    file: str
+    source: str
+    part: str
+    start: int | None = None
+    stop: int | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the partition as FAST-HEP's plan writes it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What matters of a source: its tree if it reads ROOT, branches, and whether it takes ranges."""
+
+    name: str
+    tree: str | None
+    branches: tuple[str, ...]
+    branches_by_dataset: Mapping[str, tuple[str, ...]]
+    ignores_missing: bool
+    start: int | None
+    stop: int | None
+
+    def branches_for(self, dataset: str) -> tuple[str, ...]:
+        """Return the branches that will be asked of a dataset's files."""
+        return tuple(dict.fromkeys([*self.branches, *self.branches_by_dataset.get(dataset, ())]))
+
+
+def sources_of(nodes: Iterable[Any]) -> list[SourceFacts]:
+    """Return the sources among a graph's nodes, in plan order."""
+    return [_source(node) for node in nodes if node.role == "source"]
+
+
+def make_partitions(
+    sources: list[SourceFacts],
+    datasets: Mapping[str, Mapping[str, Any]],
+    *,
+    chunk_size: int | None,
+    inputs: Inputs,
+) -> list[Partition]:
+    """Return the partitions of all datasets, in FAST-HEP's order, each event in one of them.
+
+    ``chunk_size`` is in events. Sources of other kinds than ``root_tree`` do not declare that
+    they honour entry ranges (FAST-HEP's own do not): their files are never cut.
+    """
+    if not sources:
+        return []
+    name = sources[0].name
+    cuts = chunk_size is not None and all(source.tree is not None for source in sources)
+    partitions: list[Partition] = []
+    for dataset, content in datasets.items():
+        nevents = _events(content.get("nevents"))
+        for index, file in enumerate(content.get("files") or []):
+            base = f"{name}__{dataset}__{index}"
+            ranges = (
+                list(_ranges(str(file), sources, nevents, int(chunk_size), inputs))
+                if cuts and chunk_size is not None
+                else None
+            )
+            if ranges is None:
+                start = 0 if nevents is not None else None
+                partitions.append(
+                    Partition(base, dataset, str(file), name, f"{index}_0", start, nevents)
+                )
+                continue
+            partitions.extend(
+                Partition(
+                    f"{base}_{number}", dataset, str(file), name, f"{index}_{number}", start, stop
+                )
+                for number, (start, stop) in enumerate(ranges)
+            )
+    return partitions
+
+
+def check_inputs(
+    sources: list[SourceFacts], datasets: Mapping[str, Mapping[str, Any]], inputs: Inputs
+) -> tuple[list[Finding], list[str]]:
+    """Return what is wrong with the local ROOT files, and warnings about their sizes."""
+    trees = [source.tree for source in sources if source.tree is not None]
+    if not trees:
+        return [], []
+    local = {
+        dataset: [str(file) for file in content.get("files") or [] if not is_remote(str(file))]
+        for dataset, content in datasets.items()
+    }
+    facts = inputs.look([file for listed in local.values() for file in listed], trees)
+    findings: list[Finding] = []
+    warnings: list[str] = []
+    for dataset, listed in local.items():
+        entries = 0
+        for file in listed:
+            found = facts[file]
+            if found.problem:
+                findings.append(problem_finding(file, dataset, found.problem))
+                continue
+            entries += max(found.entries[tree] for tree in trees)
+            findings.extend(_branch_findings(sources, dataset, file, found))
+        if listed and not findings:
+            warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
+            if entries == 0:
+                warnings.append(f"dataset {dataset!r} has no events")
+    return findings, warnings
+
+
+def _ranges(
+    file: str, sources: list[SourceFacts], nevents: int | None, chunk_size: int, inputs: Inputs
+) -> Iterator[tuple[int, int]]:
+    trees = [source.tree for source in sources if source.tree is not None]
+    facts = inputs.look([file], trees)[file]
+    if facts.problem:
+        from fasthep_smk.errors import Findings
+
+        raise Findings([Finding(file=file, problem=facts.problem)])
+    # Trees of one file may differ in length (events, luminosity blocks …): the longest counts,
+    # reading beyond the end of a shorter one yields nothing.
+    first, last = 0, max(facts.entries[tree] for tree in trees)
+    if nevents is not None:
+        last = min(last, nevents)
+    else:
+        starts = [source.start for source in sources if source.start is not None]
+        stops = [source.stop for source in sources if source.stop is not None]
+        first = max([first, *starts])
+        last = min([last, *stops])
+    if last <= first:
+        yield first, max(first, last)  # one empty partition keeps the types of the columns
+        return
+    for start in range(first, last, chunk_size):
+        yield start, min(start + chunk_size, last)
+
+
+def _branch_findings(
+    sources: list[SourceFacts], dataset: str, file: str, facts: FileFacts
+) -> Iterator[Finding]:
+    for source in sources:
+        if source.tree is None or source.ignores_missing:
+            continue
+        wanted = source.branches_for(dataset)
+        for branch, close in missing_branches(wanted, facts, source.tree):
+            yield Finding(
+                file=file,
+                key=f"dataset {dataset!r}, source {source.name!r}",
+                problem=f"tree {source.tree!r} has no branch {branch!r}",
+                expected=f"a branch of the tree, such as {close!r}" if close else None,
+                hint="a column that a stage makes must be made before it is used",
+            )
+
+
+def _size_warnings(
+    dataset: str,
+    content: Mapping[str, Any],
+    listed: list[str],
+    facts: Mapping[str, FileFacts],
+    trees: list[str],
+) -> Iterator[str]:
+    nevents = _events(content.get("nevents"))
+    if nevents is None:
+        return
+    for file in listed:
+        entries = max(facts[file].entries[tree] for tree in trees)
+        if entries > nevents:
+            yield (
+                f"dataset {dataset!r} says nevents: {nevents}, but {file} holds {entries} entries: "
+                f"the first {nevents} are read, as FAST-HEP does"
+            )
+
+
+def _source(node: Any) -> SourceFacts:
+    params = dict(node.params)
+    is_root = node.impl == "root_tree"
+    by_dataset = params.get("branches_by_dataset") or {}
+    return SourceFacts(
+        name=str(node.meta.get("source_name") or node.id.removeprefix("read.")),
+        tree=str(params["tree"]) if is_root and params.get("tree") else None,
+        branches=tuple(str(item) for item in params.get("branches") or ()),
+        branches_by_dataset={
+            str(dataset): tuple(str(item) for item in items)
+            for dataset, items in by_dataset.items()
+        },
+        ignores_missing=str(params.get("missing_branches") or "error") == "ignore",
+        start=_events(params.get("start")),
+        stop=_events(params.get("stop")),
+    )
+
+
+def _events(value: Any) -> int | None:
+    if value is None or not str(value).strip():
+        return None
+    return int(value)

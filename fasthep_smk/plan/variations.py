@@ -1,0 +1,76 @@
+"""Let systematic variations share what they have in common.
+
+A weight variation reads one branch more than the nominal plan, and FAST-HEP's compiler writes the
+branches into the source: taken literally, no two variations would share even the reading. Where
+nothing downstream looks at all columns, reading a few more changes no result, so the sources of
+all variations are given the union of their branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fasthep_smk.flow.graph import Graph, Node
+from fasthep_smk.plan.columns import live_columns
+
+__all__ = ["unite_sources"]
+
+_DEMAND = ("branches", "branches_by_dataset")
+
+
+def unite_sources(graphs: Mapping[str, Graph]) -> None:
+    """Give equal sources of all variations the same branches, in place (graphs and plans)."""
+    if len(graphs) < 2:
+        return
+    live = {name: live_columns(graph) for name, graph in graphs.items()}
+    for source in [node for node in next(iter(graphs.values())).nodes.values() if _is_root(node)]:
+        found = {
+            name: graph.nodes[source.id]
+            for name, graph in graphs.items()
+            if source.id in graph.nodes
+        }
+        rest = [_without_demand(node) for node in found.values()]
+        open_ended = any(
+            live[name][(source.id, port)] is None
+            for name, node in found.items()
+            for port in node.streams()
+        )
+        if open_ended or any(item != rest[0] for item in rest):
+            continue
+        if any(not _lists_branches(node) for node in found.values()):
+            continue  # one of them reads every branch
+        united = _united([dict(node.params) for node in found.values()])
+        for name, node in found.items():
+            graphs[name].nodes[source.id] = replace(node, params=united)
+            graphs[name].plan.get_node(source.id).params = dict(united)
+
+
+def _is_root(node: Node) -> bool:
+    return node.role == "source" and node.impl == "root_tree"
+
+
+def _lists_branches(node: Node) -> bool:
+    return any(node.params.get(name) for name in _DEMAND)
+
+
+def _without_demand(node: Node) -> dict[str, Any]:
+    return {key: value for key, value in node.params.items() if key not in _DEMAND}
+
+
+def _united(params: list[dict[str, Any]]) -> dict[str, Any]:
+    united = dict(params[0])
+    branches = [str(item) for one in params for item in one.get("branches") or ()]
+    if branches:
+        united["branches"] = list(dict.fromkeys(branches))
+    by_dataset: dict[str, list[str]] = {}
+    for one in params:
+        for dataset, items in (one.get("branches_by_dataset") or {}).items():
+            known = by_dataset.setdefault(str(dataset), [])
+            known.extend(str(item) for item in items if str(item) not in known)
+    if by_dataset:
+        united["branches_by_dataset"] = {
+            dataset: sorted(items) for dataset, items in by_dataset.items()
+        }
+    return united

@@ -1,0 +1,288 @@
+"""What jobs hand to each other, as files: exact, checksummed, and safe to read back.
+
+A job's products lie in one folder: an ``.arrow`` file for each event stream, ``products.zip`` for
+everything else, and ``record.json``, which is written last and describes the rest: the structure
+of each value, and size and SHA-256 of every file. Histograms are stored in the UHI serialization
+(https://uhi.readthedocs.io/en/latest/serialization.html) with their raw arrays, plain data and
+artifact references as JSON. Only a value of a type that none of these can hold exactly (an object
+of a user's own class) is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import hist
+import uhi.io.zip as uhi_zip
+from boost_histogram.serialization import from_uhi, to_uhi
+
+from fasthep_smk import files
+from fasthep_smk.errors import Finding, Findings
+from fasthep_smk.streams import read_stream, write_stream
+from fasthep_smk.values import from_plain, to_plain
+
+__all__ = ["ARCHIVE", "RECORD", "Key", "Product", "load", "read_record", "save", "write_record"]
+
+RECORD = "record.json"
+ARCHIVE = "products.zip"
+# Changes when a file written before cannot be read any more.
+FORMAT = 1
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One value of a job: which node and port made it, of which kind, and where a stream goes."""
+
+    node: str
+    port: str
+    kind: str
+    value: Any
+    stream_file: str | None = None
+    live: tuple[str, ...] | None = None
+
+    @property
+    def key(self) -> Key:
+        return (self.node, self.port)
+
+
+def save(folder: Path, products: Iterable[Product], *, declared: Iterable[str]) -> dict[str, Any]:
+    """Write ``products`` into ``folder``; return their part of the record.
+
+    ``declared`` names files that must exist afterwards even if no product needed them (a source
+    that delivered no event stream), since Snakemake waits for them.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = _Writer(folder)
+    entries = [writer.entry(product) for product in products]
+    writer.close()
+    for name in declared:
+        if not (folder / name).exists():
+            (folder / name).touch()
+            writer.files.append(name)
+    described = {
+        name: {"size": (folder / name).stat().st_size, "sha256": files.sha256_file(folder / name)}
+        for name in writer.files
+    }
+    return {"format": FORMAT, "products": entries, "files": described}
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write the record: from here on the job counts as done."""
+    with files.atomic_path(folder / RECORD) as temporary:
+        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the record of a finished job.
+
+    Raises:
+        Findings: the record is missing, unreadable or of another format.
+    """
+    path = folder / RECORD
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _corrupt(path, f"cannot be read ({error})") from error
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise _corrupt(path, "was written by another version of fasthep-smk")
+    return record
+
+
+def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, Any]:
+    """Return the products of a finished job, those in ``wanted`` or all, checksums verified.
+
+    Raises:
+        Findings: a file is missing, truncated or altered, or does not hold what is wanted.
+    """
+    record = read_record(folder)
+    reader = _Reader(folder, record["files"])
+    keys = None if wanted is None else set(wanted)
+    entries = {(entry["node"], entry["port"]): entry for entry in record["products"]}
+    values = {
+        key: reader.value(entry) for key, entry in entries.items() if keys is None or key in keys
+    }
+    reader.close()
+    if keys is not None and keys - set(values):
+        missing = ", ".join(f"{node}.{port}" for node, port in sorted(keys - set(values)))
+        raise _corrupt(folder / RECORD, f"does not hold {missing}")
+    return values
+
+
+class _Writer:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[str] = []
+        self._members = 0
+        self._archive: zipfile.ZipFile | None = None
+
+    def entry(self, product: Product) -> dict[str, Any]:
+        """Write one product; return its description."""
+        stem = product.stream_file or f"{_safe_stem(product)}.arrow"
+
+        def leaf(value: Any) -> dict[str, Any]:
+            if isinstance(value, ak.Array):
+                return self._stream(value, stem, product.live)
+            if isinstance(value, hist.BaseHist):
+                return self._histogram(value)
+            reference = _reference_to_plain(value)
+            return reference if reference is not None else self._pickle(value)
+
+        plain = to_plain(product.value, leaf=leaf)
+        return {
+            "node": product.node,
+            "port": product.port,
+            "kind": product.kind,
+            "type": type(product.value).__name__,
+            "value": plain,
+        }
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def _stream(self, array: Any, name: str, live: tuple[str, ...] | None) -> dict[str, Any]:
+        number = 0
+        stem = name.removesuffix(".arrow")
+        while name in self.files:  # a value may hold several arrays, one per dataset
+            number += 1
+            name = f"{stem}.{number}.arrow"
+        meta = write_stream(self.folder / name, array, live=live)
+        self.files.append(name)
+        return {"$": "stream", "file": name, "meta": meta}
+
+    def _histogram(self, histogram: Any) -> dict[str, Any]:
+        try:
+            content = to_uhi(histogram)
+            member = self._member()
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(buffer, "w") as trial:
+                uhi_zip.write(trial, member, content)
+            if not _same_histogram(_read_histogram(buffer, member, type(histogram)), histogram):
+                return self._pickle(histogram)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            return self._pickle(histogram)
+        uhi_zip.write(self._open(), member, content)
+        return {"$": "histogram", "member": member, "named": isinstance(histogram, hist.NamedHist)}
+
+    def _pickle(self, value: Any) -> dict[str, Any]:
+        member = f"{self._member()}.pickle"
+        self._open().writestr(member, pickle.dumps(value, protocol=5))
+        return {"$": "pickle", "member": member}
+
+    def _member(self) -> str:
+        self._members += 1
+        return f"p{self._members}"
+
+    def _open(self) -> zipfile.ZipFile:
+        if self._archive is None:
+            self._archive = zipfile.ZipFile(
+                self.folder / ARCHIVE, "w", compression=zipfile.ZIP_DEFLATED, compresslevel=1
+            )
+            self.files.append(ARCHIVE)
+        return self._archive
+
+
+class _Reader:
+    def __init__(self, folder: Path, described: Mapping[str, Mapping[str, Any]]) -> None:
+        self.folder = folder
+        self._described = described
+        self._verified: set[str] = set()
+        self._archive: zipfile.ZipFile | None = None
+
+    def value(self, entry: Mapping[str, Any]) -> Any:
+        return from_plain(entry["value"], leaf=self._leaf)
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def _leaf(self, item: dict[str, Any]) -> Any:
+        kind = item["$"]
+        if kind == "stream":
+            return read_stream(self._verify(item["file"]), item["meta"])
+        if kind == "histogram":
+            cls = hist.NamedHist if item.get("named") else hist.Hist
+            return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
+        if kind == "pickle":
+            # Only ever a file of our own work folder, and only after its checksum agreed.
+            return pickle.loads(self._open().read(item["member"]))
+        return _reference_from_plain(item)
+
+    def _open(self) -> zipfile.ZipFile:
+        if self._archive is None:
+            self._archive = zipfile.ZipFile(self._verify(ARCHIVE))
+        return self._archive
+
+    def _verify(self, name: str) -> Path:
+        path = self.folder / name
+        if name in self._verified:
+            return path
+        expected = self._described.get(name)
+        if expected is None or not path.is_file():
+            raise _corrupt(path, "is missing")
+        if path.stat().st_size != expected["size"]:
+            raise _corrupt(path, f"has {path.stat().st_size} bytes, not {expected['size']}")
+        if files.sha256_file(path) != expected["sha256"]:
+            raise _corrupt(path, "was altered: its checksum differs")
+        self._verified.add(name)
+        return path
+
+
+def _read_histogram(buffer: io.BytesIO, member: str, cls: type[Any]) -> Any:
+    with zipfile.ZipFile(buffer) as archive:
+        return cls(from_uhi(uhi_zip.read(archive, member)))
+
+
+def _same_histogram(left: Any, right: Any) -> bool:
+    """Tell whether two histograms agree in every bit, axis, trait and annotation."""
+    return bool(
+        type(left) is type(right)
+        and left.__dict__ == right.__dict__
+        and len(left.axes) == len(right.axes)
+        and all(
+            one == two and one.traits == two.traits and one.__dict__ == two.__dict__
+            for one, two in zip(left.axes, right.axes, strict=True)
+        )
+        and left.storage_type is right.storage_type
+        and left.view(flow=True).tobytes() == right.view(flow=True).tobytes()
+    )
+
+
+def _reference_to_plain(value: Any) -> dict[str, Any] | None:
+    from fasthep_smk.flow import references
+
+    return references.to_plain(value)
+
+
+def _reference_from_plain(item: dict[str, Any]) -> Any:
+    from fasthep_smk.flow import references
+
+    return references.from_plain(item)
+
+
+def _safe_stem(product: Product) -> str:
+    from fasthep_smk.names import encode
+
+    return encode(f"{product.node}.{product.port}")
+
+
+def _corrupt(path: Path, problem: str) -> Findings:
+    return Findings(
+        [
+            Finding(
+                file=str(path),
+                problem=f"this intermediate file {problem}",
+                hint=f"delete the folder {path.parent} and run again: it is made anew",
+            )
+        ]
+    )

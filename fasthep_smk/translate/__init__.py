@@ -1,0 +1,5 @@
+"""From rules and jobs to files: Snakefile, task tables, slim plans, profile, worker script.
+
+``snakefile`` is the only module that writes Snakefile text. All text is a pure function of the
+rules, so that translating twice gives the same bytes.
+"""

@@ -1,0 +1,1 @@
+"""What runs inside a job. Knows tasks and files; nothing of Snakemake, pools or sites."""

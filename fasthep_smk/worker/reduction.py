@@ -1,0 +1,258 @@
+"""The jobs after the partitions: reduce a dataset, finish the run, publish shared manifests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk import files, products
+from fasthep_smk.flow import documents, execute
+from fasthep_smk.flow.execute import Run, Session, relocate
+from fasthep_smk.products import Product
+from fasthep_smk.streams import register_behaviours
+from fasthep_smk.worker.job import Job, staging
+
+__all__ = ["run_finish", "run_merge", "run_publish"]
+
+Key = tuple[str, str]
+Store = dict[Key, Any]
+
+
+def run_merge(job: Job) -> dict[str, Any]:
+    """Reduce the partitions of one dataset and run what comes at its end."""
+    plan = documents.read_slim(job.plan_file)
+    register_behaviours()
+    dataset = str(job.entry["dataset"])
+    with staging(job) as folder:
+        session = Session(plan, folder)
+        store, runs = _reduce_partitions(session, job, job.entry["reads"], dataset)
+        store.update(_side_products(job))
+        session.dataset_end(dataset, store)
+        own = asdict(session.record())
+        content = _save(job, plan, store, str(folder), _later(plan, store))
+        own = relocate(own, str(folder), str(job.build))
+    return {**content, "runs": [*map(asdict, runs), own]}
+
+
+def run_finish(job: Job) -> dict[str, Any]:
+    """Reduce the datasets, write the products and plots, and close the run."""
+    records = {read["folder"]: _record(job, read["folder"]) for read in job.entry["reads"]}
+    runs = [Run(**run) for record in records.values() for run in record["runs"]]
+    partitions = _partitions(runs)
+    plan = documents.read_slim(job.plan_file, partitions)
+    register_behaviours()
+    side: Store = {}
+    with staging(job) as folder:
+        session = Session(plan, folder)
+        session.replay(runs)
+        replayed = len(session.recorder.operation_records())
+        stores: list[Store] = []
+        by_dataset: dict[str | None, list[dict[str, Any]]] = {}
+        for read in job.entry["reads"]:
+            record = records[read["folder"]]
+            if record["rule"] == "side_products":
+                side.update(products.load(job.build / read["folder"]))
+            elif record["rule"] == "merge":
+                stores.append(products.load(job.build / read["folder"]))
+            else:
+                dataset = record["runs"][0]["partition"]
+                by_dataset.setdefault(dataset["dataset"] if dataset else None, []).append(read)
+        for name, reads in by_dataset.items():
+            if name is None:  # a workflow without datasets: its products are final already
+                stores.append(
+                    {k: v for read in reads for k, v in _available(job, read).items()}
+                )
+                continue
+            store, _ = _reduce_partitions(session, job, reads, name)
+            stores.append(session.dataset_end(name, {**side, **store}))
+        merged = stores[0] if None in by_dataset and stores else session.reduce(
+            [{k: v for k, v in store.items() if k not in side} for store in stores], None
+        )
+        for key, value in side.items():
+            merged.setdefault(key, value)
+        session.finish(merged)
+    merged = relocate(merged, str(folder), str(job.build))
+    own = Run(**relocate(asdict(session.record(replayed=replayed)), str(folder), str(job.build)))
+    session.settle(job.build, [*runs, own])
+    artifacts = {
+        key: value for key, value in merged.items() if plan.get_node(key[0]).role == "sink"
+    }
+    varied = "variation" in plan.context
+    if not varied:
+        session.write_manifests(artifacts, job.build)
+    session.run_end()
+    own.hooks = session.hooks.usage_summary()["enabled"]
+    content = _save(job, plan, artifacts if varied else {}, str(folder), None)
+    if not varied:
+        _summarise(plan, job.build, [*runs, own])
+    return {**content, "runs": [*map(asdict, runs), asdict(own)]}
+
+
+def run_publish(job: Job) -> dict[str, Any]:
+    """Write what the variations of a run share: provenance, writers' manifests, summaries.
+
+    FAST-HEP writes these files once per variation to the same place, so that the last one wins.
+    Here ``artifacts/provenance`` lists the artifacts of all variations, and each variation's
+    writer manifests lie below its own ``artifacts/<variation>/files``.
+    """
+    manifests: list[dict[str, Any]] = []
+    for read in job.entry["reads"]:
+        record = _record(job, read["folder"])
+        runs = [Run(**run) for run in record["runs"]]
+        table = json.loads(
+            (job.build / "smk" / "tasks" / "finish.json").read_text(encoding="utf-8")
+        )
+        entry = table["jobs"][record["key"]]
+        plan = documents.read_slim(job.build / entry["plan"], _partitions(runs))
+        session = Session(plan, job.build)
+        session.replay(runs)
+        before = _writer_manifests(job.build)
+        session.write_manifests(products.load(job.build / read["folder"]), job.build)
+        variation = str(plan.context["variation"]["name"])
+        _move_writer_manifests(job.build, variation, before)
+        manifest = job.build / "artifacts" / "provenance" / "manifest.json"
+        if manifest.is_file():
+            manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
+            _keep_execution(job.build, variation, manifests[-1], manifests)
+        _summarise(plan, job.build, runs)
+    content = products.save(job.folder, [], declared=[])
+    return {**content, "runs": []}
+
+
+def _summarise(plan: Any, build: Path, runs: list[Run]) -> None:
+    compiled = build / "compile"
+    variation = plan.context.get("variation")
+    if isinstance(variation, dict):
+        compiled = compiled / str(variation["name"])
+    execute.summarise(
+        plan,
+        build,
+        runs=runs,
+        warnings=[warning for run in runs for warning in run.warnings],
+        hooks=execute.merged_hooks(runs),
+        bundle_id=_bundle_id(compiled),
+    )
+
+
+def _reduce_partitions(
+    session: Session, job: Job, reads: Iterable[dict[str, Any]], dataset: str
+) -> tuple[Store, list[Run]]:
+    stores: list[Store] = []
+    runs: list[Run] = []
+    for read in reads:
+        record = _record(job, read["folder"])
+        if record["rule"] == "side_products":
+            continue
+        runs.extend(Run(**run) for run in record["runs"])
+        stores.append(_available(job, read, record))
+    return session.reduce(stores, dataset), runs
+
+
+def _available(
+    job: Job, read: dict[str, Any], record: dict[str, Any] | None = None
+) -> Store:
+    """Load those of the wanted products that the job made (a node may not apply to a dataset)."""
+    record = record or _record(job, read["folder"])
+    made = {(entry["node"], entry["port"]) for entry in record["products"]}
+    wanted = [(node, port) for node, port in read["keys"] if (node, port) in made]
+    return products.load(job.build / read["folder"], wanted) if wanted else {}
+
+
+def _side_products(job: Job) -> Store:
+    side: Store = {}
+    for read in job.entry["reads"]:
+        if _record(job, read["folder"])["rule"] == "side_products":
+            side.update(products.load(job.build / read["folder"]))
+    return side
+
+
+def _later(plan: Any, store: Store) -> set[Key]:
+    """Return which products of a reduced dataset the end of the run may use."""
+    return {key for key in store if _is_kept(plan, key)}
+
+
+def _is_kept(plan: Any, key: Key) -> bool:
+    from fasthep_smk.flow import upstream
+
+    if plan.get_node(key[0]).outputs.get(key[1]) != "event_stream":
+        return True
+    return any(
+        node.role == "sink"
+        and upstream.sink_when(node) == "run_end"
+        and any((ref.node_id, ref.output_name) == key for ref in node.inputs)
+        for node in plan.nodes
+    )
+
+
+def _save(
+    job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None
+) -> dict[str, Any]:
+    files_of = {(keep["node"], keep["port"]): keep["file"] for keep in job.keeps}
+    kept = [
+        Product(
+            node=key[0],
+            port=key[1],
+            kind=str(plan.get_node(key[0]).outputs[key[1]]),
+            value=relocate(value, stage, str(job.build)),
+            stream_file=files_of.get(key),
+        )
+        for key, value in store.items()
+        if only is None or key in only
+    ]
+    declared = [name for name in job.outputs if name != products.RECORD]
+    return products.save(job.folder, kept, declared=declared)
+
+
+def _record(job: Job, folder: str) -> dict[str, Any]:
+    return products.read_record(job.build / folder)
+
+
+def _partitions(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    found = {run.partition["id"]: run.partition for run in runs if run.partition is not None}
+    return list(found.values())
+
+
+def _bundle_id(compiled: Path) -> str | None:
+    try:
+        manifest = yaml.safe_load((compiled / "inputs.manifest.yaml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return None
+    value = manifest.get("bundle_id") if isinstance(manifest, dict) else None
+    return str(value) if value else None
+
+
+def _writer_manifests(build: Path) -> dict[Path, int]:
+    found = (build / "artifacts" / "files").glob("*/manifest.json")
+    return {path: path.stat().st_mtime_ns for path in found}
+
+
+def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int]) -> None:
+    for path, written in _writer_manifests(build).items():
+        if before.get(path) == written:
+            continue
+        goal = build / "artifacts" / variation / "files" / path.parent.name / path.name
+        goal.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(goal)
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+
+def _keep_execution(
+    build: Path, variation: str, manifest: dict[str, Any], manifests: list[dict[str, Any]]
+) -> None:
+    """Keep each variation's execution index, and one manifest with the artifacts of all so far."""
+    folder = build / "artifacts" / "provenance"
+    execution = folder / "execution.json"
+    if execution.is_file():
+        files.write_text(
+            folder / "variations" / variation / "execution.json",
+            execution.read_text(encoding="utf-8"),
+        )
+    records = {record["record"]: record for one in manifests for record in one["records"]}
+    merged = {**manifest, "records": list(records.values())}
+    files.write_text(folder / "manifest.json", json.dumps(merged, indent=2) + "\n")
