@@ -114,7 +114,8 @@ class _Reader:
         elif found := _STEPS.match(text):
             # "all" is a step of Snakemake's, not a job of ours.
             done, total = int(found[1]), int(found[2])
-            self._say(f"[{min(done, total - 1)}/{total - 1}] jobs done")
+            if done < total:
+                self._say(f"[{done}/{total - 1}] jobs done")
         elif text.startswith("Error in rule "):
             self._say(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
 

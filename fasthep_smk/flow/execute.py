@@ -322,6 +322,17 @@ def summarise(
         "warnings": list(warnings),
         "hooks": {"enabled": list(hooks)},
     }
+    count = len(summary["partitions"])
+    summary["progress"] = {
+        "counts": {
+            "total": count,
+            "pending": 0,
+            "running": 0,
+            "completed": count,
+            "failed": 0,
+            "finished": count,
+        }
+    }
     if bundle_id is not None:
         summary["bundle_id"] = bundle_id
     summary["summary_path"] = str(paths.run_summary())

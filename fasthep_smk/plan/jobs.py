@@ -285,6 +285,7 @@ class _Maker:
 
     def _merge_rule(self) -> Rule:
         rule = self._rule("merge", "merge", ("dataset",), archive=True)
+        rule.stages = ("histograms, cutflows and other products",)
         for item in self._variations:
             for name in _dataset_names(item):
                 dataset = item.dataset(name)

@@ -19,7 +19,7 @@ COMMON = '''\
 """Looks up, for each job, what it reads and its signature, in the task tables beside this file."""
 
 import json
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 TASKS = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
@@ -30,9 +30,10 @@ TASKS = {
 def job_of(rule, wildcards):
     """Return the entry of one job; a rule's wildcards name it."""
     table = TASKS[rule]
-    key = "/".join(str(getattr(wildcards, name)) for name in table["wildcards"])
+    key = PurePosixPath(*(str(getattr(wildcards, name)) for name in table["wildcards"]))
+    key = "" if key == PurePosixPath() else str(key)
     if key not in table["jobs"]:
-        raise ValueError(f"rule {rule} has no job {key}; see smk/tasks/{rule}.json")
+        raise ValueError(f"rule {rule} has no job {key!r}")
     return table["jobs"][key]
 
 
@@ -114,17 +115,17 @@ def _rule(rule: Rule) -> str:
         f"        inputs_of({literal(rule.name)}),\n"
         "    output:\n"
         f"{outputs}"
-        "    params:\n"
-        f"        signature=signature_of({literal(rule.name)}),\n"
-        "    threads: 1\n"
-        "    resources:\n"
-        f"        pool={literal(rule.pool)},\n"
         "    log:\n"
         f"        {literal(str(log))},\n"
         "    benchmark:\n"
         f"        {literal(str(times))}\n"
         "    conda:\n"
         '        "envs/fasthep-smk.yaml"\n'
+        "    threads: 1\n"
+        "    resources:\n"
+        f"        pool={literal(rule.pool)},\n"
+        "    params:\n"
+        f"        signature=signature_of({literal(rule.name)}),\n"
         "    shell:\n"
         f"        {literal(' '.join(words) + ' > {log} 2>&1')}\n"
     )

@@ -31,7 +31,7 @@ def table_texts(rules: Iterable[Rule], *, root: Path) -> dict[str, str]:
     rules = list(rules)
     by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     return {
-        rule.name: json.dumps(_table(rule, by_folder, root), indent=1, sort_keys=True) + "\n"
+        rule.name: json.dumps(_table(rule, by_folder, root), indent=1) + "\n"
         for rule in rules
     }
 

@@ -10,10 +10,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 VERSION = "2026.8.2"
 CACHE = Path(__file__).parents[1] / ".cache"
