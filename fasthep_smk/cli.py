@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -68,15 +70,23 @@ def _parser() -> argparse.ArgumentParser:
     for command in (run, translate):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
         command.add_argument(
-            "-o", "--outdir", type=Path, default=Path("build"), metavar="FOLDER",
+            "-o",
+            "--outdir",
+            type=Path,
+            default=Path("build"),
+            metavar="FOLDER",
             help="build folder (default: build)",
         )
         command.add_argument(
-            "--chunk-size", type=_positive, metavar="EVENTS",
+            "--chunk-size",
+            type=_positive,
+            metavar="EVENTS",
             help="cut each file into partitions of at most this many events",
         )
         command.add_argument(
-            "--granularity", choices=("auto", "stage"), default="auto",
+            "--granularity",
+            choices=("auto", "stage"),
+            default="auto",
             help="join stages that gain nothing from a file in between (auto, the default), or "
             "make one rule per stage (stage)",
         )
@@ -86,9 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "-j", "--jobs", type=_positive, metavar="N", help="jobs at a time (default: all cores)"
     )
-    run.add_argument(
-        "-n", "--dry-run", action="store_true", help="say what would run, run nothing"
-    )
+    run.add_argument("-n", "--dry-run", action="store_true", help="say what would run, run nothing")
     run.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     return parser
 
@@ -112,8 +120,9 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     if options.dry_run:
         _print_plan(engine.dry_run(translation.written, extra=extra), translation)
         return 0
-    output = _Silent() if options.quiet else None
-    outcome = engine.run(translation.written, cores=options.jobs, extra=extra, output=output)
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(Path(os.devnull).open("w")) if options.quiet else sys.stderr
+        outcome = engine.run(translation.written, cores=options.jobs, extra=extra, output=output)
     if not options.quiet:
         _print_results(outcome, translation)
     return 0
@@ -186,13 +195,3 @@ def _misplaced(extra: list[str]) -> str | None:
     return next((word for word in extra if word in ours), None) or (
         nearest(extra[0], ours) if extra[0] in ours else None
     )
-
-
-class _Silent:
-    """Takes the place of the screen."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None:
-        """Nothing is held back."""

@@ -35,18 +35,17 @@ class Outcome:
 
 
 def run(
-    written: Written, *, cores: int | None, extra: Sequence[str] = (), output: TextIO | None = None
+    written: Written, *, cores: int | None, extra: Sequence[str] = (), output: TextIO
 ) -> Outcome:
     """Run the workflow; ``extra`` goes to Snakemake unchanged.
 
     Raises:
         RunFailed: Snakemake ended with an error; the message names each failed job.
     """
-    screen = output or sys.stderr
     log = written.build / "debug" / "distributed" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = _command(written, cores, extra)
-    reader = _Reader(screen)
+    reader = _Reader(output)
     with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(
             command,
@@ -150,9 +149,7 @@ def _what_failed(written: Written, log: Path, status: int, tail: list[str]) -> s
     count = len(failed)
     title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
     shown = [
-        failures.message(
-            item, written.build, log=failures.log_of(item), profile=written.profile
-        )
+        failures.message(item, written.build, log=failures.log_of(item), profile=written.profile)
         for item in failed[:10]
     ]
     more = [f"... and {count - 10} more, see {written.build / 'smk' / 'failures'}"]

@@ -22,7 +22,7 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: where it stands, what it is, what was expected and how to mend it."""
+    """One thing that is wrong: where it stands, what was expected and how to mend it."""
 
     problem: str
     file: str | None = None

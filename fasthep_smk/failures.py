@@ -31,9 +31,7 @@ class Failure:
     variation: str | None = None
 
 
-def write(
-    build: Path, rule: str, key: str, entry: Mapping[str, Any], error: BaseException
-) -> None:
+def write(build: Path, rule: str, key: str, entry: Mapping[str, Any], error: BaseException) -> None:
     """Note that a job failed."""
     partition = dict(entry.get("partition") or {})
     failure = Failure(

@@ -109,7 +109,9 @@ class Inputs:
             # Whatever uproot meets in a damaged file, the user needs the file's name.
             first_line = next(iter(str(error).strip().splitlines()), "")
             return FileFacts(
-                {}, {}, problem=f"is not a readable ROOT file ({type(error).__name__}: {first_line})"
+                {},
+                {},
+                problem=f"is not a readable ROOT file ({type(error).__name__}: {first_line})",
             )
         return FileFacts(entries, branches)
 
@@ -137,9 +139,7 @@ class Inputs:
 
     def _store(self, current: Iterable[str]) -> None:
         # A file with a problem is looked at again: it may have been mended without a new date.
-        kept = {
-            key: self._known[key] for key in current if not self._known[key]["problem"]
-        }
+        kept = {key: self._known[key] for key in current if not self._known[key]["problem"]}
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {
             "files": kept,

@@ -110,9 +110,10 @@ def _write_arrow(path: Path, array: Any, fields: list[str]) -> dict[str, Any]:
     )
     table = ak.to_arrow_table(stored, list_to32=True, extensionarray=True).combine_chunks()
     options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(
-        sink, table.schema, options=options
-    ) as writer:
+    with (
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema, options=options) as writer,
+    ):
         # A table without rows has no batch of its own; the file must still carry the types.
         writer.write_table(table, max_chunksize=max(len(array), 1))
     return {
@@ -152,7 +153,8 @@ def _write_buffers(path: Path, array: Any) -> dict[str, Any]:
     form, length, buffers = ak.to_buffers(ak.to_packed(array))
     stream = io.BytesIO()
     keys = list(buffers)
-    np.savez(stream, **{f"b{index}": np.asarray(buffers[key]) for index, key in enumerate(keys)})
+    named: dict[str, Any] = {f"b{i}": np.asarray(buffers[key]) for i, key in enumerate(keys)}
+    np.savez(stream, **named)
     path.write_bytes(stream.getvalue())
     return {"codec": "buffers", "form": form.to_json(), "keys": keys, "length": length}
 

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import importlib.util
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fasthep_smk.errors import Finding, nearest
@@ -40,13 +40,9 @@ def plan_findings(plan: Any, *, workflow: str) -> list[Finding]:
         for finding in _node_findings(plan, node, workflow):
             findings.setdefault(str(finding), finding)
     with contextlib.redirect_stdout(io.StringIO()):
-        for what, load in (
-            ("execution_hooks", lambda: upstream.HookManager.from_plan(plan)),
-            ("registry", lambda: upstream.runtime_registry_from_config(plan.registry)),
-            ("registry", lambda: upstream.ensure_expr_registry({}, plan.registry)),
-        ):
+        for what, load, arguments in _LOADERS:
             try:
-                load()
+                load(*(getattr(plan, name) if name else plan for name in arguments))
             except Exception as error:
                 # Whatever a user's hook or handler raises on loading, say it once and clearly.
                 problem = f"cannot be loaded: {type(error).__name__}: {error}"
@@ -62,11 +58,20 @@ def plan_findings(plan: Any, *, workflow: str) -> list[Finding]:
                 expected="provenance",
             )
             findings[str(finding)] = finding
-        for finding in _component_findings(plan, "sinks", "op", str(report.get("op")), workflow,
-                                           f"reports[{report.get('id')!r}]"):
+        for finding in _component_findings(
+            plan, "sinks", "op", str(report.get("op")), workflow, f"reports[{report.get('id')!r}]"
+        ):
             findings.setdefault(str(finding), finding)
     return list(findings.values())
 
+
+#: What FAST-HEP loads before it runs anything: for which section, by what, from which part of
+#: the plan (the plan itself if it has no name).
+_LOADERS: tuple[tuple[str, Callable[..., Any], tuple[str, ...]], ...] = (
+    ("execution_hooks", upstream.HookManager.from_plan, ("",)),
+    ("registry.product_handlers", upstream.runtime_registry_from_config, ("registry",)),
+    ("registry.functions", upstream.expr_registry_from_config, ("registry",)),
+)
 
 _HINT = (
     "install the package, or put the module beside the workflow, into the current folder or on "
@@ -87,8 +92,14 @@ def _node_findings(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
 
 
 def _component_findings(
-    plan: Any, category: str, word: str, name: str, workflow: str, where: str,
-    *, needs_spec: bool = True,
+    plan: Any,
+    category: str,
+    word: str,
+    name: str,
+    workflow: str,
+    where: str,
+    *,
+    needs_spec: bool = True,
 ) -> Iterator[Finding]:
     registered = plan.registry.get(category) or {}
     entry = registered.get(name)
@@ -109,8 +120,12 @@ def _component_findings(
         problem = _load_problem(entry.get(part))
         if problem:
             yield Finding(
-                file=workflow, key=f"registry.{category}.{name}.{part}", value=repr(entry.get(part)),
-                problem=problem, expected="module:object that can be imported", hint=_HINT,
+                file=workflow,
+                key=f"registry.{category}.{name}.{part}",
+                value=repr(entry.get(part)),
+                problem=problem,
+                expected="module:object that can be imported",
+                hint=_HINT,
             )
 
 
@@ -132,7 +147,10 @@ def _load_problem(reference: Any) -> str | None:
 def _duplicate_datasets(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
     data = document.get("data")
     listed: list[Any] = []
-    for block in (document.get("datasets"), data.get("datasets") if isinstance(data, dict) else None):
+    for block in (
+        document.get("datasets"),
+        data.get("datasets") if isinstance(data, dict) else None,
+    ):
         if isinstance(block, list):
             listed.extend(item.get("name") for item in block if isinstance(item, dict))
         elif isinstance(block, dict):

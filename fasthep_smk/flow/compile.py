@@ -86,7 +86,9 @@ def _readable_errors(workflow: Path) -> Iterator[None]:
         file = mark.name if mark and Path(str(mark.name)).exists() else str(workflow)
         problem = " ".join(str(part) for part in (error.context, error.problem) if part)
         raise Findings.one(
-            f"is not valid YAML: {problem}", file=file, key=position,
+            f"is not valid YAML: {problem}",
+            file=file,
+            key=position,
             hint="check indentation, quotes and brackets around that line",
         ) from error
     except UnicodeDecodeError as error:

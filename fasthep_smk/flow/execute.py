@@ -92,13 +92,14 @@ class Session:
     def side_products(self, nodes: Iterable[str]) -> Store:
         """Run the global side products (nodes that no partition feeds)."""
         plan = documents.subset(self.plan, nodes)
-        return self._watched(
+        made: Store = self._watched(
             upstream.execute_global_side_product_nodes,
             plan,
             ctx=self.ctx,
             registry_cfg=plan.registry,
             hook_manager=self.hooks,
         )
+        return made
 
     def partition(
         self, nodes: Iterable[str], partition: dict[str, Any] | None, given: Store
@@ -355,7 +356,9 @@ def merged_hooks(runs: Iterable[Run]) -> list[dict[str, Any]]:
             name = tuple(str(item.get(part)) for part in ("source", "scope", "kind", "node"))
             known = merged.get(name)
             if known is None:
-                merged[name] = {**item, "results": dict(item["results"])} if "results" in item else dict(item)
+                merged[name] = (
+                    {**item, "results": dict(item["results"])} if "results" in item else dict(item)
+                )
                 continue
             known["calls"] = int(known.get("calls") or 0) + int(item.get("calls") or 0)
             for key, value in (item.get("results") or {}).items():
@@ -373,9 +376,7 @@ def relocate(value: Any, old: str, new: str) -> Any:
     if type(value) is tuple:
         return tuple(relocate(item, old, new) for item in value)
     if type(value) is dict:
-        return {
-            relocate(key, old, new): relocate(item, old, new) for key, item in value.items()
-        }
+        return {relocate(key, old, new): relocate(item, old, new) for key, item in value.items()}
     if isinstance(value, upstream.ArtifactReference):
         value.uri = relocate(value.uri, old, new)
         value.metadata = relocate(dict(value.metadata), old, new)
@@ -411,9 +412,7 @@ def _partition_entries(plan: Any, runs: Iterable[Run]) -> list[dict[str, Any]]:
     for run in runs:
         if run.partition is None:
             continue
-        entry = entries.setdefault(
-            run.partition["id"], {"partition": run.partition, "outputs": []}
-        )
+        entry = entries.setdefault(run.partition["id"], {"partition": run.partition, "outputs": []})
         entry["outputs"].extend(run.boundary)
     for entry in entries.values():
         entry["outputs"].sort(key=lambda item: order.get(item["node"], len(order)))

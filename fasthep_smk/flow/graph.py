@@ -86,9 +86,7 @@ class Graph:
     def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
         """Tell whether ``applies_to`` lets a node run for a dataset."""
         node = self.plan.get_node(node_id)
-        return bool(
-            upstream.node_applies_to_plan_dataset(node, dataset=_as_dict(dataset))
-        )
+        return bool(upstream.node_applies_to_plan_dataset(node, dataset=_as_dict(dataset)))
 
     def resolve(self, ref: Ref, dataset: Mapping[str, Any] | None, *, consumer: str) -> Ref | None:
         """Return the reference that stands in for ``ref`` where its node is inactive.

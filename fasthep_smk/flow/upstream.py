@@ -39,6 +39,7 @@ from hepflow.registry.defaults import (
     merge_registry_config,
 )
 from hepflow.registry.loaders import (
+    expr_registry_from_config,
     load_object,
     load_runtime_entry,
     load_runtime_spec_and_impl,
@@ -101,6 +102,7 @@ __all__ = [
     "execute_final_nodes",
     "execute_global_side_product_nodes",
     "execute_plan_partition",
+    "expr_registry_from_config",
     "expression_registry_symbol_names",
     "extract_boundary_products",
     "inactive_inputs_behavior_for_node",

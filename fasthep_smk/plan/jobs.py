@@ -110,9 +110,7 @@ class Rule:
     jobs: dict[str, Job] = field(default_factory=dict)
 
 
-def make_rules(
-    variations: list[Variation], granularity: Granularity, *, root: Any
-) -> list[Rule]:
+def make_rules(variations: list[Variation], granularity: Granularity, *, root: Any) -> list[Rule]:
     """Return the rules of a workflow with all their jobs.
 
     ``root`` is the folder that relative input files start from (for their identity).
@@ -194,7 +192,7 @@ class _Maker:
         return rule
 
     def _declare_products(self, rule: Rule, task: Task, item: Variation) -> None:
-        """Note which products of a task outlive it: read by another task or after the partitions."""
+        """Note which products of a task are read by another task or after the partitions."""
         graph = item.graph
         leaving: set[Key] = set()
         for key, consumers in _consumers_after_bypass(item).items():
@@ -209,9 +207,7 @@ class _Maker:
                 name = encode(key[0].removeprefix("stage.").replace(".", "_"))
                 suffix = "" if key[1] == "stream" else f"-{encode(key[1])}"
                 rule.streams[key] = f"{name}{suffix}.arrow"
-                rule.live[key] = _united_live(
-                    rule.live.get(key, ()), self._live[item.label], key
-                )
+                rule.live[key] = _united_live(rule.live.get(key, ()), self._live[item.label], key)
             else:
                 rule.archive = True
             if key not in rule.keeps:
@@ -227,7 +223,9 @@ class _Maker:
         )
         if not nodes:
             return
-        place = (partition.dataset, partition.part) if partition else (NO_DATASET, NO_DATASET)
+        place = (NO_DATASET, NO_DATASET)
+        if partition:
+            place = (partition.dataset, partition.part)
         wanted: dict[str, dict[Key, None]] = {}
         for node_id in nodes:
             for ref in graph.nodes[node_id].inputs:
@@ -310,7 +308,13 @@ class _Maker:
                     ]
                 )
                 self._add(
-                    rule, item, (name,), dataset=name, nodes=nodes, reads=reads, files=(),
+                    rule,
+                    item,
+                    (name,),
+                    dataset=name,
+                    nodes=nodes,
+                    reads=reads,
+                    files=(),
                     signature=signature,
                 )
         for item in self._variations:
@@ -322,9 +326,7 @@ class _Maker:
     def _finish_rule(self) -> Rule:
         rule = self._rule("finish", "finish", (), archive=self._varied)
         for item in self._variations:
-            nodes = tuple(
-                node.id for node in item.graph.nodes.values() if node.scope == "final"
-            )
+            nodes = tuple(node.id for node in item.graph.nodes.values() if node.scope == "final")
             rule.stages = tuple(dict.fromkeys([*rule.stages, *nodes]))
             reads: list[Read] = []
             side = self._folder_of.get(("side_products", item.label))
@@ -528,9 +530,7 @@ def _stream_keys_for(item: Variation, scope: str) -> list[Key]:
     ]
 
 
-def _united_live(
-    known: tuple[str, ...] | None, live: Live, key: Key
-) -> tuple[str, ...] | None:
+def _united_live(known: tuple[str, ...] | None, live: Live, key: Key) -> tuple[str, ...] | None:
     found = live.get(key)
     if known is None or found is None:
         return None

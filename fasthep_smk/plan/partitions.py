@@ -37,7 +37,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What matters of a source: its tree if it reads ROOT, branches, and whether it takes ranges."""
+    """What matters of a source: its name, and what it reads if it reads ROOT trees."""
 
     name: str
     tree: str | None

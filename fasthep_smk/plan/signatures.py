@@ -20,9 +20,7 @@ def static_signatures(graph: Graph, variation: str | None) -> dict[str, str]:
     """Return the signature of every node, before any partition or dataset is known."""
     signatures: dict[str, str] = {}
     for node in graph.nodes.values():
-        upstream = [
-            [ref.name, ref.port, ref.node, signatures.get(ref.node)] for ref in node.inputs
-        ]
+        upstream = [[ref.name, ref.port, ref.node, signatures.get(ref.node)] for ref in node.inputs]
         content = node_content(node)
         # What writes below the variation's own folder, or may read its name, is never shared.
         own = variation if node.sees_variation else None

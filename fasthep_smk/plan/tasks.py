@@ -109,9 +109,7 @@ class _Cutter:
     def groups(self) -> list[list[str]]:
         for node in self._nodes.values():
             producers = list(
-                dict.fromkeys(
-                    self._of[ref.node] for ref in node.inputs if ref.node in self._of
-                )
+                dict.fromkeys(self._of[ref.node] for ref in node.inputs if ref.node in self._of)
             )
             index = self._choose(node, producers)
             if index is None:
@@ -151,9 +149,7 @@ class _Cutter:
         done: list[int] = []
         pending = list(range(len(self._groups)))
         while pending:
-            ready = next(
-                index for index in pending if self._groups[index].needs.issubset(done)
-            )
+            ready = next(index for index in pending if self._groups[index].needs.issubset(done))
             done.append(ready)
             pending.remove(ready)
         return done
@@ -170,7 +166,9 @@ def _keep_sources_honest(
     """
     kept: list[list[str]] = []
     for nodes in groups:
-        sources = [node for node in nodes if node in graph.nodes and graph.nodes[node].role == "source"]
+        sources = [
+            node for node in nodes if node in graph.nodes and graph.nodes[node].role == "source"
+        ]
         trapped = any(
             graph.metadata_only(source, dataset, nodes) != graph.metadata_only(source, dataset)
             for source in sources

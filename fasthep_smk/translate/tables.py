@@ -30,10 +30,7 @@ def table_texts(rules: Iterable[Rule], *, root: Path) -> dict[str, str]:
     """Return the text of each rule's table by rule name. ``root`` resolves relative inputs."""
     rules = list(rules)
     by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
-    return {
-        rule.name: json.dumps(_table(rule, by_folder, root), indent=1) + "\n"
-        for rule in rules
-    }
+    return {rule.name: json.dumps(_table(rule, by_folder, root), indent=1) + "\n" for rule in rules}
 
 
 def _table(rule: Rule, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
@@ -73,17 +70,15 @@ def _job(job: Job, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
         "partition": job.partition.as_dict() if job.partition else None,
         "nodes": list(job.nodes),
         "reads": [
-            {"folder": read.folder, "keys": [list(key) for key in read.keys]}
-            for read in job.reads
+            {"folder": read.folder, "keys": [list(key) for key in read.keys]} for read in job.reads
         ],
     }
 
 
 def _files_read(read: Read, producer: Rule) -> list[str]:
     files = [RECORD]
-    for key in read.keys:
-        if key not in producer.streams and producer.archive:
-            files.append(ARCHIVE)
+    if producer.archive and any(key not in producer.streams for key in read.keys):
+        files.append(ARCHIVE)
     files += [producer.streams[key] for key in read.keys if key in producer.streams]
     if producer.scope == "side" and producer.archive:
         files.append(ARCHIVE)

@@ -113,4 +113,5 @@ def _profile(build: Path) -> str:
         "retries": 0,
     }
     header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
-    return header + yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
+    return header + text

@@ -155,5 +155,3 @@ def _move_files(source: Path, target: Path, *, below: str = "") -> None:
         goal = target / path.relative_to(source)
         goal.parent.mkdir(parents=True, exist_ok=True)
         path.replace(goal)
-
-

@@ -64,14 +64,16 @@ def run_finish(job: Job) -> dict[str, Any]:
                 by_dataset.setdefault(dataset["dataset"] if dataset else None, []).append(read)
         for name, reads in by_dataset.items():
             if name is None:  # a workflow without datasets: its products are final already
-                stores.append(
-                    {k: v for read in reads for k, v in _available(job, read).items()}
-                )
+                stores.append({k: v for read in reads for k, v in _available(job, read).items()})
                 continue
             store, _ = _reduce_partitions(session, job, reads, name)
             stores.append(session.dataset_end(name, {**side, **store}))
-        merged = stores[0] if None in by_dataset and stores else session.reduce(
-            [{k: v for k, v in store.items() if k not in side} for store in stores], None
+        merged = (
+            stores[0]
+            if None in by_dataset and stores
+            else session.reduce(
+                [{k: v for k, v in store.items() if k not in side} for store in stores], None
+            )
         )
         for key, value in side.items():
             merged.setdefault(key, value)
@@ -153,9 +155,7 @@ def _reduce_partitions(
     return session.reduce(stores, dataset), runs
 
 
-def _available(
-    job: Job, read: dict[str, Any], record: dict[str, Any] | None = None
-) -> Store:
+def _available(job: Job, read: dict[str, Any], record: dict[str, Any] | None = None) -> Store:
     """Load those of the wanted products that the job made (a node may not apply to a dataset)."""
     record = record or _record(job, read["folder"])
     made = {(entry["node"], entry["port"]) for entry in record["products"]}
@@ -189,9 +189,7 @@ def _is_kept(plan: Any, key: Key) -> bool:
     )
 
 
-def _save(
-    job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None
-) -> dict[str, Any]:
+def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) -> dict[str, Any]:
     files_of = {(keep["node"], keep["port"]): keep["file"] for keep in job.keeps}
     kept = [
         Product(
