@@ -1,4 +1,4 @@
-"""The command line: ``fasthep-smk [run|translate] workflow.yaml [options] [-- snakemake options]``."""
+"""The command line: ``fasthep-smk [run|translate] workflow.yaml [options] [-- for snakemake]``."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
         return error.exit_code
+    except ImportError as error:
+        if not (error.name or "").startswith("hepflow"):
+            raise
+        print(f"fasthep-smk: {_unsupported(error)}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("fasthep-smk: stopped; what finished is kept, run again to go on", file=sys.stderr)
         return 130
@@ -187,6 +192,25 @@ def _print_results(outcome: Outcome, translation: Translation) -> None:
             names = [str(path.relative_to(build)) for path in found]
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
             print(f"    {title + ':':12s} {', '.join(names[:4])}{more}")
+
+
+def _unsupported(error: ImportError) -> str:
+    """Return what to do about a FAST-HEP release that lacks what we use of it."""
+    from importlib import metadata
+
+    wanted = [
+        item for item in metadata.requires("fasthep-smk") or [] if item.startswith("fasthep-flow")
+    ]
+    try:
+        found = metadata.version("fasthep-flow")
+    except metadata.PackageNotFoundError:
+        found = "none"
+    return (
+        f"the installed fasthep-flow does not fit: {error}\n"
+        f"    found    fasthep-flow {found}\n"
+        f"    expected {wanted[0] if wanted else 'a tested release'}\n"
+        f"    hint     pip install '{wanted[0] if wanted else 'fasthep-flow'}'"
+    )
 
 
 def _misplaced(extra: list[str]) -> str | None:

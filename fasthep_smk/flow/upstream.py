@@ -41,8 +41,6 @@ from hepflow.registry.defaults import (
 from hepflow.registry.loaders import (
     expr_registry_from_config,
     load_object,
-    load_runtime_entry,
-    load_runtime_spec_and_impl,
     runtime_registry_from_config,
 )
 from hepflow.runtime.boundary import (
@@ -52,7 +50,6 @@ from hepflow.runtime.boundary import (
 )
 from hepflow.runtime.engine import (
     _ensure_expr_registry,
-    _is_schema_snapshot_observer,
     _register_product_bindings,
     _sink_when,
     _source_should_read_metadata_only,
@@ -70,7 +67,6 @@ from hepflow.runtime.writer_manifests import write_writer_manifests
 
 # Upstream's own private helpers under names that say what they do here.
 ensure_expr_registry = _ensure_expr_registry
-is_schema_snapshot_observer = _is_schema_snapshot_observer
 register_product_bindings = _register_product_bindings
 sink_when = _sink_when
 source_reads_metadata_only = _source_should_read_metadata_only
@@ -106,10 +102,7 @@ __all__ = [
     "expression_registry_symbol_names",
     "extract_boundary_products",
     "inactive_inputs_behavior_for_node",
-    "is_schema_snapshot_observer",
     "load_object",
-    "load_runtime_entry",
-    "load_runtime_spec_and_impl",
     "load_workflow_with_includes",
     "materialize_final_products",
     "merge_registry_config",

@@ -236,9 +236,9 @@ class _Maker:
                         keys[found[1]] = None
         reads = tuple(Read(folder, tuple(keys)) for folder, keys in wanted.items())
         has_source = any(graph.nodes[node].role == "source" for node in nodes)
-        files = (partition.file,) if partition and has_source else ()
-        if not partition and has_source:
-            files = tuple(self._all_files(item))
+        files: tuple[str, ...] = ()
+        if has_source:
+            files = (partition.file,) if partition else tuple(self._all_files(item))
         signature = digest_of(
             [
                 [self._static[item.label][node] for node in nodes],

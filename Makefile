@@ -1,0 +1,44 @@
+# On a fresh machine `make demo` and `make test` do everything: they make a virtual environment in
+# $(VENV), install this package into it, and run.
+
+VENV ?= .venv
+PYTHON ?= python3
+PYTEST_ARGS ?= -n 2
+RUN = "$(VENV)/bin/python"
+
+.PHONY: help demo test unit lint clean pictures
+
+help:
+	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
+	@echo "make test      install and run all checks and tests"
+	@echo "make unit      the fast tests only"
+	@echo "make lint      formatter, linter, type checker"
+	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
+	@echo "make clean     remove the virtual environment and what the demo made"
+
+$(VENV)/.installed: pyproject.toml .ci/make-venv
+	@.ci/make-venv "$(PYTHON)" "$(VENV)" "."
+
+$(VENV)/.installed-test: pyproject.toml .ci/make-venv
+	@.ci/make-venv "$(PYTHON)" "$(VENV)" ".[test]"
+
+demo: $(VENV)/.installed
+	@cd workflow/demo && "$(abspath .)/$(VENV)/bin/python" make_events.py
+	@cd workflow/demo && "$(abspath .)/$(VENV)/bin/fasthep-smk" workflow.yaml
+
+lint: $(VENV)/.installed-test
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+
+unit: $(VENV)/.installed-test
+	$(RUN) -m pytest tests/unit
+
+test: lint
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+pictures: demo
+	@.ci/make-pictures "$(VENV)"
+
+clean:
+	rm -rf "$(VENV)" workflow/demo/build workflow/demo/data tests/.cache
