@@ -45,6 +45,7 @@ def run(
     log = written.build / "debug" / "distributed" / "snakemake.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = _command(written, cores, extra)
+    failures.forget(written.build)
     reader = _Reader(output)
     with log.open("w", encoding="utf-8") as stream:
         process = subprocess.Popen(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from fasthep_smk import files
 from fasthep_smk.names import encode, shell
 
-__all__ = ["Failure", "clear", "message", "one_line", "read_all", "write"]
+__all__ = ["Failure", "clear", "forget", "log_of", "message", "one_line", "read_all", "write"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,12 +98,9 @@ def one_line(error: BaseException) -> str:
     return text if len(text) <= 600 else f"{text[:597]}..."
 
 
-def forget(build: Path, keep: Iterable[str]) -> None:
-    """Drop the notes of jobs that are no longer part of the workflow; ``keep`` lists records."""
-    records = set(keep)
-    for failure in read_all(build):
-        if failure.record not in records:
-            clear(build, failure.rule, failure.key)
+def forget(build: Path) -> None:
+    """Drop the notes of an earlier run: its failed jobs run again, or are no longer needed."""
+    shutil.rmtree(build / "smk" / "failures", ignore_errors=True)
 
 
 def _entries(failure: Failure) -> str:

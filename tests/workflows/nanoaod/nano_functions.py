@@ -7,7 +7,7 @@ from typing import Any
 import awkward as ak
 import numpy as np
 
-PT_CUT = 5.0
+PT_CAP = 300.0
 
 JET_VECTORS_SPEC = {
     "name": "nano.jet_vectors",

@@ -40,7 +40,8 @@ SUM_SPEC = {
     "version": "1.0",
     "input": STREAM,
     "params": {"fields": {"required": True}},
-    "result": {"total": {"kind": "own_sum"}},
+    # Without an event stream among the outputs upstream takes the op for a global one.
+    "result": {"stream": {"kind": "event_stream"}, "total": {"kind": "own_sum"}},
     "requires": {"symbols": [{"from": "params.fields", "kind": "field_list"}]},
 }
 LENGTH_SPEC = {
@@ -96,7 +97,8 @@ def run_shift(*, stream: ak.Array, field: str, by: float, **_: Any) -> ak.Array:
 
 def run_sum(*, stream: ak.Array, fields: list[str], **_: Any) -> dict[str, Any]:
     """Sums of some columns, a product kind of its own."""
-    return {"entries": len(stream), **{f: float(ak.sum(stream[f])) for f in fields}}
+    total = {"entries": len(stream), **{f: float(ak.sum(stream[f])) for f in fields}}
+    return {"stream": stream, "total": total}
 
 
 def combine_sums(left: dict[str, Any], right: dict[str, Any], **_: Any) -> dict[str, Any]:
