@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow.check import document_findings, plan_findings
@@ -19,7 +21,7 @@ from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.translate.write import Written, write
 
-__all__ = ["Options", "Translation", "translate"]
+__all__ = ["Options", "Translation", "from_config", "translate"]
 
 #: FAST-HEP takes the parent of a folder of such a name for the build folder.
 _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
@@ -75,6 +77,52 @@ def translate(options: Options, *, root: Path) -> Translation:
         prepare_build(item.graph.plan, build)
     written = write(rules, variations, build=build, workflow=workflow, root=root)
     return Translation(rules, variations, written, warnings)
+
+
+def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Written:
+    """Translate what a Snakemake configuration names; return where it was written.
+
+    Without ``write`` the translation that the main process wrote is used.
+
+    Raises:
+        Findings: a setting or the workflow is wrong.
+    """
+    known = {"workflow", "outdir", "chunk_size", "granularity", "variation"}
+    granularity = config.get("granularity", "auto")
+    if granularity not in ("auto", "stage"):
+        raise Findings.one(
+            "unknown granularity",
+            key="config: granularity",
+            value=repr(granularity),
+            expected="auto or stage",
+        )
+    chunk_size = config.get("chunk_size")
+    if chunk_size is not None and (not str(chunk_size).isdigit() or int(chunk_size) < 1):
+        raise Findings.one(
+            "is not a number of events",
+            key="config: chunk_size",
+            value=repr(chunk_size),
+            expected="a positive whole number",
+        )
+    for name in config:
+        if name not in known:
+            close = nearest(name, known)
+            raise Findings.one(
+                "unknown setting",
+                key=f"config: {name}",
+                expected=", ".join(sorted(known)),
+                hint=f"did you mean {close!r}?" if close else None,
+            )
+    options = Options(
+        workflow=Path(str(config["workflow"])),
+        outdir=Path(str(config.get("outdir", "build"))),
+        chunk_size=None if chunk_size is None else int(chunk_size),
+        granularity=granularity,
+        variation=config.get("variation"),
+    )
+    if write:
+        return translate(options, root=root).written
+    return Written.below(_build_folder(options.outdir))
 
 
 def _variations(

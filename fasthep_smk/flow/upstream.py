@@ -9,16 +9,11 @@ a plan.
 
 from __future__ import annotations
 
-from hepflow.api import compile_workflow_file, run_workflow_reports
+import importlib
+from typing import Any
+
 from hepflow.backends.loaders import backend_build_directories
 from hepflow.build_layout import BuildPaths, ensure_build_layout, write_run_summary
-from hepflow.compiler.data_flow import (
-    component_spec_for_node,
-    context_symbols_from_plan,
-    expression_registry_symbol_names,
-    parse_component_data_dependencies,
-)
-from hepflow.compiler.includes import load_workflow_with_includes
 from hepflow.model.data_flow import DependencyContext
 from hepflow.model.io import ArtifactManifest, ArtifactReference, OutputResult
 from hepflow.model.plan import (
@@ -63,7 +58,25 @@ from hepflow.runtime.engine import (
 from hepflow.runtime.hooks.manager import HookManager
 from hepflow.runtime.materialize import materialize_final_products
 from hepflow.runtime.provenance import ensure_runtime_provenance
+from hepflow.runtime.reports import run_workflow_reports
 from hepflow.runtime.writer_manifests import write_writer_manifests
+
+# FAST-HEP's compiler takes 0.15 s to import, which a job, that needs only the runtime, would pay.
+_COMPILER = {
+    "compile_workflow_file": "hepflow.api",
+    "component_spec_for_node": "hepflow.compiler.data_flow",
+    "context_symbols_from_plan": "hepflow.compiler.data_flow",
+    "expression_registry_symbol_names": "hepflow.compiler.data_flow",
+    "load_workflow_with_includes": "hepflow.compiler.includes",
+    "parse_component_data_dependencies": "hepflow.compiler.data_flow",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _COMPILER:
+        return getattr(importlib.import_module(_COMPILER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 # Upstream's own private helpers under names that say what they do here.
 ensure_expr_registry = _ensure_expr_registry

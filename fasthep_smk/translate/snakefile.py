@@ -16,14 +16,14 @@ BENCHMARKS = "smk/benchmarks"
 
 #: What the rules look up. It stands in its own file, as Snakemake's linter asks for.
 COMMON = '''\
-"""Looks up, for each job, what it reads and its signature, in the task tables beside this file."""
+"""Looks up what each job reads, and its signature, in the task tables of the build folder."""
 
 import json
 from pathlib import Path, PurePosixPath
 
 TASKS = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted(Path(workflow.basedir, "tasks").glob("*.json"))
+    for path in sorted(Path("smk", "tasks").glob("*.json"))
 }
 
 

@@ -44,6 +44,11 @@ class Written:
     snakefile: Path
     profile: Path
 
+    @classmethod
+    def below(cls, build: Path) -> Written:
+        """Return the places of a translation in a build folder."""
+        return cls(build, build / "smk" / "Snakefile", build / "smk" / "profile")
+
 
 def write(
     rules: Iterable[Rule],
@@ -72,10 +77,10 @@ def write(
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(smk / "worker", _worker_script(), executable=True)
-    files.write_text(smk / "Snakefile", snakefile.render(rules, workflow=workflow.name))
-    profile = smk / "profile"
-    files.write_text(profile / "config.yaml", _profile(build))
-    return Written(build, smk / "Snakefile", profile)
+    written = Written.below(build)
+    files.write_text(written.snakefile, snakefile.render(rules, workflow=workflow.name))
+    files.write_text(written.profile / "config.yaml", _profile(build))
+    return written
 
 
 def _run(root: Path, workflow: Path) -> dict[str, Any]:

@@ -103,9 +103,9 @@ def _compare_file(name: str, reference: Path, ours: Path) -> list[str]:
         )
     if name.endswith((".md", ".html", ".txt", ".yaml")):
         texts = [
-            p.read_text(encoding="utf-8").replace(str(b.resolve()), "BUILD").replace(
-                str(b), "BUILD"
-            )
+            p.read_text(encoding="utf-8")
+            .replace(str(b.resolve()), "BUILD")
+            .replace(str(b), "BUILD")
             for p, b in ((left, reference), (right, ours))
         ]
         return [] if texts[0] == texts[1] else [_first_line(texts[0], texts[1])]

@@ -1,0 +1,66 @@
+"""The same results as ``fasthep run``, for workflows that together touch the whole language.
+
+Each case of ``tests/support/cases.py`` is run by FAST-HEP itself and by us, at both granularities
+and with several jobs at a time; everything below ``artifacts`` and ``reports`` is compared, bit by
+bit where that means anything. Where FAST-HEP is wrong (see docs/differences.md), the files that the
+error reaches are compared with values computed by plain uproot, awkward and hist instead
+(``test_right_where_fasthep_is_wrong.py``).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import cases
+from tests.support.compare import compare_builds
+from tests.support.partitions import drop_empty_partitions
+
+pytestmark = pytest.mark.integration
+
+RUNS = [
+    pytest.param(case, chunk, id=f"{case.name}-{chunk or 'whole'}")
+    for case in cases.CASES
+    for chunk in case.chunk_sizes
+]
+
+
+def run(command: list[str], folder: Path, env: dict[str, str]) -> None:
+    """Run a command; show what it printed if it fails."""
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+
+
+@pytest.mark.parametrize(("case", "chunk"), RUNS)
+def test_the_results_are_those_of_fasthep_run(
+    case: cases.Case, chunk: int | None, tmp_path: Path
+) -> None:
+    workflow = case.prepare(tmp_path)
+    env = case.env(tmp_path)
+    sized = ["--chunk-size", str(chunk)] if chunk else []
+    reference = tmp_path / "reference"
+    fasthep = [str(Path(sys.executable).parent / "fasthep")]
+    run([*fasthep, "run", workflow.name, "--outdir", str(reference), *sized], tmp_path, env)
+    for variation in case.variations:
+        plan = str(reference / "compile" / variation / "plan.yaml")
+        run([*fasthep, "run-plan", plan, "--outdir", str(reference)], tmp_path, env)
+
+    for granularity, jobs in (("auto", "1"), ("stage", "4")):
+        ours = tmp_path / granularity
+        smk = [sys.executable, "-m", "fasthep_smk", workflow.name, "--outdir", str(ours)]
+        run([*smk, "-j", jobs, "--granularity", granularity, *sized], tmp_path, env)
+        drop_empty_partitions(reference, ours, root=tmp_path)
+        differences = compare_builds(reference, ours, ignore=case.ignore_at(chunk))
+        assert not differences, f"{granularity}:\n" + "\n".join(differences)
+
+
+def test_the_cases_cover_the_whole_language() -> None:
+    by_key, missing = cases.coverage()
+    width = max(map(len, by_key))
+    print()
+    for key, names in by_key.items():
+        print(f"{key:{width}}  {', '.join(names) or cases.NOT_COVERED.get(key)}")
+    assert not missing, f"no case covers {missing}"
