@@ -60,6 +60,7 @@ class Node:
     retained: frozenset[str]
     implementation: str
     sees_variation: bool
+    honours_ranges: bool = False
 
     @property
     def stage(self) -> str:
@@ -162,6 +163,8 @@ def describe(plan: Any) -> Graph:
             implementation=implementation,
             sees_variation=item.role in ("observer", "sink")
             or identity.mentions_variation(plan.registry, category, item.impl),
+            honours_ranges=item.role == "source"
+            and identity.honours_ranges(plan.registry, item.impl),
         )
     return graph
 

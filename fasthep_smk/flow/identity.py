@@ -12,7 +12,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["is_published", "mentions_variation", "module_file", "of_component", "of_object"]
+__all__ = [
+    "honours_ranges",
+    "is_published",
+    "mentions_variation",
+    "module_file",
+    "of_component",
+    "of_object",
+]
 
 _PUBLISHED = {
     "hepflow": "fasthep-flow",
@@ -59,6 +66,22 @@ def mentions_variation(registry: dict[str, Any], category: str, name: str) -> bo
         return False
     path = module_file(module)
     return path is None or b"variation" in path.read_bytes()
+
+
+def honours_ranges(registry: dict[str, Any], name: str) -> bool:
+    """Tell whether a source reads only the entries of its partition.
+
+    ``root_tree`` does. FAST-HEP has no declaration for it, and its other sources read the whole
+    file whatever the range, so that cutting a file would count its events several times. A user's
+    source is taken to honour ranges if its module speaks of a partition's ``start``.
+    """
+    if name == "root_tree":
+        return True
+    entry = (registry.get("sources") or {}).get(name)
+    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
+    path = module_file(reference.partition(":")[0])
+    text = path.read_bytes() if path is not None else b""
+    return b"partition" in text and b"start" in text
 
 
 def is_published(module: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fasthep_smk.errors import Finding
+from fasthep_smk.errors import Finding, Findings
 from fasthep_smk.inputs import FileFacts, Inputs, is_remote, missing_branches, problem_finding
 
 __all__ = ["Partition", "SourceFacts", "check_inputs", "make_partitions", "sources_of"]
@@ -41,6 +41,7 @@ class SourceFacts:
 
     name: str
     tree: str | None
+    honours_ranges: bool
     branches: tuple[str, ...]
     branches_by_dataset: Mapping[str, tuple[str, ...]]
     ignores_missing: bool
@@ -66,13 +67,14 @@ def make_partitions(
 ) -> list[Partition]:
     """Return the partitions of all datasets, in FAST-HEP's order, each event in one of them.
 
-    ``chunk_size`` is in events. Sources of other kinds than ``root_tree`` do not declare that
-    they honour entry ranges (FAST-HEP's own do not): their files are never cut.
+    ``chunk_size`` is in events. A file is cut only if all sources honour entry ranges; what is
+    not a ROOT file is cut by ``nevents``, since its entries cannot be counted here.
     """
     if not sources:
         return []
     name = sources[0].name
-    cuts = chunk_size is not None and all(source.tree is not None for source in sources)
+    cuts = chunk_size is not None and all(source.honours_ranges for source in sources)
+    counted = all(source.tree is not None for source in sources)
     partitions: list[Partition] = []
     for dataset, content in datasets.items():
         nevents = _events(content.get("nevents"))
@@ -80,7 +82,7 @@ def make_partitions(
             base = f"{name}__{dataset}__{index}"
             ranges = (
                 list(_ranges(str(file), sources, nevents, int(chunk_size), inputs))
-                if cuts and chunk_size is not None
+                if cuts and chunk_size is not None and (counted or nevents is not None)
                 else None
             )
             if ranges is None:
@@ -132,10 +134,11 @@ def _ranges(
     file: str, sources: list[SourceFacts], nevents: int | None, chunk_size: int, inputs: Inputs
 ) -> Iterator[tuple[int, int]]:
     trees = [source.tree for source in sources if source.tree is not None]
+    if not trees:
+        yield from _cut(0, nevents or 0, chunk_size)
+        return
     facts = inputs.look([file], trees)[file]
     if facts.problem:
-        from fasthep_smk.errors import Findings
-
         raise Findings([Finding(file=file, problem=facts.problem)])
     # Trees of one file may differ in length (events, luminosity blocks …): the longest counts,
     # reading beyond the end of a shorter one yields nothing.
@@ -147,6 +150,10 @@ def _ranges(
         stops = [source.stop for source in sources if source.stop is not None]
         first = max([first, *starts])
         last = min([last, *stops])
+    yield from _cut(first, last, chunk_size)
+
+
+def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:
     if last <= first:
         yield first, max(first, last)  # one empty partition keeps the types of the columns
         return
@@ -197,6 +204,7 @@ def _source(node: Any) -> SourceFacts:
     return SourceFacts(
         name=str(node.meta.get("source_name") or node.id.removeprefix("read.")),
         tree=str(params["tree"]) if is_root and params.get("tree") else None,
+        honours_ranges=node.honours_ranges,
         branches=tuple(str(item) for item in params.get("branches") or ()),
         branches_by_dataset={
             str(dataset): tuple(str(item) for item in items)

@@ -34,7 +34,7 @@ def drop_empty_partitions(build: Path, ours: Path, *, root: Path) -> list[str]:
     removed = [item for item in planned if item["id"] not in kept]
     for item in removed:
         again = (item["dataset"], item["file"], item["part"]) in places
-        empty = item["start"] is not None and item["start"] >= _entries(root / item["file"])
+        empty = not again and (item["start"] or 0) >= _entries(root / item["file"])
         assert again or empty, f"partition {item['id']} holds events"
         for file in [*(build / "artifacts").rglob("*"), *(build / "reports").rglob("*")]:
             if file.is_file() and _belongs_to(file, item, by_place=empty):

@@ -1,0 +1,96 @@
+"""A small analysis that most integration tests run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import events
+
+WORKFLOW = """\
+version: 1.0
+use: {profiles: [hep]}
+data:
+  defaults: {eventtype: mc, tree_primary: events}
+  datasets:
+    - {name: data, eventtype: data, files: [data/data_0.root, data/data_1.root]}
+    - {name: dy, files: [data/dy_0.root]}
+sources:
+  events: {kind: root_tree, tree: events}
+styles:
+  met: {op: hep.render.hist1d, axes: {x: {name: met}, y: {name: events}}}
+analysis:
+  stages:
+    - id: Vars
+      op: hep.define
+      params:
+        variables:
+          - {name: met, expr: "sqrt(MET_px ** 2 + MET_py ** 2)"}
+    - id: Scale
+      op: hep.define
+      applies_to: {eventtype: mc}
+      params:
+        variables:
+          - {name: weight, expr: "EventWeight * 2"}
+    - id: Cuts
+      op: hep.selection.cutflow
+      params: {selection: {All: ["met > 5"]}}
+      write:
+        - {kind: root_tree, path: skim.root, keep: [met]}
+    - id: Met
+      op: hep.hist
+      params:
+        dataset_axis: true
+        axes:
+          - {name: met, source: met, type: regular, bins: {low: 0, high: 100, nbins: 20}}
+      render: {style: met, when: final}
+"""
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def small_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three small ROOT files: two of data, one of simulation."""
+    folder = tmp_path_factory.mktemp("small") / "data"
+    folder.mkdir()
+    for seed, (name, number) in enumerate({"data_0": 60, "data_1": 40, "dy_0": 80}.items()):
+        is_data = name.startswith("data")
+        events.zmumu_file(folder / f"{name}.root", number, seed, is_data=is_data)
+    return folder
+
+
+@pytest.fixture
+def analysis(tmp_path: Path, small_files: Path) -> Path:
+    """A folder with a small analysis, ready to run."""
+    (tmp_path / "data").symlink_to(small_files)
+    (tmp_path / "workflow.yaml").write_text(WORKFLOW)
+    return tmp_path
+
+
+@pytest.fixture
+def smk() -> Run:
+    """Run ``fasthep-smk`` with these arguments in a folder."""
+
+    def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fasthep_smk", *arguments]
+        return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+
+    return run
+
+
+@pytest.fixture
+def snakemake() -> Run:
+    """Run plain Snakemake as from a fresh shell: no environment but PATH and HOME."""
+
+    def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        command = [str(Path(sys.executable).parent / "snakemake"), *arguments]
+        env = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
+        return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+
+    return run

@@ -1,0 +1,153 @@
+"""What a translation writes: readable, clean for Snakemake's linter, the same every time."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from tests.integration.conftest import Run
+
+pytestmark = pytest.mark.integration
+
+SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "schemas"
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("granularity", ["auto", "stage"])
+def test_the_linters_have_nothing_to_say(
+    analysis: Path, smk: Run, snakemake: Run, granularity: str
+) -> None:
+    done = smk("translate", "workflow.yaml", "--granularity", granularity, cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    lint = snakemake("--profile", "build/smk/profile", "--lint", cwd=analysis)
+    assert "your workflow is in a good condition" in lint.stderr + lint.stdout
+    texts = [str(analysis / "build/smk" / name) for name in ("Snakefile", "common.smk")]
+    command = [sys.executable, "-m", "snakefmt", "--check", *texts]
+    formatted = subprocess.run(command, capture_output=True, text=True, cwd=analysis)
+    assert formatted.returncode == 0, formatted.stderr
+
+
+def test_translating_twice_gives_the_same_bytes(analysis: Path, smk: Run) -> None:
+    smk("translate", "workflow.yaml", cwd=analysis)
+    first = tree(analysis / "build/smk")
+    times = {name: (analysis / "build/smk" / name).stat().st_mtime_ns for name in first}
+    smk("translate", "workflow.yaml", cwd=analysis)
+    assert tree(analysis / "build/smk") == first
+    assert {n: (analysis / "build/smk" / n).stat().st_mtime_ns for n in first} == times
+
+
+def test_each_stage_is_a_rule_with_all_that_snakemake_offers(analysis: Path, smk: Run) -> None:
+    done = smk("translate", "workflow.yaml", "--granularity", "stage", cwd=analysis)
+    text = (analysis / "build/smk/Snakefile").read_text()
+    assert re.findall(r"^rule (\w+):", text, re.M) == [
+        "all", "read_events", "stage_Vars", "stage_Scale", "stage_Cuts", "stage_Met", "merge",
+        "finish",
+    ]  # fmt: skip
+    for directive in ("input", "output", "params", "threads", "resources", "log", "benchmark"):
+        assert text.count(f"    {directive}:") >= 7, directive
+    assert text.count("shell:") == 7
+    assert "run:" not in text
+    assert "script:" not in text
+    assert "1 x finish" in done.stdout
+
+
+def test_the_tables_follow_their_schema(analysis: Path, smk: Run) -> None:
+    smk("workflow.yaml", "-j", "2", cwd=analysis)
+    table_schema = json.loads((SCHEMAS / "task-table.schema.json").read_text())
+    record_schema = json.loads((SCHEMAS / "record.schema.json").read_text())
+    tables = list((analysis / "build/smk/tasks").glob("*.json"))
+    records = list((analysis / "build/smk/work").rglob("record.json"))
+    assert len(tables) == 2
+    assert len(records) == 4
+    for schema, paths in ((table_schema, tables), (record_schema, records)):
+        jsonschema.Draft202012Validator.check_schema(schema)
+        for path in paths:
+            jsonschema.validate(json.loads(path.read_text()), schema)
+
+
+def test_a_dry_run_says_what_would_run_and_runs_nothing(analysis: Path, smk: Run) -> None:
+    before = smk("workflow.yaml", "-n", cwd=analysis)
+    assert before.returncode == 0, before.stderr
+    assert before.stdout.startswith("4 of 4 jobs would run:")
+    assert "3 x stage_Vars_to_Met" in before.stdout
+    assert not list((analysis / "build").rglob("record.json"))
+    assert not list((analysis / "build/artifacts").rglob("*.root"))
+    assert smk("workflow.yaml", "-j", "2", cwd=analysis).returncode == 0
+    after = smk("workflow.yaml", "-n", cwd=analysis)
+    assert after.stdout == "Nothing to do: all 4 jobs are up to date.\n"
+
+
+def test_only_what_changed_runs_again(analysis: Path, smk: Run) -> None:
+    stage = ("--granularity", "stage")
+    assert smk("workflow.yaml", "-j", "2", *stage, cwd=analysis).returncode == 0
+    workflow = analysis / "workflow.yaml"
+    workflow.write_text("# a comment\n" + workflow.read_text())
+    assert "Nothing to do" in smk("workflow.yaml", "-n", *stage, cwd=analysis).stdout
+    workflow.write_text(workflow.read_text().replace("nbins: 20", "nbins: 25"))
+    done = smk("workflow.yaml", "-n", *stage, cwd=analysis).stdout
+    rules = dict(
+        re.findall(r"(\d+) x (\w+)", done)
+        and [(name, int(n)) for n, name in re.findall(r"(\d+) x (\w+)", done)]
+    )
+    assert rules == {"stage_Met": 3, "merge": 2, "finish": 1}
+
+
+def test_plain_snakemake_runs_the_folder_from_a_fresh_shell(
+    analysis: Path, smk: Run, snakemake: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    profile = str(analysis / "build/smk/profile")
+    done = snakemake("--profile", profile, "--cores", "2", cwd=elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert (analysis / "build/artifacts/plots/Met.png").is_file()
+    assert (analysis / "build/run_summary.yaml").is_file()
+    assert "Nothing to do" in smk("workflow.yaml", "-n", cwd=analysis).stdout
+
+
+def test_arguments_after_two_dashes_go_to_snakemake(analysis: Path, smk: Run) -> None:
+    done = smk("workflow.yaml", "-j", "2", "--", "--until", "stage_Vars_to_Met", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    assert len(list((analysis / "build").rglob("record.json"))) == 3
+    assert not (analysis / "build/run_summary.yaml").exists()
+
+
+def test_the_repository_is_a_snakemake_workflow_itself(analysis: Path, snakemake: Run) -> None:
+    snakefile = str(Path(__file__).parents[2] / "workflow/Snakefile")
+    settings = ["--snakefile", snakefile, "--cores", "2", "--config"]
+    done = snakemake(*settings, "workflow=workflow.yaml", "outdir=out", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    assert (analysis / "out/artifacts/plots/Met.png").is_file()
+    wrong = snakemake(*settings, "workflow=workflow.yaml", "chunksize=3", cwd=analysis)
+    assert wrong.returncode == 1
+    assert "did you mean 'chunk_size'?" in wrong.stderr
+
+
+def test_the_profile_asks_for_what_a_run_of_many_small_jobs_needs(analysis: Path, smk: Run) -> None:
+    smk("translate", "workflow.yaml", cwd=analysis)
+    profile = yaml.safe_load((analysis / "build/smk/profile/config.yaml").read_text())
+    assert profile["scheduler"] == "greedy"
+    assert profile["rerun-incomplete"] is True
+    ours = yaml.safe_load((Path(__file__).parents[2] / "profiles/local/config.yaml").read_text())
+    assert {key: profile[key] for key in ours} == ours
+
+
+def test_the_environment_file_of_the_repository_is_the_one_that_is_written() -> None:
+    from fasthep_smk.translate.write import ENVIRONMENT
+
+    stored = yaml.safe_load((Path(__file__).parents[2] / "envs/fasthep-smk.yaml").read_text())
+    assert yaml.safe_load(ENVIRONMENT) == stored
