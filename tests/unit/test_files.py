@@ -1,0 +1,106 @@
+"""A file is absent, the old one or complete; its checksum says what is in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.files import (
+    atomic_path,
+    canonical_json,
+    digest_of,
+    sha256_file,
+    write_text,
+)
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folder" / "file.txt"
+    with atomic_path(target) as temporary:
+        temporary.write_text("half")
+        assert not target.exists()
+        assert temporary.parent == target.parent
+        temporary.write_text("whole")
+    assert target.read_text() == "whole"
+    assert [path.name for path in target.parent.iterdir()] == ["file.txt"]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
+def test_after_an_error_the_old_file_is_there_and_nothing_else(
+    tmp_path: Path, error: type[BaseException]
+) -> None:
+    target = tmp_path / "file.txt"
+    target.write_text("old")
+    with pytest.raises(error), atomic_path(target) as temporary:
+        temporary.write_text("new, but")
+        raise error
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_after_an_error_without_an_old_file_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no space"), atomic_path(tmp_path / "file.txt"):
+        raise OSError("no space")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_atomic_file_is_shared_like_any_other(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        with atomic_path(tmp_path / "file.txt") as temporary:
+            temporary.write_text("x")
+        assert stat.S_IMODE((tmp_path / "file.txt").stat().st_mode) == 0o640
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
+
+
+def test_an_atomic_file_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "theirs.txt").write_text("theirs")
+    (tmp_path / "file.txt").symlink_to("theirs.txt")
+    with atomic_path(tmp_path / "file.txt") as temporary:
+        temporary.write_text("ours")
+    assert (tmp_path / "file.txt").read_text() == "ours"
+    assert (tmp_path / "theirs.txt").read_text() == "theirs"
+
+
+def test_writing_the_same_text_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    assert write_text(path, "eins\n")
+    os.utime(path, ns=(1, 1))
+    assert not write_text(path, "eins\n")
+    assert path.stat().st_mtime_ns == 1
+    assert write_text(path, "zwei\n")
+    assert path.stat().st_mtime_ns != 1
+
+
+def test_text_is_written_as_it_is(tmp_path: Path) -> None:
+    write_text(tmp_path / "file.txt", "ü\r\n🎉")
+    assert (tmp_path / "file.txt").read_bytes() == "ü\r\n🎉".encode()
+
+
+def test_a_script_can_be_executed(tmp_path: Path) -> None:
+    write_text(tmp_path / "script", "#!/bin/sh\n", executable=True)
+    assert os.access(tmp_path / "script", os.X_OK)
+
+
+def test_the_checksum_is_sha256_of_the_content(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 5000
+    (tmp_path / "file").write_bytes(content)
+    assert sha256_file(tmp_path / "file") == hashlib.sha256(content).hexdigest()
+
+
+def test_canonical_json_does_not_depend_on_the_order_of_keys() -> None:
+    assert canonical_json({"b": 1, "a": [1, 2]}) == '{"a":[1,2],"b":1}'
+    assert canonical_json({"a": [1, 2], "b": 1}) == canonical_json({"b": 1, "a": [1, 2]})
+
+
+def test_a_digest_depends_on_content_only() -> None:
+    assert digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+    assert digest_of([1, 2]) != digest_of([2, 1])
+    assert digest_of("1") != digest_of(1)
+    assert len(digest_of("\udcff")) == 32

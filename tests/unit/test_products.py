@@ -1,0 +1,380 @@
+"""What a job hands on comes back exactly, or the file that is wrong is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import boost_histogram as bh
+import hist
+import numpy as np
+import pytest
+
+from fasthep_smk import products
+from fasthep_smk.errors import Findings
+from fasthep_smk.flow import upstream
+from fasthep_smk.products import ARCHIVE, RECORD, Product
+
+KEY = ("stage.S", "out")
+
+
+def save(folder: Path, *made: Product, declared: tuple[str, ...] = ()) -> Path:
+    """Save products as a job does and return the folder."""
+    content = products.save(folder, made, declared=declared)
+    products.write_record(folder, {"rule": "r", "key": "k", **content})
+    return folder
+
+
+def through_files(folder: Path, value: Any, kind: str = "thing") -> Any:
+    """Return ``value`` saved as the product of a job and loaded by another."""
+    save(folder, Product("stage.S", "out", kind, value))
+    return products.load(folder)[KEY]
+
+
+# --- histograms -----------------------------------------------------------------------------
+
+RNG = np.random.default_rng(1)
+VALUES = RNG.normal(3.0, 2.0, 200)
+WEIGHTS = RNG.uniform(-0.5, 2.0, 200)
+
+AXES = {
+    "regular": hist.axis.Regular(7, 0.0, 6.0, name="x", label="mass [GeV]"),
+    "regular without flow": hist.axis.Regular(7, 0, 6, underflow=False, overflow=False),
+    "regular that grows": hist.axis.Regular(4, 0, 1, growth=True, name="x"),
+    "circular": hist.axis.Regular(5, 0, 2, circular=True),
+    "variable": hist.axis.Variable([-1.0, 0.1, 0.30000000000000004, 7.0], name="x"),
+    "variable that grows": hist.axis.Variable([0.0, 1.0], growth=True),
+    "integers": hist.axis.Integer(0, 5, name="n"),
+    "integers that grow": hist.axis.Integer(0, 1, growth=True, name="n", label="jets"),
+    "boolean": hist.axis.Boolean(name="flag"),
+    "text": hist.axis.StrCategory(["dy", "tt"], name="dataset"),
+    "text that grows": hist.axis.StrCategory([], growth=True, name="dataset", label="Data set"),
+    "text with odd values": hist.axis.StrCategory(["", "é 🎉", "a\nb", "{x}"]),
+    "numbers as categories": hist.axis.IntCategory([3, -1, 7]),
+    "numbers as categories that grow": hist.axis.IntCategory([], growth=True),
+}
+LOGARITHMIC = {
+    "logarithmic": hist.axis.Regular(6, 0.1, 100, transform=hist.axis.transform.log),
+    "square root": hist.axis.Regular(6, 0.0, 100, transform=hist.axis.transform.sqrt),
+    "power": hist.axis.Regular(6, 1, 9, transform=hist.axis.transform.Pow(0.5)),
+}
+STORAGES = {
+    "counts": hist.storage.Int64(),
+    "atomic": hist.storage.AtomicInt64(),
+    "unlimited": hist.storage.Unlimited(),
+    "double": hist.storage.Double(),
+    "weighted": hist.storage.Weight(),
+    "mean": hist.storage.Mean(),
+    "weighted mean": hist.storage.WeightedMean(),
+}
+
+
+def values_for(axis: Any) -> Any:
+    if isinstance(axis, hist.axis.StrCategory):
+        return RNG.choice(["dy", "tt", "é 🎉", ""], 200).tolist()
+    if isinstance(axis, hist.axis.Integer | hist.axis.IntCategory):
+        return RNG.integers(-3, 9, 200)
+    if isinstance(axis, hist.axis.Boolean):
+        return RNG.random(200) < 0.3
+    return VALUES
+
+
+def filled(axes: list[Any], storage: Any) -> Any:
+    histogram = hist.Hist(*axes, storage=storage)
+    more: dict[str, Any] = {}
+    if "mean" in type(storage).__name__.lower():
+        more["sample"] = VALUES
+    if not isinstance(storage, hist.storage.Int64 | hist.storage.AtomicInt64 | hist.storage.Mean):
+        more["weight"] = WEIGHTS
+    return histogram.fill(*(values_for(axis) for axis in axes), **more)
+
+
+def assert_same_histogram(back: Any, histogram: Any) -> None:
+    assert type(back) is type(histogram)
+    assert back.storage_type is histogram.storage_type
+    assert back.__dict__ == histogram.__dict__
+    for one, two in zip(back.axes, histogram.axes, strict=True):
+        assert type(one) is type(two)
+        assert one == two
+        assert one.traits == two.traits
+        assert one.__dict__ == two.__dict__
+        assert np.asarray(one.edges).tobytes() == np.asarray(two.edges).tobytes()
+    assert back.view(flow=True).dtype == histogram.view(flow=True).dtype
+    assert back.view(flow=True).tobytes() == histogram.view(flow=True).tobytes()
+    assert back == histogram
+
+
+@pytest.mark.parametrize("axis", [*AXES, *LOGARITHMIC])
+def test_a_histogram_of_every_axis_is_kept_to_the_bit(tmp_path: Path, axis: str) -> None:
+    histogram = filled([{**AXES, **LOGARITHMIC}[axis]], hist.storage.Weight())
+    assert_same_histogram(through_files(tmp_path, histogram), histogram)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+def test_a_histogram_of_every_storage_is_kept_to_the_bit(tmp_path: Path, storage: str) -> None:
+    axes = [AXES["text that grows"], AXES["regular"]]
+    histogram = filled(axes, STORAGES[storage])
+    assert_same_histogram(through_files(tmp_path, histogram), histogram)
+
+
+@pytest.mark.parametrize("axis", [name for name in AXES if "grow" in name])
+def test_a_growing_axis_grows_on(tmp_path: Path, axis: str) -> None:
+    histogram = filled([AXES[axis]], hist.storage.Double())
+    back = through_files(tmp_path, histogram)
+    more = ["another"] if isinstance(AXES[axis], hist.axis.StrCategory) else [77]
+    assert_same_histogram(back.fill(more), histogram.fill(more))
+
+
+def test_an_unfilled_histogram_is_kept(tmp_path: Path) -> None:
+    histogram = hist.Hist(AXES["text that grows"], AXES["regular"], storage=hist.storage.Weight())
+    assert_same_histogram(through_files(tmp_path, histogram), histogram)
+
+
+def test_name_label_and_notes_of_a_histogram_are_kept(tmp_path: Path) -> None:
+    histogram = hist.Hist(AXES["regular"], name="mass", label="Dimuon mass", metadata={"a": 1})
+    histogram.axes[0].metadata = {"unit": "GeV", "range": (0, 6)}
+    back = through_files(tmp_path, histogram)
+    assert_same_histogram(back, histogram)
+    assert (back.name, back.label) == ("mass", "Dimuon mass")
+    assert back.axes[0].metadata == {"unit": "GeV", "range": (0, 6)}
+
+
+def test_not_a_number_and_infinity_in_bins_are_kept(tmp_path: Path) -> None:
+    histogram = hist.Hist(AXES["regular"], storage=hist.storage.Double())
+    histogram.view(flow=True)[:4] = [np.nan, np.inf, -0.0, 5e-324]
+    back = through_files(tmp_path, histogram)
+    assert back.view(flow=True).tobytes() == histogram.view(flow=True).tobytes()
+
+
+@pytest.mark.parametrize("kind", [hist.Hist, hist.NamedHist])
+def test_the_class_of_a_histogram_is_kept(tmp_path: Path, kind: type[Any]) -> None:
+    histogram = kind(hist.axis.Regular(3, 0, 1, name="x"))
+    assert type(through_files(tmp_path, histogram)) is kind
+
+
+def test_a_histogram_of_boost_is_kept(tmp_path: Path) -> None:
+    histogram = bh.Histogram(bh.axis.Regular(3, 0, 1), storage=bh.storage.Weight())
+    histogram.fill([0.1, 0.5], weight=[1.0, -2.0])
+    back = through_files(tmp_path, histogram)
+    assert type(back) is bh.Histogram
+    assert back == histogram
+
+
+def test_several_histograms_of_one_job_do_not_mix(tmp_path: Path) -> None:
+    made = {f"h{n}": filled([AXES["regular"]], hist.storage.Double()) for n in range(3)}
+    for number, histogram in enumerate(made.values()):
+        histogram *= number + 1
+    save(tmp_path, *(Product("stage.S", name, "histogram", h) for name, h in made.items()))
+    back = products.load(tmp_path)
+    for name, histogram in made.items():
+        assert_same_histogram(back[("stage.S", name)], histogram)
+
+
+# --- everything else ------------------------------------------------------------------------
+
+
+def fields_of(reference: Any) -> dict[str, Any]:
+    return {item.name: getattr(reference, item.name) for item in dataclasses.fields(reference)}
+
+
+def test_a_cutflow_is_kept_in_its_order(tmp_path: Path) -> None:
+    cutflow = {
+        "name": "Selection",
+        "steps": [
+            {"label": "all", "n": 10, "sumw": 9.5, "parents": ()},
+            {"label": "pt > 20", "n": np.int64(4), "sumw": np.float64(0.1), "parents": ("all",)},
+        ],
+        "datasets": {"dy": {1: 0.3}, "tt": None},
+    }
+    back = through_files(tmp_path, cutflow, "cutflow")
+    assert back == cutflow
+    assert list(back) == list(cutflow)
+    assert type(back["steps"][1]["n"]) is np.int64
+    assert type(back["steps"][0]["parents"]) is tuple
+    assert not (tmp_path / ARCHIVE).exists()
+
+
+@pytest.mark.parametrize("value", [None, 0, "", [], {}, (), 1.5, "text"], ids=repr)
+def test_small_values_are_kept(tmp_path: Path, value: Any) -> None:
+    back = through_files(tmp_path, value)
+    assert back == value
+    assert type(back) is type(value)
+
+
+@pytest.mark.parametrize("index", [None, 0, 1])
+def test_a_reference_keeps_its_partition_index(tmp_path: Path, index: int | None) -> None:
+    reference = upstream.ArtifactReference(
+        uri="/build/artifacts/files/skim/a b/0_0.root",
+        product_kind="artifact",
+        format="ttree",
+        metadata={"entries": np.int64(3), "nested": (1, 2)},
+        provenance={"record": "x"},
+        producer_node="write.S.0",
+        output_name="artifact",
+        dataset_name="a b",
+        partition_id="events__a b__0",
+        partition_index=index,
+    )
+    back = through_files(tmp_path, reference, "artifact")
+    assert type(back) is upstream.ArtifactReference
+    assert fields_of(back) == fields_of(reference)
+    assert back.partition_index == index
+
+
+def test_a_manifest_keeps_its_parts(tmp_path: Path) -> None:
+    parts = tuple(
+        upstream.ArtifactReference(
+            uri=f"{n}.root", product_kind="artifact", dataset_name="dy", partition_index=n
+        )
+        for n in range(3)
+    )
+    manifest = upstream.ArtifactManifest(
+        product_kind="artifact",
+        format="ttree",
+        producer_node="write.S.0",
+        output_name="artifact",
+        dataset_name="dy",
+        parts=parts,
+        metadata={"n": 3},
+    )
+    back = through_files(tmp_path, manifest, "artifact")
+    assert type(back) is upstream.ArtifactManifest
+    assert [fields_of(part) for part in back.parts] == [fields_of(part) for part in parts]
+    assert back.metadata == {"n": 3}
+
+
+def test_a_stream_in_an_envelope_keeps_it(tmp_path: Path) -> None:
+    value = {"events": ak.Array({"x": [[1.0], []]}), "other": [ak.Array([1, 2])]}
+    back = through_files(tmp_path, value, "event_stream")
+    assert list(back) == ["events", "other"]
+    assert ak.array_equal(back["events"], value["events"])
+    assert ak.array_equal(back["other"][0], value["other"][0])
+
+
+def test_a_stream_goes_to_its_own_file_with_its_live_columns(tmp_path: Path) -> None:
+    value = ak.Array({"x": [1.0, 2.0], "dead": [3, 4]})
+    save(tmp_path, Product("stage.S", "stream", "event_stream", value, "S.arrow", ("x",)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["S.arrow", RECORD]
+    assert products.load(tmp_path)[("stage.S", "stream")].fields == ["x"]
+
+
+class Own:
+    """A class of a user's own."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own) and other.number == self.number
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def test_an_object_of_a_users_class_is_kept(tmp_path: Path) -> None:
+    value = {"a": [Own(1), (Own(2),)]}
+    assert through_files(tmp_path, value) == value
+
+
+# --- folders and records --------------------------------------------------------------------
+
+
+def test_only_what_is_wanted_is_read(tmp_path: Path) -> None:
+    save(
+        tmp_path,
+        Product("stage.A", "stream", "event_stream", ak.Array({"x": [1]}), "A.arrow"),
+        Product("stage.B", "cutflow", "cutflow", {"n": 1}),
+    )
+    (tmp_path / "A.arrow").unlink()
+    assert products.load(tmp_path, [("stage.B", "cutflow")]) == {("stage.B", "cutflow"): {"n": 1}}
+
+
+def test_what_was_not_made_is_named(tmp_path: Path) -> None:
+    save(tmp_path, Product("stage.A", "hist", "histogram", 1))
+    with pytest.raises(Findings, match=r"does not hold stage\.B\.hist"):
+        products.load(tmp_path, [("stage.B", "hist")])
+
+
+def test_declared_files_exist_even_if_nothing_is_in_them(tmp_path: Path) -> None:
+    save(tmp_path, declared=("S.arrow", ARCHIVE))
+    assert (tmp_path / "S.arrow").exists()
+    assert (tmp_path / ARCHIVE).exists()
+    assert products.load(tmp_path) == {}
+
+
+def test_the_record_has_size_and_checksum_of_every_file(tmp_path: Path) -> None:
+    save(
+        tmp_path,
+        Product("stage.A", "stream", "event_stream", ak.Array({"x": [1]}), "A.arrow"),
+        Product("stage.A", "hist", "histogram", filled([AXES["regular"]], hist.storage.Double())),
+    )
+    record = json.loads((tmp_path / RECORD).read_text())
+    assert set(record["files"]) == {"A.arrow", ARCHIVE}
+    for name, described in record["files"].items():
+        assert described["size"] == (tmp_path / name).stat().st_size
+        assert described["sha256"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished job with a stream and a histogram."""
+    return save(
+        tmp_path_factory.mktemp("finished"),
+        Product("stage.A", "stream", "event_stream", ak.Array({"x": [1.0, 2.0]}), "A.arrow"),
+        Product("stage.A", "hist", "histogram", filled([AXES["regular"]], hist.storage.Double())),
+    )
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+DAMAGE = {"truncated": truncate, "emptied": empty, "deleted": Path.unlink}
+
+
+@pytest.mark.parametrize("name", ["A.arrow", ARCHIVE])
+@pytest.mark.parametrize("damage", [*DAMAGE, "one bit flipped"])
+def test_a_damaged_file_is_named_and_what_to_do(
+    finished: Path, tmp_path: Path, name: str, damage: str
+) -> None:
+    folder = tmp_path / "job"
+    shutil.copytree(finished, folder)
+    DAMAGE.get(damage, flip)(folder / name)
+    with pytest.raises(Findings) as caught:
+        products.load(folder)
+    assert str(folder / name) in str(caught.value)
+    assert f"delete the folder {folder} and run again" in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_record_is_named(finished: Path, tmp_path: Path, damage: str) -> None:
+    folder = tmp_path / "job"
+    shutil.copytree(finished, folder)
+    path = folder / RECORD
+    if damage == "truncated":
+        path.write_bytes(path.read_bytes()[:-10])
+    else:
+        DAMAGE[damage](path)
+    with pytest.raises(Findings, match="cannot be read") as caught:
+        products.load(folder)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("content", ["[]", '"text"', "{}", '{"format": 0}', '{"format": 999}'])
+def test_a_record_of_another_version_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / RECORD).write_text(content)
+    with pytest.raises(Findings, match="another version"):
+        products.load(tmp_path)
