@@ -48,7 +48,7 @@ def shell(words: Iterable[str | Path]) -> str:
 
 def literal(value: str | int) -> str:
     """Return ``value`` as a Python literal in double quotes, as the Snakefile's formatter would."""
-    return json.dumps(value, ensure_ascii=True) if isinstance(value, str) else repr(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 def comment(text: str) -> str:

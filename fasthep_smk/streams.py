@@ -103,6 +103,8 @@ def _write_arrow(path: Path, array: Any, fields: list[str]) -> dict[str, Any]:
         lists = [record[name] for name in names]
         inner = ak.contents.RecordArray([item.content for item in lists], names)
         key = f"{_ZIP}{len(zips)}"
+        while key in fields:
+            key = f"_{key}"
         zips[key] = names
         columns[key] = ak.contents.ListOffsetArray(lists[0].offsets, inner)
     stored = ak.Array(

@@ -94,7 +94,10 @@ def _is_flat_dtype(dtype: np.dtype[Any]) -> bool:
 
 
 def _numpy(value: dict[str, Any]) -> Any:
-    raw = np.frombuffer(base64.b64decode(value["v"]), dtype=np.dtype(value["dtype"]))
+    dtype = np.dtype(value["dtype"])
+    if dtype.itemsize == 0:  # an empty string: nothing to read it from
+        return np.zeros(value["shape"] or (), dtype)[() if value["shape"] is None else ...]
+    raw = np.frombuffer(base64.b64decode(value["v"]), dtype=dtype)
     return raw[0] if value["shape"] is None else raw.reshape(value["shape"]).copy()
 
 

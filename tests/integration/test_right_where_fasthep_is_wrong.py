@@ -40,7 +40,7 @@ def passing_met(path: Path) -> Any:
     with uproot.open(path) as opened:
         events = opened["events"].arrays(["MET_px", "MET_py"])
     met = np.sqrt(events.MET_px**2 + events.MET_py**2)
-    return met[met > 5]
+    return np.asarray(met[met > 5])
 
 
 def histogram(build: Path, name: str) -> Any:
