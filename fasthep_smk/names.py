@@ -48,7 +48,10 @@ def shell(words: Iterable[str | Path]) -> str:
 
 def literal(value: str | int) -> str:
     """Return ``value`` as a Python literal in double quotes, as the Snakefile's formatter would."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    if not isinstance(value, str):
+        return repr(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")  # for lone surrogates
 
 
 def comment(text: str) -> str:

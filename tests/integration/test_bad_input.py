@@ -402,7 +402,7 @@ def test_a_module_that_is_missing(document: Document, refused_as: Refused) -> No
         ("own_syntax", "def run(:", "invalid syntax"),
         ("own_needs", "import no_such_package_here", "no_such_package_here"),
         ("own_exit", "import sys\nsys.exit(3)", "own_exit"),
-        ("own_bytes", "x = '\\0'\nopen('absent.txt')", "absent.txt"),
+        ("own_reads", "open('absent.txt')", "absent.txt"),
     ],
 )
 def test_a_module_that_cannot_be_imported(
@@ -664,7 +664,7 @@ def test_an_unknown_report(document: Document, refused_as: Refused) -> None:
         (["workflow.yaml", "--", "-o", "x"], "-o belongs before --"),
         (["workflow.yaml", "--outdir", ""], "--outdir"),
     ],
-    ids=" ".join,
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "said",
 )
 def test_wrong_usage(refused: Refused, arguments: list[str], said: str) -> None:
     text = refused(*(arguments or ("--jobs=1",)), status=2, command="run")
