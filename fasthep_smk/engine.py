@@ -20,6 +20,7 @@ __all__ = ["Outcome", "dry_run", "run"]
 
 _STEPS = re.compile(r"^(\d+) of (\d+) steps \((\d+)%\) done")
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$")
+_FAILED_LOG = re.compile(r"^    log: (\S+) \(check log file")
 _STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
 
 
@@ -48,30 +49,9 @@ def run(
     failures.forget(written.build)
     reader = _Reader(output)
     with log.open("w", encoding="utf-8") as stream:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=_environment(),
-        )
-        assert process.stdout is not None
-        try:
-            for line in process.stdout:
-                stream.write(line)
-                stream.flush()
-                reader.line(line.rstrip("\n"))
-        except KeyboardInterrupt:
-            # The terminal sent the signal to Snakemake too: let it end its jobs and unlock.
-            process.send_signal(signal.SIGINT)
-            for line in process.stdout:
-                stream.write(line)
-            process.wait()
-            raise
-        status = process.wait()
+        status = _follow(command, stream, reader)
     if status != 0:
-        raise RunFailed(_what_failed(written, log, status, reader.tail))
+        raise RunFailed(_what_failed(written, log, status, reader))
     return Outcome(reader.jobs)
 
 
@@ -93,12 +73,52 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     return Outcome(reader.jobs)
 
 
+def _follow(command: list[str], log: TextIO, reader: _Reader) -> int:
+    """Run Snakemake, copy what it prints to ``log``, and return its exit status.
+
+    It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
+    its running jobs end and removes its lock. SIGTERM is handled alike; a second one ends
+    everything at once.
+    """
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=_environment(),
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    asked_to_stop = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal asked_to_stop
+        os.killpg(process.pid, signal.SIGKILL if asked_to_stop else signal.SIGINT)
+        asked_to_stop = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            reader.line(line.rstrip("\n"))
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked_to_stop:
+        raise KeyboardInterrupt
+    return status
+
+
 class _Reader:
     """Follows Snakemake's output: the table of jobs, then the steps done."""
 
     def __init__(self, screen: TextIO | None) -> None:
         self.jobs: dict[str, int] = {}
         self.tail: list[str] = []
+        self.failed_logs: list[str] = []
         self._screen = screen
         self._in_table = False
 
@@ -116,6 +136,8 @@ class _Reader:
             done, total = int(found[1]), int(found[2])
             if done < total:
                 self._say(f"[{done}/{total - 1}] jobs done")
+        elif found := _FAILED_LOG.match(text):
+            self.failed_logs.append(found[1])
         elif text.startswith("Error in rule "):
             self._say(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
 
@@ -141,17 +163,23 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
 
 
-def _what_failed(written: Written, log: Path, status: int, tail: list[str]) -> str:
+def _what_failed(written: Written, log: Path, status: int, reader: _Reader) -> str:
     failed = failures.read_all(written.build)
-    if not failed:
-        return "\n".join(
-            [f"Snakemake ended with status {status} (log: {log}):", *(f"    {x}" for x in tail)]
-        )
-    count = len(failed)
+    noted = {str(failures.log_of(item)) for item in failed}
+    silent = [item for item in dict.fromkeys(reader.failed_logs) if item not in noted]
+    count = len(failed) + len(silent)
+    if not count:
+        tail = [f"    {line}" for line in reader.tail]
+        return "\n".join([f"Snakemake ended with status {status} (log: {log}):", *tail])
     title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
     shown = [
         failures.message(item, written.build, log=failures.log_of(item), profile=written.profile)
         for item in failed[:10]
     ]
-    more = [f"... and {count - 10} more, see {written.build / 'smk' / 'failures'}"]
+    shown += [
+        "a job ended without a word: it was killed, perhaps for want of memory\n"
+        f"    log:     {written.build / item}"
+        for item in silent[: 10 - len(shown)]
+    ]
+    more = [f"... and {count - 10} more, see {log}"]
     return "\n".join([title, *shown, *(more if count > 10 else [])])
