@@ -6,10 +6,10 @@ import json
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files
+from fasthep_smk import files, layout
 from fasthep_smk.names import encode, shell
 
 __all__ = ["Failure", "clear", "forget", "log_of", "message", "one_line", "read_all", "write"]
@@ -85,9 +85,7 @@ def message(failure: Failure, build: Path, *, log: Path, profile: Path) -> str:
 
 def log_of(failure: Failure) -> Path:
     """Return the log of a failed job, relative to the build folder."""
-    from fasthep_smk.translate.snakefile import LOGS
-
-    return Path(PurePosixPath(LOGS, failure.rule, f"{failure.key or failure.rule}.log"))
+    return Path(layout.log(failure.rule, failure.key.split("/") if failure.key else ()))
 
 
 def one_line(error: BaseException) -> str:

@@ -20,10 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Any, Literal
 
-from fasthep_smk import inputs
+from fasthep_smk import inputs, layout
 from fasthep_smk.files import digest_of
 from fasthep_smk.flow.graph import Graph, Ref
 from fasthep_smk.names import encode
@@ -37,7 +36,6 @@ __all__ = ["Job", "JobScope", "Read", "Rule", "Variation", "make_rules"]
 JobScope = Literal["side", "partition", "merge", "finish", "publish"]
 Key = tuple[str, str]
 
-WORK = "smk/work"
 #: With more partitions than this in a dataset, reducing them is a job of its own.
 PARTITIONS_PER_FINISH = 32
 NOMINAL = "nominal"
@@ -91,7 +89,7 @@ class Job:
     @property
     def folder(self) -> str:
         """Where the job's products go, relative to the build folder."""
-        return str(PurePosixPath(WORK, self.rule, *self.wildcards.values()))
+        return layout.job_folder(self.rule, self.wildcards.values())
 
 
 @dataclass

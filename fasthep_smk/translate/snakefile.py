@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
+from fasthep_smk import layout
 from fasthep_smk.names import comment, literal
-from fasthep_smk.plan.jobs import WORK, Rule
+from fasthep_smk.plan.jobs import Rule
 from fasthep_smk.products import ARCHIVE, RECORD
 
-__all__ = ["COMMON", "LOGS", "render"]
-
-LOGS = "debug/distributed/logs"
-BENCHMARKS = "smk/benchmarks"
+__all__ = ["COMMON", "output_files", "render"]
 
 #: What the rules look up. It stands in its own file, as Snakemake's linter asks for.
 COMMON = '''\
@@ -96,13 +93,9 @@ def output_files(rule: Rule) -> dict[str, str]:
 
 def _rule(rule: Rule) -> str:
     place = [f"{{{name}}}" for name in rule.wildcards]
-    folder = PurePosixPath(WORK, rule.name, *place)
-    log = PurePosixPath(LOGS, rule.name, *place[:-1], f"{place[-1] if place else rule.name}.log")
-    times = PurePosixPath(
-        BENCHMARKS, rule.name, *place[:-1], f"{place[-1] if place else rule.name}.tsv"
-    )
+    folder = layout.job_folder(rule.name, place)
     outputs = "".join(
-        f"        {name}={literal(str(folder / file))},\n"
+        f"        {name}={literal(f'{folder}/{file}')},\n"
         for name, file in output_files(rule).items()
     )
     words = ["sh smk/worker", rule.name, *(f"{{wildcards.{name}}}" for name in rule.wildcards)]
@@ -116,9 +109,9 @@ def _rule(rule: Rule) -> str:
         "    output:\n"
         f"{outputs}"
         "    log:\n"
-        f"        {literal(str(log))},\n"
+        f"        {literal(layout.log(rule.name, place))},\n"
         "    benchmark:\n"
-        f"        {literal(str(times))}\n"
+        f"        {literal(layout.benchmark(rule.name, place))}\n"
         "    conda:\n"
         '        "envs/fasthep-smk.yaml"\n'
         "    threads: 1\n"

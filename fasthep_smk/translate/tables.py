@@ -12,18 +12,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk import layout
 from fasthep_smk.inputs import is_remote
-from fasthep_smk.names import encode
 from fasthep_smk.plan.jobs import Job, Read, Rule
 from fasthep_smk.products import ARCHIVE, RECORD
 from fasthep_smk.translate.snakefile import output_files
 
-__all__ = ["plan_file", "table_texts"]
-
-
-def plan_file(variation: str) -> str:
-    """Return the slim plan of a variation, relative to the build folder."""
-    return f"smk/plans/{encode(variation)}.json"
+__all__ = ["table_texts"]
 
 
 def table_texts(rules: Iterable[Rule], *, root: Path) -> dict[str, str]:
@@ -64,7 +59,7 @@ def _job(job: Job, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
         "record": f"{job.folder}/{RECORD}",
         "signature": job.signature,
         "folder": job.folder,
-        "plan": plan_file(job.variation),
+        "plan": layout.plan(job.variation),
         "variation": job.variation,
         "dataset": job.dataset,
         "partition": job.partition.as_dict() if job.partition else None,

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk import files
+from fasthep_smk import files, layout
 from fasthep_smk.flow import documents
 from fasthep_smk.names import shell
 from fasthep_smk.plan.jobs import Rule, Variation
@@ -65,15 +65,15 @@ def write(
     rules = list(rules)
     smk = build / "smk"
     for variation in variations:
-        target = build / tables.plan_file(variation.label)
+        target = build / layout.plan(variation.label)
         files.write_text(target, documents.slim_text(variation.graph.plan))
     texts = tables.table_texts(rules, root=root)
     for name, text in texts.items():
-        files.write_text(smk / "tasks" / f"{name}.json", text)
-    for stale in (smk / "tasks").glob("*.json"):
+        files.write_text(build / layout.table(name), text)
+    for stale in (build / layout.TASKS).glob("*.json"):
         if stale.stem not in texts:
             stale.unlink()
-    files.write_text(smk / "run.json", json.dumps(_run(root, workflow), indent=1) + "\n")
+    files.write_text(build / layout.RUN, json.dumps(_run(root, workflow), indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(smk / "worker", _worker_script(), executable=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures
+from fasthep_smk import failures, layout
 from fasthep_smk.errors import SmkError
 from fasthep_smk.names import encode
 
@@ -128,7 +128,7 @@ def _runner(scope: str) -> Any:
 
 
 def _load(build: Path, rule: str, key: str) -> Job:
-    table = json.loads((build / "smk" / "tasks" / f"{rule}.json").read_text(encoding="utf-8"))
+    table = json.loads((build / layout.table(rule)).read_text(encoding="utf-8"))
     return Job(
         build=build,
         rule=rule,
@@ -142,7 +142,7 @@ def _load(build: Path, rule: str, key: str) -> Job:
 
 def _enter_launch_folder(build: Path) -> None:
     """Go where the run was started: FAST-HEP's relative paths and local modules start there."""
-    run = json.loads((build / "smk" / "run.json").read_text(encoding="utf-8"))
+    run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
     sys.path.extend(path for path in run["python_path"] if path not in sys.path)
     if Path(run["launch_folder"]).is_dir():
         os.chdir(run["launch_folder"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk import files, products
+from fasthep_smk import files, layout, products
 from fasthep_smk.flow import documents, execute
 from fasthep_smk.flow.execute import Run, Session, relocate
 from fasthep_smk.products import Product
@@ -106,9 +106,7 @@ def run_publish(job: Job) -> dict[str, Any]:
     for read in job.entry["reads"]:
         record = _record(job, read["folder"])
         runs = [Run(**run) for run in record["runs"]]
-        table = json.loads(
-            (job.build / "smk" / "tasks" / "finish.json").read_text(encoding="utf-8")
-        )
+        table = json.loads((job.build / layout.table("finish")).read_text(encoding="utf-8"))
         entry = table["jobs"][record["key"]]
         plan = documents.read_slim(job.build / entry["plan"], _partitions(runs))
         session = Session(plan, job.build)
