@@ -39,6 +39,9 @@ def drop_empty_partitions(build: Path, ours: Path, *, root: Path) -> list[str]:
         for file in [*(build / "artifacts").rglob("*"), *(build / "reports").rglob("*")]:
             if file.is_file() and _belongs_to(file, item, by_place=empty):
                 file.unlink()
+    for file in (build / "reports").rglob("*.json"):
+        if file.stem in kept:
+            file.write_text(json.dumps(_clipped(json.loads(file.read_text()), kept[file.stem])))
     execution = build / "artifacts/provenance/execution.json"
     if execution.is_file():
         names = {item["id"] for item in removed}
@@ -67,6 +70,13 @@ def _partitions_of_plans(build: Path) -> list[dict[str, Any]]:
         for item in yaml.safe_load(path.read_text())["partitions"]:
             found[item["id"]] = item
     return list(found.values())
+
+
+def _clipped(report: Any, partition: dict[str, Any]) -> Any:
+    """Let a report on a partition say where the file really ends."""
+    if isinstance(report, dict) and "stop" in (report.get("metadata") or {}):
+        report["metadata"]["stop"] = partition["stop"]
+    return report
 
 
 def _pruned(value: Any, build: Path) -> Any:
