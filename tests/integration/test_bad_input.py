@@ -572,8 +572,10 @@ def test_a_workflow_that_reads_root_files_but_names_none(
     assert "datasets" in text
 
 
-def test_two_datasets_of_one_name(document: Document, refused_as: Refused) -> None:
-    dataset(document, "b")["name"] = "a"
+@pytest.mark.parametrize("name", ["a", " a "])
+def test_two_datasets_of_one_name(document: Document, refused_as: Refused, name: str) -> None:
+    """FAST-HEP drops spaces around a name."""
+    dataset(document, "b")["name"] = name
     text = refused_as(document)
     assert "workflow.yaml: data.datasets" in text
     assert "'a'" in text

@@ -70,7 +70,7 @@ class Own:
         dt.datetime(2026, 2, 28, tzinfo=dt.timezone(dt.timedelta(hours=5, minutes=30))),
         Path("data/with space/a.root"),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_a_value_comes_back_with_its_type(value: Any) -> None:
     back = through_json(value)
