@@ -166,7 +166,7 @@ def test_datasets(tmp_path: Path, granularity: str, names: list[str]) -> None:
 
 
 def test_files_and_folders(tmp_path: Path) -> None:
-    names = [*HOSTILE, "a", "A", "all"]
+    names = [*(name for name in HOSTILE if "{" not in name), "a", "A", "all"]
     files = [f"data/{name}/{name}.root" for name in names]
     for number, file in enumerate(files):
         write_events(tmp_path / file, number + 3)
@@ -178,7 +178,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
     assert_no_canary(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["new\nline", "tab\tbed", *BRACES])
+@pytest.mark.parametrize("name", ["new\nline", "tab\tbed", "${HOME}", *BRACES])
 def test_files_with_names_that_snakemake_fills_in(tmp_path: Path, name: str) -> None:
     """Snakemake fills in braces in what an input function returns, too."""
     file = f"data/{name}/{name}.root"
