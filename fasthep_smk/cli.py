@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import __version__
-from fasthep_smk.errors import SmkError, UsageError, nearest
+from fasthep_smk.errors import SmkError, UsageError
 
 if TYPE_CHECKING:
     from fasthep_smk.engine import Outcome
@@ -27,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         options, extra = _parse(arguments)
+        if options.command == "translate" and extra:
+            raise UsageError(f"translate runs nothing: no use for {' '.join(extra)} after --")
         return _translate(options) if options.command == "translate" else _run(options, extra)
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
@@ -77,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "-o",
             "--outdir",
-            type=Path,
+            type=_folder,
             default=Path("build"),
             metavar="FOLDER",
             help="build folder (default: build)",
@@ -104,6 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-n", "--dry-run", action="store_true", help="say what would run, run nothing")
     run.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     return parser
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
 
 
 def _positive(text: str) -> int:
@@ -215,7 +223,5 @@ def _unsupported(error: ImportError) -> str:
 
 def _misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
-    ours = ("--outdir", "--chunk-size", "--granularity", "--variation")
-    return next((word for word in extra if word in ours), None) or (
-        nearest(extra[0], ours) if extra[0] in ours else None
-    )
+    ours = ("--outdir", "-o", "--chunk-size", "--granularity", "--variation")
+    return next((word for word in extra if word.partition("=")[0] in ours), None)

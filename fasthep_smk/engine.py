@@ -20,6 +20,7 @@ __all__ = ["Outcome", "dry_run", "run"]
 
 _STEPS = re.compile(r"^(\d+) of (\d+) steps \((\d+)%\) done")
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$")
+_USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 _FAILED_LOG = re.compile(r"^    log: (\S+) \(check log file")
 _STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
 
@@ -49,7 +50,7 @@ def run(
     failures.forget(written.build)
     reader = _Reader(output)
     with log.open("w", encoding="utf-8") as stream:
-        status = _follow(command, stream, reader)
+        status = _follow(command, written.build, stream, reader)
     if status != 0:
         raise RunFailed(_what_failed(written, log, status, reader))
     return Outcome(reader.jobs)
@@ -63,17 +64,23 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     """
     command = _command(written, 1, ["--dry-run", *extra])
     done = subprocess.run(
-        command, capture_output=True, text=True, errors="replace", check=False, env=_environment()
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=_environment(),
+        cwd=written.build,
     )
     reader = _Reader(None)
     for line in f"{done.stdout}\n{done.stderr}".splitlines():
         reader.line(line)
     if done.returncode != 0:
-        raise RunFailed("\n".join(["Snakemake refuses the workflow:", *reader.tail]))
+        raise RunFailed(_refusal(reader))
     return Outcome(reader.jobs)
 
 
-def _follow(command: list[str], log: TextIO, reader: _Reader) -> int:
+def _follow(command: list[str], folder: Path, log: TextIO, reader: _Reader) -> int:
     """Run Snakemake, copy what it prints to ``log``, and return its exit status.
 
     It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
@@ -87,6 +94,7 @@ def _follow(command: list[str], log: TextIO, reader: _Reader) -> int:
         text=True,
         errors="replace",
         env=_environment(),
+        cwd=folder,
         start_new_session=True,
     )
     assert process.stdout is not None
@@ -152,7 +160,9 @@ class _Reader:
 
 
 def _command(written: Written, cores: int | None, extra: Sequence[str]) -> list[str]:
-    command = [sys.executable, "-m", "snakemake", "--profile", str(written.profile)]
+    # Run in the build folder: Snakemake would expand variables and globs in the profile's path.
+    profile = str(written.profile.relative_to(written.build))
+    command = [sys.executable, "-P", "-m", "snakemake", "--profile", profile]
     if cores is not None:
         command += ["--cores", str(cores)]
     return [*command, *extra]
@@ -163,11 +173,19 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
 
 
+def _refusal(reader: _Reader) -> str:
+    """Return why Snakemake did not start: its own line of it if there is one."""
+    found = [line for line in reader.tail if _USAGE.match(line)]
+    return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
+
+
 def _what_failed(written: Written, log: Path, status: int, reader: _Reader) -> str:
     failed = failures.read_all(written.build)
     noted = {str(failures.log_of(item)) for item in failed}
     silent = [item for item in dict.fromkeys(reader.failed_logs) if item not in noted]
     count = len(failed) + len(silent)
+    if not count and any(_USAGE.match(line) for line in reader.tail):
+        return _refusal(reader)
     if not count:
         tail = [f"    {line}" for line in reader.tail]
         return "\n".join([f"Snakemake ended with status {status} (log: {log}):", *tail])

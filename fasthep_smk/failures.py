@@ -78,8 +78,8 @@ def message(failure: Failure, build: Path, *, log: Path, profile: Path) -> str:
     if failure.variation not in (None, "nominal"):
         lines.append(f"    varied:  {failure.variation}")
     lines.append(f"    log:     {build / log}")
-    command = shell(["snakemake", "--profile", profile, "--", failure.record])
-    lines.append(f"    alone:   {command}")
+    command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
+    lines.append(f"    alone:   {shell(['cd', build])} && {command}")
     return "\n".join(lines)
 
 

@@ -92,12 +92,16 @@ class Inputs:
         import uproot
 
         location: str | Path = path if is_remote(path) else self.root / path
-        if isinstance(location, Path) and not location.is_file():
-            return FileFacts({}, {}, problem=_missing(path, self.root))
+        if isinstance(location, Path) and (problem := _file_problem(location, path, self.root)):
+            return FileFacts({}, {}, problem=problem)
         entries: dict[str, int] = {}
         branches: dict[str, frozenset[str]] = {}
         try:
             with uproot.open(location) as opened:
+                if isinstance(location, Path) and opened.file.fEND > location.stat().st_size:
+                    size = location.stat().st_size
+                    problem = f"is truncated: {size} of {opened.file.fEND} bytes are there"
+                    return FileFacts({}, {}, problem=problem)
                 for tree in trees:
                     try:
                         found = opened[tree]
@@ -184,6 +188,15 @@ def _no_tree(tree: str, opened: Any) -> str:
     return f"holds no tree {tree!r}" + (
         f"; did you mean {close!r}?" if close else f"; it holds {listed}"
     )
+
+
+def _file_problem(location: Path, path: str, root: Path) -> str | None:
+    """Return what is wrong with a local file before it is opened."""
+    if location.is_dir():
+        return "is a folder, not a ROOT file"
+    if not location.exists():
+        return _missing(path, root)
+    return "is empty (0 bytes)" if location.stat().st_size == 0 else None
 
 
 def _missing(path: str, root: Path) -> str:

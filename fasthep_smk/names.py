@@ -14,12 +14,14 @@ import json
 import re
 import shlex
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-__all__ = ["comment", "encode", "literal", "shell"]
+__all__ = ["comment", "encode", "folder_problem", "literal", "shell"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _MAX_LENGTH = 60
+#: FAST-HEP names folders and files after datasets and variations; most file systems take 255.
+_MAX_BYTES = 200
 _RESERVED = frozenset({"all", "con", "prn", "aux", "nul"})
 
 
@@ -39,6 +41,27 @@ def encode(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     slug = slug[: _MAX_LENGTH - 14].rstrip("_")
     return f"{slug}_x{digest}" if slug else f"x{digest}"
+
+
+def folder_problem(name: str) -> str | None:
+    """Return why FAST-HEP must not name a folder after ``name``; ``None`` if it may."""
+    try:
+        size = len(name.encode("utf-8"))
+    except UnicodeEncodeError:
+        return "holds a character that is not Unicode text"
+    if not name.strip():
+        return "is empty"
+    if name.startswith("/") or ".." in PurePosixPath(name).parts:
+        return "would leave the build folder when FAST-HEP names a folder after it"
+    if any(ord(char) < 32 or ord(char) == 127 for char in name):
+        return "holds a control character"
+    if size > _MAX_BYTES:
+        return f"is too long for the name of a folder (more than {_MAX_BYTES} bytes)"
+    if name == "." or str(PurePosixPath(name)) != name:
+        return "is another spelling of a simpler path, so that two names could mean one folder"
+    if name == "manifest.json":
+        return "is the name of a file that FAST-HEP writes beside the datasets' folders"
+    return None
 
 
 def shell(words: Iterable[str | Path]) -> str:

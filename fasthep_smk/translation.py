@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.errors import Finding, Findings, nearest
-from fasthep_smk.flow.check import document_findings, plan_findings
+from fasthep_smk.flow.check import plan_findings, registry_findings
 from fasthep_smk.flow.compile import Compiled, compile_workflow, load_document
+from fasthep_smk.flow.document import datasets_of, document_findings, root_trees_of
 from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.graph import describe
-from fasthep_smk.inputs import Inputs
+from fasthep_smk.inputs import Inputs, is_remote, problem_finding
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import Rule, Variation, make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
@@ -60,12 +61,15 @@ def translate(options: Options, *, root: Path) -> Translation:
     document = load_document(workflow)
     _raise_if_any(document_findings(document, workflow=shown))
     _find_local_modules(root, workflow)
+    _raise_if_any(registry_findings(document, workflow=shown))
+    _make(build, options.outdir)
+    inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
+    _raise_if_any(_file_findings(document, inputs))
     compiled = _selected(
         compile_workflow(workflow, build, chunk_size=options.chunk_size), options.variation, shown
     )
     findings = [item for one in compiled for item in plan_findings(one.plan, workflow=shown)]
     _raise_if_any(findings)
-    inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
     variations, warnings = _variations(compiled, options.chunk_size, inputs)
     findings = name_findings(variations, workflow=shown)
     for item in variations:
@@ -135,7 +139,17 @@ def _variations(
         graph = describe(one.plan)
         sources = sources_of(graph.nodes.values())
         datasets = one.plan.context.get("datasets") or {}
-        found, warned = check_inputs(sources, datasets, inputs)
+        flow = one.plan.data_flow
+        found, warned = check_inputs(
+            sources,
+            datasets,
+            inputs,
+            readers={
+                column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
+                for column, nodes in (flow.get("consumers") or {}).items()
+            },
+            made=list(flow.get("origins") or {}),
+        )
         findings += found
         warnings += warned
         if found:
@@ -176,6 +190,40 @@ def _build_folder(outdir: Path) -> Path:
     if build.exists() and not build.is_dir():
         raise Findings.one("is a file, not a folder", key="--outdir", value=str(outdir))
     return build
+
+
+def _make(build: Path, outdir: Path) -> None:
+    try:
+        build.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Findings.one(
+            f"the folder cannot be made: {error.strerror or error}",
+            key="--outdir",
+            value=str(outdir),
+            expected="a folder that you may write to",
+        ) from error
+
+
+def _file_findings(document: Mapping[str, Any], inputs: Inputs) -> list[Finding]:
+    """Return what is wrong with ROOT files, before FAST-HEP's compiler opens them."""
+    trees = root_trees_of(document)
+    if not trees:
+        return []
+    findings: list[Finding] = []
+    for name, content in datasets_of(document):
+        listed = content.get("files")
+        local = (
+            [str(file) for file in listed if isinstance(file, str) and not is_remote(file)]
+            if isinstance(listed, list)
+            else []
+        )
+        facts = inputs.look(local, trees)
+        findings += [
+            problem_finding(file, name, problem)
+            for file in local
+            if (problem := facts[file].problem)
+        ]
+    return findings
 
 
 def _find_local_modules(root: Path, workflow: Path) -> None:

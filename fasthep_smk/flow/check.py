@@ -1,4 +1,4 @@
-"""Findings about a compiled plan that FAST-HEP itself would only meet while running."""
+"""Findings about what a workflow names: ops, sinks, modifiers, hooks and their modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from fasthep_smk.errors import Finding, nearest
 from fasthep_smk.flow import identity, upstream
 
-__all__ = ["document_findings", "plan_findings"]
+__all__ = ["plan_findings", "registry_findings"]
 
 _CATEGORY = {
     "source": ("sources", "source"),
@@ -22,15 +22,32 @@ _CATEGORY = {
 }
 
 
-def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
-    """Return what the compiler loses without a word: equal dataset names, a second port.
+def registry_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+    """Return the modules of the workflow's own registry that cannot be imported.
 
-    ``document`` is the workflow with its includes merged.
+    Looked at before compiling: FAST-HEP's compiler imports some of them and does not say which
+    one failed.
     """
-    return [
-        *_duplicate_datasets(document, workflow),
-        *_dropped_ports(document, workflow),
-    ]
+    findings: list[Finding] = []
+    registry = document.get("registry")
+    for section, entries in (registry if isinstance(registry, dict) else {}).items():
+        for name, entry in (entries if isinstance(entries, dict) else {}).items():
+            parts = entry if isinstance(entry, dict) else {"": entry}
+            for part, reference in parts.items():
+                if part not in ("", "spec", "impl") or not isinstance(reference, str):
+                    continue
+                if ":" in reference and (problem := _load_problem(reference)):
+                    findings.append(
+                        Finding(
+                            file=workflow,
+                            key=".".join(filter(None, ("registry", str(section), str(name), part))),
+                            value=repr(reference),
+                            problem=problem,
+                            expected="module:object that can be imported",
+                            hint=_HINT,
+                        )
+                    )
+    return findings
 
 
 def plan_findings(plan: Any, *, workflow: str) -> list[Finding]:
@@ -138,55 +155,7 @@ def _load_problem(reference: Any) -> str | None:
             # Loading all of FAST-HEP's renderers would cost half a second for nothing.
             return None if importlib.util.find_spec(module) else f"there is no module {module}"
         upstream.load_object(reference)
-    except Exception as error:
-        # Importing a user's module runs the user's code: any exception is possible.
+    except (Exception, SystemExit) as error:
+        # Importing a user's module runs the user's code: anything is possible.
         return f"cannot be imported: {type(error).__name__}: {error}"
     return None
-
-
-def _duplicate_datasets(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
-    data = document.get("data")
-    listed: list[Any] = []
-    for block in (
-        document.get("datasets"),
-        data.get("datasets") if isinstance(data, dict) else None,
-    ):
-        if isinstance(block, list):
-            listed.extend(item.get("name") for item in block if isinstance(item, dict))
-        elif isinstance(block, dict):
-            listed.extend(block)
-    seen: set[str] = set()
-    for name in map(str, listed):
-        if name in seen:
-            yield Finding(
-                file=workflow,
-                key="data.datasets",
-                problem="two datasets have the same name: the files of one would be lost",
-                value=repr(name),
-                expected="a name for each dataset; one dataset may list several files",
-            )
-        seen.add(name)
-
-
-def _dropped_ports(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
-    analysis = document.get("analysis")
-    stages = analysis.get("stages") if isinstance(analysis, dict) else None
-    for stage in stages if isinstance(stages, list) else []:
-        if not isinstance(stage, dict):
-            continue
-        raw = stage.get("from", stage.get("in"))
-        listed = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
-        ports: dict[str, list[str]] = {}
-        for item in listed:
-            ports.setdefault(str(item.get("node")), []).append(str(item.get("port", "stream")))
-        for node, names in ports.items():
-            if len(names) > 1:
-                yield Finding(
-                    file=workflow,
-                    key=f"analysis.stages[{stage.get('id')!r}].from",
-                    problem=f"takes {len(names)} inputs from {node!r}: FAST-HEP keeps one of them "
-                    "and drops the others",
-                    value=", ".join(names),
-                    expected="at most one port of each stage",
-                    hint="let a stage in between pass the second port on",
-                )

@@ -91,25 +91,35 @@ def _readable_errors(workflow: Path) -> Iterator[None]:
             key=position,
             hint="check indentation, quotes and brackets around that line",
         ) from error
+    except yaml.YAMLError as error:
+        raise Findings.one(f"is not valid YAML: {error}", file=str(workflow)) from error
     except UnicodeDecodeError as error:
-        raise Findings.one("is not UTF-8 text", file=str(workflow), value=str(error)) from error
+        culprit = _not_utf8(workflow)
+        raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
     except OSError as error:
-        missing = error.filename or workflow
+        missing = Path(str(error.filename or workflow))
+        close = nearest(missing.name, [item.name for item in _yaml_files(missing.parent)])
+        hints = [f"did you mean {missing.parent / close}?"] if close else []
+        hints += [f"named by {workflow}"] if missing != workflow else []
         raise Findings.one(
             f"cannot be read: {error.strerror or error}",
             file=str(missing),
-            hint=f"named by {workflow}" if str(missing) != str(workflow) else None,
+            hint="; ".join(hints) or None,
         ) from error
-    except (KeyError, ValueError, TypeError, AttributeError, ImportError, RuntimeError) as error:
+    except (Exception, SystemExit) as error:
+        # The compiler imports users' modules: anything can come out of it.
         if os.environ.get("FASTHEP_SMK_DEBUG"):
             raise
         raise Findings([_finding(workflow, error)]) from error
 
 
-_KEY = re.compile(r"((?:analysis|data|sources|joins|execution|systematics|styles)[\w.\[\]'\"]*)")
+_KEY = re.compile(
+    r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles)"
+    r"(?:\.\w+|\[[^\]]*\])+)"
+)
 
 
-def _finding(workflow: Path, error: Exception) -> Finding:
+def _finding(workflow: Path, error: BaseException) -> Finding:
     message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     if not message:
         message = type(error).__name__
@@ -126,6 +136,24 @@ def _finding(workflow: Path, error: Exception) -> Finding:
         key=key.group(1) if key else None,
         problem=f"FAST-HEP's compiler refuses it: {message}",
     )
+
+
+def _not_utf8(workflow: Path) -> Path:
+    """Return which of a workflow's files is not UTF-8: itself, or one that it includes."""
+    try:
+        document = yaml.safe_load(workflow.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, yaml.YAMLError):
+        return workflow
+    listed = document.get("include") if isinstance(document, dict) else None
+    for name in listed if isinstance(listed, list) else [listed]:
+        included = workflow.parent / str(name)
+        try:
+            included.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return included
+        except OSError:
+            continue
+    return workflow
 
 
 def _yaml_files(folder: Path) -> list[Path]:

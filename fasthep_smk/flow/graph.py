@@ -61,6 +61,8 @@ class Node:
     implementation: str
     sees_variation: bool
     honours_ranges: bool = False
+    product_id: str = ""
+    product_kinds: tuple[str, ...] = ()
 
     @property
     def stage(self) -> str:
@@ -163,10 +165,22 @@ def describe(plan: Any) -> Graph:
             implementation=implementation,
             sees_variation=item.role in ("observer", "sink")
             or identity.mentions_variation(plan.registry, category, item.impl),
+            product_id=upstream.product_id(item),
+            product_kinds=tuple(
+                kind
+                for port, kind in item.outputs.items()
+                if port in retained.get(item.id, ()) and _is_written(registry, kind)
+            ),
             honours_ranges=item.role == "source"
             and identity.honours_ranges(plan.registry, item.impl),
         )
     return graph
+
+
+def _is_written(registry: Any, kind: str) -> bool:
+    """Tell whether FAST-HEP writes products of a kind to a file at the end of the run."""
+    handler = registry.product_handlers.get(kind)
+    return handler is not None and handler.materialize is not None
 
 
 def _scope(item: Any, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:

@@ -56,7 +56,7 @@ from hepflow.runtime.engine import (
     execute_plan_partition,
 )
 from hepflow.runtime.hooks.manager import HookManager
-from hepflow.runtime.materialize import materialize_final_products
+from hepflow.runtime.materialize import materialize_final_products, product_id
 from hepflow.runtime.provenance import ensure_runtime_provenance
 from hepflow.runtime.reports import run_workflow_reports
 from hepflow.runtime.writer_manifests import write_writer_manifests
@@ -122,6 +122,7 @@ __all__ = [
     "node_applies_to_plan_dataset",
     "parse_component_data_dependencies",
     "plan_partition_boundary",
+    "product_id",
     "reduce_product_values",
     "register_product_bindings",
     "resolve_active_input_ref",

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from posixpath import normpath
 from typing import Any
 
 from fasthep_smk.errors import Finding
+from fasthep_smk.flow.document import name_finding
 from fasthep_smk.flow.graph import Node
+from fasthep_smk.names import folder_problem
 from fasthep_smk.plan.jobs import Variation
 
 __all__ = ["name_findings", "output_findings"]
 
 _TOKENS = ("{dataset}", "{part}", "{partition_id}")
-_MAX_NAME = 200
 
 
 def name_findings(variations: list[Variation], *, workflow: str) -> list[Finding]:
-    """Return names that FAST-HEP would use as folders and that lead out of the build folder."""
+    """Return names that FAST-HEP would use as folders and that it must not.
+
+    Most are found in the document already; here they are what the compiler made of them.
+    """
     names = [("systematics.variations", item.name) for item in variations if item.name]
     for item in variations:
         names += [("data.datasets", name) for name in item.graph.plan.context.get("datasets") or {}]
     return [
-        Finding(
-            file=workflow,
-            key=key,
-            problem=problem,
-            value=repr(name if len(name) <= 60 else f"{name[:57]}..."),
-            expected=f"a name of at most {_MAX_NAME} bytes without '..' between slashes, without "
-            "a leading slash and without control characters",
-        )
+        name_finding(name, problem, key=key, workflow=workflow)
         for key, name in dict.fromkeys(names)
-        if (problem := _name_problem(name))
+        if (problem := folder_problem(name))
     ]
 
 
@@ -41,7 +38,24 @@ def output_findings(variation: Variation, *, workflow: str) -> list[Finding]:
     for node in variation.graph.nodes.values():
         if node.role == "sink":
             findings.extend(_sink_findings(node, variation, workflow))
-    return findings
+    return [*findings, *_product_findings(variation, workflow)]
+
+
+def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
+    """Find stages whose histogram, cutflow or other product FAST-HEP writes to one file."""
+    owners: dict[tuple[str, str], list[str]] = {}
+    for node in variation.graph.nodes.values():
+        for kind in node.product_kinds:
+            owners.setdefault((kind, node.product_id), []).append(node.stage)
+    for (kind, name), stages in owners.items():
+        if len(stages) > 1:
+            yield Finding(
+                file=workflow,
+                key="analysis.stages",
+                problem=f"the {kind} products of these stages would be one file, {name!r}",
+                value=", ".join(repr(stage) for stage in stages[:6]),
+                expected="ids that differ in letters, digits, '_', '.' or '-'",
+            )
 
 
 def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[Finding]:
@@ -55,6 +69,15 @@ def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[
     if target is None:
         return
     key, template = target
+    if normpath(f"artifacts/files/{template}").startswith(".."):
+        yield Finding(
+            file=workflow,
+            key=f"{node.stage}: {key}",
+            problem="would leave the build folder",
+            value=template,
+            expected="a path below the build folder, or an absolute one",
+        )
+        return
     shown = f"{node.stage}: {key}"
     if node.scope == "dataset" and len(datasets) > 1 and "{dataset}" not in template:
         yield Finding(
@@ -84,10 +107,12 @@ def _collides(node: Node, key: str, template: str, places: list[Any]) -> bool:
     if key == "path" and not any(token in template for token in (*_TOKENS, "{node_id}")):
         return False  # FAST-HEP adds the dataset and the partition itself
     values = {
-        template.replace("{dataset}", partition.dataset)
-        .replace("{partition_id}", partition.id)
-        .replace("{part}", partition.part)
-        .replace("{node_id}", node.id)
+        normpath(
+            template.replace("{dataset}", partition.dataset)
+            .replace("{partition_id}", partition.id)
+            .replace("{part}", partition.part)
+            .replace("{node_id}", node.id)
+        )
         for partition in places
     }
     return len(values) < len(places)
@@ -100,16 +125,4 @@ def _target(node: Node) -> tuple[str, str] | None:
     if "out" in params or isinstance(params.get("spec"), dict):
         spec = params.get("spec") or {}
         return "out", str(params.get("out") or spec.get("out") or node.stage)
-    return None
-
-
-def _name_problem(name: str) -> str | None:
-    if not name.strip():
-        return "is empty"
-    if name.startswith("/") or ".." in PurePosixPath(name).parts or name == ".":
-        return "would leave the build folder when FAST-HEP names a folder after it"
-    if any(ord(char) < 32 or ord(char) == 127 for char in name):
-        return "holds a control character"
-    if len(name.encode("utf-8", "surrogatepass")) > _MAX_NAME:
-        return "is too long for a folder's name"
     return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fasthep_smk.errors import Finding, Findings
+from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.inputs import FileFacts, Inputs, is_remote, missing_branches, problem_finding
 
 __all__ = ["Partition", "SourceFacts", "check_inputs", "make_partitions", "sources_of"]
@@ -101,9 +101,18 @@ def make_partitions(
 
 
 def check_inputs(
-    sources: list[SourceFacts], datasets: Mapping[str, Mapping[str, Any]], inputs: Inputs
+    sources: list[SourceFacts],
+    datasets: Mapping[str, Mapping[str, Any]],
+    inputs: Inputs,
+    *,
+    readers: Mapping[str, Iterable[str]] | None = None,
+    made: Iterable[str] = (),
 ) -> tuple[list[Finding], list[str]]:
-    """Return what is wrong with the local ROOT files, and warnings about their sizes."""
+    """Return what is wrong with the local ROOT files, and warnings about their sizes.
+
+    ``readers`` says which stages read a column, ``made`` which columns stages make: both only
+    for the messages.
+    """
     trees = [source.tree for source in sources if source.tree is not None]
     if not trees:
         return [], []
@@ -114,6 +123,7 @@ def check_inputs(
     facts = inputs.look([file for listed in local.values() for file in listed], trees)
     findings: list[Finding] = []
     warnings: list[str] = []
+    lacking: dict[tuple[str, str, str], tuple[str | None, list[tuple[str, str]]]] = {}
     for dataset, listed in local.items():
         entries = 0
         for file in listed:
@@ -122,11 +132,18 @@ def check_inputs(
                 findings.append(problem_finding(file, dataset, found.problem))
                 continue
             entries += max(found.entries[tree] for tree in trees)
-            findings.extend(_branch_findings(sources, dataset, file, found))
+            for source, branch, close in _missing_branches(sources, dataset, found, made):
+                lacking.setdefault((source.name, str(source.tree), branch), (close, []))[1].append(
+                    (dataset, file)
+                )
         if listed and not findings:
             warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
             if entries == 0:
                 warnings.append(f"dataset {dataset!r} has no events")
+    for (source_name, tree, branch), (close, places) in lacking.items():
+        findings.append(
+            _branch_finding(source_name, tree, branch, close, places, (readers or {}).get(branch))
+        )
     return findings, warnings
 
 
@@ -161,21 +178,37 @@ def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:
         yield start, min(start + chunk_size, last)
 
 
-def _branch_findings(
-    sources: list[SourceFacts], dataset: str, file: str, facts: FileFacts
-) -> Iterator[Finding]:
+def _missing_branches(
+    sources: list[SourceFacts], dataset: str, facts: FileFacts, made: Iterable[str]
+) -> Iterator[tuple[SourceFacts, str, str | None]]:
     for source in sources:
         if source.tree is None or source.ignores_missing:
             continue
         wanted = source.branches_for(dataset)
         for branch, close in missing_branches(wanted, facts, source.tree):
-            yield Finding(
-                file=file,
-                key=f"dataset {dataset!r}, source {source.name!r}",
-                problem=f"tree {source.tree!r} has no branch {branch!r}",
-                expected=f"a branch of the tree, such as {close!r}" if close else None,
-                hint="a column that a stage makes must be made before it is used",
-            )
+            yield source, branch, nearest(branch, made) or close
+
+
+def _branch_finding(
+    source: str,
+    tree: str,
+    branch: str,
+    close: str | None,
+    places: list[tuple[str, str]],
+    readers: Iterable[str] | None,
+) -> Finding:
+    (dataset, file), count = places[0], len(places)
+    more = f" (and {count - 1} more files)" if count > 1 else ""
+    stages = ", ".join(readers or ())
+    return Finding(
+        file=f"{file}{more}",
+        key=f"dataset {dataset!r}, source {source!r}",
+        problem=f"tree {tree!r} has no branch {branch!r}"
+        + (f", which {stages} reads" if stages else ""),
+        expected=f"a branch or a column made before it is used, such as {close!r}"
+        if close
+        else "a branch of the tree, or a column made before it is used",
+    )
 
 
 def _size_warnings(

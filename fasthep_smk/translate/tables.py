@@ -50,8 +50,10 @@ def _table(rule: Rule, by_folder: Mapping[str, Rule], root: Path) -> dict[str, A
 
 
 def _job(job: Job, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
-    local = [file for file in job.files if not is_remote(file)]
-    inputs = [os.path.normpath(root / file) for file in local]
+    local = [os.path.normpath(root / file) for file in job.files if not is_remote(file)]
+    # Snakemake would take braces in a path for wildcards, and has no way to write them otherwise.
+    # The signature knows the file too, so that a change of it is not missed.
+    inputs = [path for path in local if not set(path) & set("{}")]
     for read in job.reads:
         inputs += [f"{read.folder}/{name}" for name in _files_read(read, by_folder[read.folder])]
     return {

@@ -79,7 +79,7 @@ def write(
     files.write_text(smk / "worker", _worker_script(), executable=True)
     written = Written.below(build)
     files.write_text(written.snakefile, snakefile.render(rules, workflow=workflow.name))
-    files.write_text(written.profile / "config.yaml", _profile(build))
+    files.write_text(written.profile / "config.yaml", _profile())
     return written
 
 
@@ -104,10 +104,12 @@ def _worker_script() -> str:
     )
 
 
-def _profile(build: Path) -> str:
+def _profile() -> str:
     settings: Mapping[str, Any] = {
-        "snakefile": str(build / "smk" / "Snakefile"),
-        "directory": str(build),
+        # Relative to the profile's own folder: the build folder can move, and no character of its
+        # path can mean anything to Snakemake.
+        "snakefile": "../Snakefile",
+        "directory": "../..",
         "cores": "all",
         # Thousands of short jobs: the default scheduler and rate limit cost more than they do.
         "scheduler": "greedy",

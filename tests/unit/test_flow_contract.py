@@ -55,6 +55,7 @@ CALLS = {
     "node_applies_to_plan_dataset": ["node", "dataset"],
     "parse_component_data_dependencies": ["spec", "params", "dep_ctx"],
     "plan_partition_boundary": ["plan", "runtime_registry"],
+    "product_id": ["node"],
     "reduce_product_values": ["plan", "runtime_registry", "key", "values", "dataset_name"],
     "register_product_bindings": ["ctx", "items"],
     "resolve_active_input_ref": ["plan", "ref", "dataset"],
