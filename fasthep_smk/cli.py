@@ -224,4 +224,5 @@ def _unsupported(error: ImportError) -> str:
 def _misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
     ours = ("--outdir", "-o", "--chunk-size", "--granularity", "--variation")
-    return next((word for word in extra if word.partition("=")[0] in ours), None)
+    words = [word.partition("=")[0] for word in extra]
+    return next((word for word in words if word in ours), None)

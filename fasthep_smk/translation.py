@@ -148,7 +148,10 @@ def _variations(
                 column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
                 for column, nodes in (flow.get("consumers") or {}).items()
             },
-            made=list(flow.get("origins") or {}),
+            made=[
+                *(name for node in graph.nodes.values() for name in node.makes),
+                *(one.plan.registry.get("functions") or {}),
+            ],
         )
         findings += found
         warnings += warned

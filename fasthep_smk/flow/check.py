@@ -28,7 +28,7 @@ def registry_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
     Looked at before compiling: FAST-HEP's compiler imports some of them and does not say which
     one failed.
     """
-    findings: list[Finding] = []
+    findings: dict[str, Finding] = {}
     registry = document.get("registry")
     for section, entries in (registry if isinstance(registry, dict) else {}).items():
         for name, entry in (entries if isinstance(entries, dict) else {}).items():
@@ -37,17 +37,17 @@ def registry_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
                 if part not in ("", "spec", "impl") or not isinstance(reference, str):
                     continue
                 if ":" in reference and (problem := _load_problem(reference)):
-                    findings.append(
-                        Finding(
-                            file=workflow,
-                            key=".".join(filter(None, ("registry", str(section), str(name), part))),
-                            value=repr(reference),
-                            problem=problem,
-                            expected="module:object that can be imported",
-                            hint=_HINT,
-                        )
+                    finding = Finding(
+                        file=workflow,
+                        key=".".join(filter(None, ("registry", str(section), str(name), part))),
+                        value=repr(reference),
+                        problem=problem,
+                        expected="module:object that can be imported",
+                        hint=_HINT,
                     )
-    return findings
+                    # One module that cannot be imported is one finding, however often it is named.
+                    findings.setdefault(f"{reference.partition(':')[0]} {problem}", finding)
+    return list(findings.values())
 
 
 def plan_findings(plan: Any, *, workflow: str) -> list[Finding]:
@@ -155,6 +155,8 @@ def _load_problem(reference: Any) -> str | None:
             # Loading all of FAST-HEP's renderers would cost half a second for nothing.
             return None if importlib.util.find_spec(module) else f"there is no module {module}"
         upstream.load_object(reference)
+    except ModuleNotFoundError as error:
+        return f"the module {error.name!r} cannot be imported: {error}"
     except (Exception, SystemExit) as error:
         # Importing a user's module runs the user's code: anything is possible.
         return f"cannot be imported: {type(error).__name__}: {error}"

@@ -115,7 +115,7 @@ def _readable_errors(workflow: Path) -> Iterator[None]:
 
 _KEY = re.compile(
     r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles)"
-    r"(?:\.\w+|\[[^\]]*\])+)"
+    r"(?:(?:\.\w+|\[[^\]]*\])+|(?= must be )))"
 )
 
 

@@ -22,7 +22,15 @@ def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
     """Return what is wrong with a workflow whose includes are merged into ``document``."""
     if not document:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
-    return [
+    shapes = [
+        Finding(
+            file=workflow, key=key, problem="is not a mapping", value=repr(document[key])[:60],
+            expected=f"{key}: with names below it",
+        )
+        for key in ("data", "analysis", "sources", "systematics", "execution")
+        if document.get(key) is not None and not isinstance(document[key], dict)
+    ]  # fmt: skip
+    return shapes or [
         *_dataset_findings(document, workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
@@ -55,7 +63,10 @@ def datasets_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any
 def root_trees_of(document: Mapping[str, Any]) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
-    if not isinstance(sources, dict) or not sources:
+    if not sources:  # FAST-HEP's default source
+        defaults = _mapping(_mapping(document.get("data")).get("defaults"))
+        return [str(defaults.get("tree_primary") or "events")]
+    if not isinstance(sources, dict):
         return None
     trees: list[str] = []
     for source in sources.values():
@@ -168,7 +179,7 @@ def _when_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterato
                     key=f"{key}.{section}[{number}].when",
                     problem="is not a time at which something can be written",
                     value=repr(when),
-                    expected=", ".join(_WHEN[:3]),
+                    expected=", ".join(map(repr, _WHEN[:3])),
                     hint=f"did you mean {close!r}?" if close else None,
                 )
 

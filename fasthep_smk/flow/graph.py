@@ -61,6 +61,7 @@ class Node:
     implementation: str
     sees_variation: bool
     honours_ranges: bool = False
+    makes: frozenset[str] = frozenset()
     product_id: str = ""
     product_kinds: tuple[str, ...] = ()
 
@@ -160,7 +161,8 @@ def describe(plan: Any) -> Graph:
             outputs=dict(item.outputs),
             params=dict(item.params),
             meta=dict(item.meta),
-            reads=reads[item.id],
+            reads=reads[item.id][0],
+            makes=reads[item.id][1],
             retained=frozenset(retained.get(item.id, ())),
             implementation=implementation,
             sees_variation=item.role in ("observer", "sink")
@@ -195,8 +197,12 @@ def _scope(item: Any, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:
     return "global" if all(ref.node in global_nodes for ref in depends) else "partition"
 
 
-def _columns_read(plan: Any) -> dict[str, frozenset[str] | None]:
-    """Return which columns each node may read or write, as FAST-HEP's own data flow has it."""
+#: What a node may read or write (``None``: everything), and what it makes.
+_Columns = tuple[frozenset[str] | None, frozenset[str]]
+
+
+def _columns_read(plan: Any) -> dict[str, _Columns]:
+    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
     registry = upstream.merge_registry_config(
         {
             **upstream.default_expr_registry_config(),
@@ -213,9 +219,10 @@ def _columns_read(plan: Any) -> dict[str, frozenset[str] | None]:
     return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
 
 
-def _reads(plan: Any, node: Any, registry: Any, context: Any) -> frozenset[str] | None:
+def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
+    everything: _Columns = (None, frozenset())
     if node.role not in ("transform", "sink"):
-        return None
+        return everything
     streams = [
         ref
         for ref in node.inputs
@@ -223,23 +230,24 @@ def _reads(plan: Any, node: Any, registry: Any, context: Any) -> frozenset[str] 
         and plan.get_node(ref.node_id).outputs.get(ref.output_name) == "event_stream"
     ]
     if len(streams) > 1:
-        return None  # a join or merge renames and compares columns
+        return everything  # a join or merge renames and compares columns
     spec = upstream.component_spec_for_node(node, registry)
     if spec is None or not (spec.requires or spec.dependency_parser):
-        return None  # nothing is declared: everything may be read
+        return everything  # nothing is declared: everything may be read
     behaviour = (spec.result or {}).get("field_propagation") if spec.result else None
     if behaviour not in (None, "ordinary"):
-        return None
+        return everything
     try:
         found = upstream.parse_component_data_dependencies(
             spec=spec, params=dict(node.params), dep_ctx=context
         )
     except Exception:
         # The compiler raised already if this mattered; not knowing means all columns.
-        return None
+        return everything
     if node.role == "sink" and not found.consumes:
-        return None  # a writer without ``keep`` writes every column
-    return frozenset(found.consumes) | frozenset(found.produces)
+        return everything  # a writer without ``keep`` writes every column
+    made = frozenset(found.produces)
+    return frozenset(found.consumes) | made, made
 
 
 def _as_dict(dataset: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -186,7 +186,7 @@ def _missing_branches(
             continue
         wanted = source.branches_for(dataset)
         for branch, close in missing_branches(wanted, facts, source.tree):
-            yield source, branch, nearest(branch, made) or close
+            yield source, branch, nearest(branch, [*facts.branches[source.tree], *made]) or close
 
 
 def _branch_finding(
