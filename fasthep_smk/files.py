@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from fasthep_smk.values import to_plain
 
 __all__ = ["atomic_path", "canonical_json", "digest_of", "sha256_file", "write_text"]
 
@@ -58,14 +60,27 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def canonical_json(value: Any, *, default: Callable[[Any], Any] = repr) -> str:
+def canonical_json(value: Any) -> str:
     """Return ``value`` as JSON whose text depends on content only, not on the order of keys."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), default=default)
+    plain = to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})
+    return json.dumps(_sorted(plain), sort_keys=True, separators=(",", ":"))
 
 
 def digest_of(value: Any) -> str:
     """Return a 32-digit hexadecimal digest of the content of a JSON-like value."""
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _sorted(plain: Any) -> Any:
+    """Sort the pairs of mappings whose keys are no plain texts."""
+    if isinstance(plain, list):
+        return [_sorted(item) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if plain.get("$") == "dict":
+        pairs = [_sorted(pair) for pair in plain["v"]]
+        return {"$": "dict", "v": sorted(pairs, key=lambda pair: json.dumps(pair, sort_keys=True))}
+    return {key: _sorted(item) for key, item in plain.items()}
 
 
 def _umask() -> int:

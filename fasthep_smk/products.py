@@ -27,7 +27,7 @@ from boost_histogram.serialization import from_uhi, to_uhi
 from fasthep_smk import files
 from fasthep_smk.errors import Finding, Findings
 from fasthep_smk.streams import read_stream, write_stream
-from fasthep_smk.values import from_plain, to_plain
+from fasthep_smk.values import NotPlainError, from_plain, to_plain
 
 __all__ = ["ARCHIVE", "RECORD", "Key", "Product", "load", "read_record", "save", "write_record"]
 
@@ -134,10 +134,21 @@ class _Writer:
                 return self._stream(value, stem, product.live)
             if isinstance(value, hist.BaseHist):
                 return self._histogram(value)
-            reference = _reference_to_plain(value)
+            try:
+                reference = _reference_to_plain(value)
+            except NotPlainError:
+                reference = None
             return reference if reference is not None else self._pickle(value)
 
-        plain = to_plain(product.value, leaf=leaf)
+        try:
+            plain = to_plain(product.value, leaf=leaf)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise Findings.one(
+                "the product cannot be written to a file",
+                key=f"{product.node}.{product.port}",
+                value=f"{type(product.value).__qualname__} ({error})",
+                expected="arrays, histograms, plain data or objects that can be pickled",
+            ) from error
         return {
             "node": product.node,
             "port": product.port,

@@ -67,6 +67,8 @@ def write_stream(path: Path, array: Any, *, live: Iterable[str] | None = None) -
     ``live`` names the columns that anything downstream may read; others are left out.
     """
     array = ak.to_backend(array, "cpu")  # a modifier may have moved columns to a GPU
+    if not array.layout.is_record:  # such as a selection, which is an index into all events
+        array = _projected(array)
     layout = array.layout
     attrs = _plain_attrs(array)
     fields = select_columns(array.fields, live) if layout.is_record else []
@@ -80,8 +82,19 @@ def write_stream(path: Path, array: Any, *, live: Iterable[str] | None = None) -
         if all(_fits_arrow(array[field].layout.form) for field in fields):
             try:
                 return meta | _write_arrow(path, array, fields)
-            except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
-                pass  # a content Arrow has no type for: its buffers hold it exactly
+            except Exception:
+                # Some contents have no Arrow form, or awkward fails to find it (a column of lists
+                # that are all missing): their buffers hold them exactly.
+                pass
+    if layout.is_record and live is not None and not layout.is_tuple:
+        array = ak.Array(
+            ak.contents.RecordArray(
+                [array.layout[field] for field in fields],
+                fields,
+                length=len(array),
+                parameters=layout.parameters,
+            )
+        )
     return meta | _write_buffers(path, array)
 
 
@@ -90,6 +103,14 @@ def read_stream(path: Path, meta: dict[str, Any]) -> Any:
     array = _read_arrow(path, meta) if meta["codec"] == "arrow" else _read_buffers(path, meta)
     attrs = from_plain(meta.get("attrs") or {})
     return ak.Array(array, attrs=attrs) if attrs else array
+
+
+def _projected(array: Any) -> Any:
+    """Return an array of records with its index applied, if it is no more than an index."""
+    layout = array.layout
+    if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
+        return ak.Array(layout.project(), attrs=array.attrs)
+    return array
 
 
 def _write_arrow(path: Path, array: Any, fields: list[str]) -> dict[str, Any]:
@@ -201,7 +222,11 @@ def _fits_arrow(form: Any) -> bool:
     if form.parameter("__categorical__") or form.parameter("__array__") == "categorical":
         return False
     if isinstance(form, ak.forms.NumpyForm):
-        return not form.primitive.startswith("complex")
+        # Arrow's dates lose "not a time"; an inner axis of length zero cannot be read back.
+        lost = form.primitive.startswith("complex") or form.primitive.endswith("64[D]")
+        return not lost and 0 not in form.inner_shape
+    if isinstance(form, ak.forms.RegularForm) and form.size == 0:
+        return False
     if isinstance(form, ak.forms.RecordForm):
         return bool(form.contents) and all(_fits_arrow(item) for item in form.contents)
     if isinstance(form, ak.forms.UnionForm):

@@ -15,6 +15,7 @@ from fasthep_smk.flow.document import datasets_of, document_findings, root_trees
 from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
+from fasthep_smk.leftovers import forget_lost_results
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import Rule, Variation, make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
@@ -70,7 +71,9 @@ def translate(options: Options, *, root: Path) -> Translation:
     )
     findings = [item for one in compiled for item in plan_findings(one.plan, workflow=shown)]
     _raise_if_any(findings)
-    variations, warnings = _variations(compiled, options.chunk_size, inputs)
+    variations, warnings = _variations(
+        compiled, options.chunk_size, inputs, (root, workflow.resolve().parent)
+    )
     findings = name_findings(variations, workflow=shown)
     for item in variations:
         findings += output_findings(item, workflow=shown)
@@ -80,6 +83,7 @@ def translate(options: Options, *, root: Path) -> Translation:
     for item in variations:
         prepare_build(item.graph.plan, build)
     written = write(rules, variations, build=build, workflow=workflow, root=root)
+    forget_lost_results(rules, build)
     return Translation(rules, variations, written, warnings)
 
 
@@ -130,13 +134,13 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
 
 
 def _variations(
-    compiled: list[Compiled], chunk_size: int | None, inputs: Inputs
+    compiled: list[Compiled], chunk_size: int | None, inputs: Inputs, roots: tuple[Path, ...]
 ) -> tuple[list[Variation], list[str]]:
     variations: list[Variation] = []
     findings: list[Finding] = []
     warnings: list[str] = []
     for one in compiled:
-        graph = describe(one.plan)
+        graph = describe(one.plan, roots)
         sources = sources_of(graph.nodes.values())
         datasets = one.plan.context.get("datasets") or {}
         flow = one.plan.data_flow

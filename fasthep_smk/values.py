@@ -56,7 +56,9 @@ def to_plain(value: Any, *, leaf: Leaf | None = None) -> Any:
         return {"$": kind.__name__, "v": value.isoformat()}
     if isinstance(value, PurePath):
         return {"$": "path", "v": str(value)}
-    if isinstance(value, np.generic | np.ndarray) and _is_flat_dtype(value.dtype):
+    # Subclasses (masked arrays, matrices) hold more than their bytes.
+    is_numpy = isinstance(value, np.generic) or kind is np.ndarray
+    if is_numpy and _is_flat_dtype(value.dtype):
         array = np.ascontiguousarray(value)
         content = base64.b64encode(array.tobytes()).decode("ascii")
         shape = None if isinstance(value, np.generic) else list(np.shape(value))

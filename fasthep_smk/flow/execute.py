@@ -179,8 +179,8 @@ class Session:
         self._name_dataset(store, ctx)
         return store
 
-    def finish(self, store: Store) -> None:
-        """Write the products and run what comes at the end of the run: plots, tables, writers."""
+    def write_products(self, store: Store) -> None:
+        """Write histograms, cutflows and other final products."""
         items = upstream.materialize_final_products(
             self.plan,
             value_store=store,
@@ -188,6 +188,9 @@ class Session:
             registry_cfg=self.plan.registry,
         )
         upstream.register_product_bindings(self.ctx, items)
+
+    def run_end_nodes(self, store: Store) -> None:
+        """Run what comes at the end of the run: plots, tables, writers."""
         self._watched(
             upstream.execute_final_nodes,
             self.plan,
@@ -203,13 +206,17 @@ class Session:
             self.plan, stores=[dict(store)], outdir=str(build), runtime_provenance=self.recorder
         )
 
+    def write_to(self, outdir: Path) -> None:
+        """Let operations write to another folder from here on."""
+        self.outdir = outdir
+        self.ctx.update(
+            outdir=str(outdir),
+            build_paths=upstream.BuildPaths.from_plan(self.plan, outdir=outdir),
+        )
+
     def settle(self, build: Path, runs: Iterable[Run]) -> None:
         """Go on in the build folder itself, with what all jobs recorded, this one included."""
-        self.outdir = build
-        self.ctx.update(
-            outdir=str(build),
-            build_paths=upstream.BuildPaths.from_plan(self.plan, outdir=build),
-        )
+        self.write_to(build)
         del self.ctx["provenance"]
         self.recorder = upstream.ensure_runtime_provenance(self.ctx)
         self.replay(runs)
@@ -426,4 +433,6 @@ def _joined(known: Any, value: Any) -> Any:
         return [*known, *value]
     if isinstance(known, dict) and isinstance(value, dict):
         return {**known, **value}
+    if type(known) in (int, float) and type(value) in (int, float):
+        return known + value
     return value

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from fasthep_smk.flow import documents, identity, upstream
@@ -62,6 +63,7 @@ class Node:
     sees_variation: bool
     honours_ranges: bool = False
     makes: frozenset[str] = frozenset()
+    published: bool = True
     product_id: str = ""
     product_kinds: tuple[str, ...] = ()
 
@@ -82,9 +84,15 @@ class Node:
 
 @dataclass
 class Graph:
-    """The nodes of one plan in topological order."""
+    """The nodes of one plan in topological order.
+
+    ``surroundings`` identifies what every node can see besides its parameters (functions, hooks,
+    product handlers, resource files), ``reporting`` what the reports are made with.
+    """
 
     plan: Any
+    surroundings: str = ""
+    reporting: str = ""
     nodes: dict[str, Node] = field(default_factory=dict)
 
     def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
@@ -135,15 +143,29 @@ class Graph:
         return found
 
 
-def describe(plan: Any) -> Graph:
-    """Return the plan's nodes in plain form."""
+def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
+    """Return the plan's nodes in plain form.
+
+    ``roots`` are the folders that relative paths among the parameters may start from.
+    """
+    roots = tuple(roots)
     registry = upstream.runtime_registry_from_config(plan.registry)
     retained: dict[str, set[str]] = {}
     for spec in upstream.plan_partition_boundary(plan, runtime_registry=registry):
         if spec.policy.retain:
             retained.setdefault(spec.node_id, set()).add(spec.output_name)
     reads = _columns_read(plan)
-    graph = Graph(plan)
+    graph = Graph(
+        plan,
+        surroundings=_surroundings(plan, roots),
+        reporting="|".join(
+            [
+                identity.of_entry(plan.registry.get("report_templates") or {}),
+                *identity.of_named_files(plan.registry.get("report_templates"), roots),
+                *identity.of_named_files(plan.reports, roots),
+            ]
+        ),
+    )
     global_nodes: set[str] = set()
     for item in plan.nodes:
         inputs = tuple(Ref(ref.node_id, ref.output_name, ref.input_name) for ref in item.inputs)
@@ -151,7 +173,7 @@ def describe(plan: Any) -> Graph:
         if scope == "global":
             global_nodes.add(item.id)
         category = _CATEGORY[item.role]
-        implementation = identity.of_component(plan.registry, category, item.impl)
+        implementation = _implementation(plan, item, category, roots)
         graph.nodes[item.id] = Node(
             id=item.id,
             role=item.role,
@@ -166,7 +188,12 @@ def describe(plan: Any) -> Graph:
             retained=frozenset(retained.get(item.id, ())),
             implementation=implementation,
             sees_variation=item.role in ("observer", "sink")
-            or identity.mentions_variation(plan.registry, category, item.impl),
+            or identity.mentions_variation(plan.registry, category, item.impl)
+            or any(
+                identity.mentions_variation(plan.registry, "execution_modifiers", name)
+                for name in _modifiers(item)
+            ),
+            published=_is_published(plan.registry, category, item.impl),
             product_id=upstream.product_id(item),
             product_kinds=tuple(
                 kind
@@ -177,6 +204,52 @@ def describe(plan: Any) -> Graph:
             and identity.honours_ranges(plan.registry, item.impl),
         )
     return graph
+
+
+def _surroundings(plan: Any, roots: tuple[Path, ...]) -> str:
+    registry = plan.registry
+    hooks = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
+    return "|".join(
+        [
+            *(
+                identity.of_entry(registry.get(section) or {})
+                for section in ("functions", "constants", "product_handlers")
+            ),
+            *(identity.of_component(registry, "hooks", kind) for kind in hooks),
+            *identity.of_named_files(plan.execution.get("resources"), roots),
+        ]
+    )
+
+
+def _implementation(plan: Any, item: Any, category: str, roots: tuple[Path, ...]) -> str:
+    """Return the identity of an op, of its modifiers and of the files that its parameters name."""
+    params = dict(item.params)
+    if item.role == "sink":  # what it writes is not what it reads
+        params = {key: value for key, value in params.items() if key not in ("path", "out")}
+    return "|".join(
+        [
+            identity.of_component(plan.registry, category, item.impl),
+            *(
+                identity.of_component(plan.registry, "execution_modifiers", name)
+                for name in _modifiers(item)
+            ),
+            *identity.of_named_files(params, roots),
+        ]
+    )
+
+
+def _modifiers(item: Any) -> list[str]:
+    execution = dict(dict(item.meta or {}).get("execution") or {})
+    return [
+        str(one.get("name") if isinstance(one, dict) else one)
+        for one in execution.get("modifiers") or []
+    ]
+
+
+def _is_published(registry: dict[str, Any], category: str, name: str) -> bool:
+    entry = (registry.get(category) or {}).get(name)
+    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
+    return identity.is_published(reference.partition(":")[0])
 
 
 def _is_written(registry: Any, kind: str) -> bool:
@@ -216,7 +289,15 @@ def _columns_read(plan: Any) -> dict[str, _Columns]:
         known_constants=constants,
         context_symbols=upstream.context_symbols_from_plan(plan, registry),
     )
+    if _hooks_look_at_nodes(plan, registry):
+        return {node.id: (None, frozenset()) for node in plan.nodes}
     return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
+
+
+def _hooks_look_at_nodes(plan: Any, registry: dict[str, Any]) -> bool:
+    """Tell whether a user's hook is handed the inputs of nodes, and so may read any column."""
+    kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
+    return any(not _is_published(registry, "hooks", kind) for kind in kinds)
 
 
 def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
@@ -231,6 +312,9 @@ def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
     ]
     if len(streams) > 1:
         return everything  # a join or merge renames and compares columns
+    if _modifiers(node) or not _is_published(registry, _CATEGORY[node.role], node.impl):
+        # A user's op may use more than it declares; FAST-HEP never holds it to its word.
+        return everything
     spec = upstream.component_spec_for_node(node, registry)
     if spec is None or not (spec.requires or spec.dependency_parser):
         return everything  # nothing is declared: everything may be read

@@ -5,8 +5,11 @@ Used to decide whether an earlier result still stands. The module is found witho
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib.util
+import sysconfig
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +24,8 @@ __all__ = [
     "of_object",
 ]
 
+#: Bytes above which a file that a parameter names is known by size and time.
+_MAX_HASHED = 20_000_000
 _PUBLISHED = {
     "hepflow": "fasthep-flow",
     "fasthep_carpenter": "fasthep-carpenter",
@@ -33,39 +38,96 @@ _PUBLISHED = {
 
 def of_component(registry: dict[str, Any], category: str, name: str) -> str:
     """Return the identity of a registered component, empty if it is not registered."""
-    entry = (registry.get(category) or {}).get(name)
-    if not isinstance(entry, dict):
-        return ""
-    return "|".join(of_object(str(entry.get(part) or "")) for part in ("spec", "impl"))
+    return of_entry((registry.get(category) or {}).get(name))
+
+
+def of_entry(entry: Any) -> str:
+    """Return the identity of all ``module:object`` references in a registry entry."""
+    if isinstance(entry, dict):
+        return "|".join(of_entry(entry[key]) for key in sorted(entry, key=str))
+    return of_object(entry) if isinstance(entry, str) and ":" in entry else ""
 
 
 @cache
 def of_object(reference: str) -> str:
-    """Return the identity of ``module:object``: name and version, or name and source digest."""
+    """Return the identity of ``module:object``: name and version, or name and source digest.
+
+    The source of a user's module includes the user's other modules that it imports.
+    """
     module = reference.partition(":")[0]
     package = module.partition(".")[0]
     if package in _PUBLISHED:
         return f"{reference}@{_version(_PUBLISHED[package])}"
-    path = module_file(module)
-    if path is None:
-        return reference
-    return f"{reference}@{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+    digest = hashlib.sha256()
+    for path in sources_of(module):
+        digest.update(path.read_bytes())
+    return f"{reference}@{digest.hexdigest()[:16]}"
+
+
+@cache
+def sources_of(module: str) -> tuple[Path, ...]:
+    """Return the file of a module and of the user's own modules that it imports, sorted.
+
+    Followed are modules outside the standard library and ``site-packages``: an installed package
+    changes by its version.
+    """
+    found: dict[str, Path] = {}
+    pending = [module]
+    while pending:
+        name = pending.pop()
+        path = module_file(name)
+        if name in found or path is None:
+            continue
+        found[name] = path
+        if not _is_installed(path):
+            pending.extend(_imports(path, name))
+    return tuple(sorted(set(found.values())))
+
+
+def of_named_files(value: Any, roots: Iterable[Path]) -> list[str]:
+    """Return the identity of each existing file that a text in ``value`` names.
+
+    Parameters such as ``path: weights.csv`` are read by the op: another content is another result.
+    """
+    found: list[str] = []
+    if isinstance(value, dict):
+        for item in value.values():
+            found += of_named_files(item, roots)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            found += of_named_files(item, roots)
+    elif isinstance(value, str) and 0 < len(value) < 1000 and value.isprintable():
+        for root in roots:
+            path = root / value
+            try:
+                if not path.is_file():
+                    continue
+            except OSError:
+                continue
+            status = path.stat()
+            if status.st_size > _MAX_HASHED:
+                found.append(f"{value}|{status.st_size}|{status.st_mtime_ns}")
+            else:
+                found.append(f"{value}|{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}")
+            break
+    return found
 
 
 def mentions_variation(registry: dict[str, Any], category: str, name: str) -> bool:
-    """Tell whether a user's component may look at the name of the systematic variation.
+    """Tell whether a user's component may depend on the systematic variation it runs for.
 
-    Published components do not (they see it only in where files go); a user's may read
-    ``ctx["variation"]``, so that one whose source contains the word is never shared between
-    variations.
+    Published components do not (they see it only in where files go). A user's may read
+    ``ctx["variation"]`` or write files of its own: one that speaks of either, or imports a module
+    that does, is never shared between variations.
     """
     entry = (registry.get(category) or {}).get(name)
     reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
     module = reference.partition(":")[0]
     if not module or is_published(module):
         return False
-    path = module_file(module)
-    return path is None or b"variation" in path.read_bytes()
+    texts = [path.read_bytes() for path in sources_of(module)]
+    words = (b"variation", b"build_paths", b"outdir")
+    return not texts or any(word in text for text in texts for word in words)
 
 
 def honours_ranges(registry: dict[str, Any], name: str) -> bool:
@@ -73,7 +135,7 @@ def honours_ranges(registry: dict[str, Any], name: str) -> bool:
 
     ``root_tree`` does. FAST-HEP has no declaration for it, and its other sources read the whole
     file whatever the range, so that cutting a file would count its events several times. A user's
-    source is taken to honour ranges if its module speaks of a partition's ``start``.
+    source is taken to honour ranges if its module reads ``start`` of a partition.
     """
     if name == "root_tree":
         return True
@@ -81,7 +143,7 @@ def honours_ranges(registry: dict[str, Any], name: str) -> bool:
     reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
     path = module_file(reference.partition(":")[0])
     text = path.read_bytes() if path is not None else b""
-    return b"partition" in text and b"start" in text
+    return b"partition" in text and (b'"start"' in text or b"'start'" in text)
 
 
 def is_published(module: str) -> bool:
@@ -98,6 +160,32 @@ def module_file(module: str) -> Path | None:
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         return None
     return Path(spec.origin)
+
+
+def _is_installed(path: Path) -> bool:
+    standard = Path(sysconfig.get_paths()["stdlib"])
+    return (
+        "site-packages" in path.parts or "dist-packages" in path.parts or (standard in path.parents)
+    )
+
+
+def _imports(path: Path, module: str) -> Iterator[str]:
+    """Yield the modules that a source file imports."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join(filter(None, [*parts, base]))
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names if base)
 
 
 @cache

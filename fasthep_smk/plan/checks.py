@@ -36,7 +36,8 @@ def output_findings(variation: Variation, *, workflow: str) -> list[Finding]:
     """Return writers and renders of which two datasets or partitions would write one file."""
     findings: list[Finding] = []
     for node in variation.graph.nodes.values():
-        if node.role == "sink":
+        # How a user's own sink names its files from its parameters is its own affair.
+        if node.role == "sink" and node.published:
             findings.extend(_sink_findings(node, variation, workflow))
     return [*findings, *_product_findings(variation, workflow)]
 

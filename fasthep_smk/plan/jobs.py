@@ -172,7 +172,7 @@ class _Maker:
             content = [self._static[item.label][node] for node in nodes]
             files = tuple(self._all_files(item))
             signature = digest_of(
-                [content, context_signature(item.graph.plan, None), self._identities(files)]
+                [content, context_signature(item.graph, None), self._identities(files)]
             )
             self._add(rule, item, (), nodes=nodes, reads=(), files=files, signature=signature)
         return rule
@@ -240,7 +240,7 @@ class _Maker:
         signature = digest_of(
             [
                 [self._static[item.label][node] for node in nodes],
-                context_signature(graph.plan, dataset),
+                context_signature(graph, dataset),
                 partition.as_dict() if partition else None,
                 self._identities(files),
                 [self._signatures[read.folder] for read in reads],
@@ -298,7 +298,7 @@ class _Maker:
                 signature = digest_of(
                     [
                         [self._static[item.label][node] for node in nodes],
-                        context_signature(item.graph.plan, dataset),
+                        context_signature(item.graph, dataset),
                         [self._signatures[read.folder] for read in reads],
                         # Where the files of a variation go depends on its name.
                         item.label if nodes else None,
@@ -344,7 +344,7 @@ class _Maker:
                 [
                     [self._static[item.label][node] for node in nodes],
                     [self._signatures[read.folder] for read in reads],
-                    [plan.reports, plan.execution_hooks, plan.context.get("globals")],
+                    [plan.reports, item.graph.reporting, context_signature(item.graph, None)],
                     item.label,
                     self._reduced_nodes(item),
                 ]

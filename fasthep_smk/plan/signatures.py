@@ -42,15 +42,15 @@ def node_content(node: Node) -> dict[str, Any]:
     }
 
 
-def context_signature(plan: Any, dataset: Mapping[str, Any] | None) -> str:
+def context_signature(graph: Graph, dataset: Mapping[str, Any] | None) -> str:
     """Return the signature of the context that every op of a partition can see."""
+    plan = graph.plan
     return digest_of(
         {
             "globals": plan.context.get("globals"),
             "dataset_names": plan.context.get("dataset_names"),
             "dataset": dataset,
             "hooks": plan.execution_hooks,
-            "functions": plan.registry.get("functions"),
-            "constants": plan.registry.get("constants"),
+            "surroundings": graph.surroundings,
         }
     )

@@ -173,10 +173,12 @@ def _keep_sources_honest(
             graph.metadata_only(source, dataset, nodes) != graph.metadata_only(source, dataset)
             for source in sources
         )
-        if not trapped:
+        observers = [
+            node for node in nodes if node in graph.nodes and graph.nodes[node].role == "observer"
+        ]
+        if not trapped or not observers:
             kept.append(nodes)
             continue
-        observers = [node for node in nodes if graph.nodes[node].role == "observer"]
         kept.append([node for node in nodes if node not in observers])
         kept.append(observers)
     return kept

@@ -58,8 +58,11 @@ _SENTENCE = {
 }
 
 
-def render(rules: Iterable[Rule], *, workflow: str) -> str:
-    """Return the Snakefile of a workflow. ``workflow`` is named in its first line."""
+def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
+    """Return the Snakefile of a workflow. ``workflow`` is named in its first line.
+
+    Without ``conda`` the rules name no environment.
+    """
     rules = list(rules)
     last = rules[-1].name
     parts = [
@@ -77,7 +80,7 @@ def render(rules: Iterable[Rule], *, workflow: str) -> str:
         "    input:\n"
         f"        results_of({literal(last)}),\n"
     ]
-    parts += [_rule(rule) for rule in rules]
+    parts += [_rule(rule, conda) for rule in rules]
     return "\n\n".join(parts)
 
 
@@ -91,7 +94,7 @@ def output_files(rule: Rule) -> dict[str, str]:
     return outputs
 
 
-def _rule(rule: Rule) -> str:
+def _rule(rule: Rule, conda: bool) -> str:
     place = [f"{{{name}}}" for name in rule.wildcards]
     folder = layout.job_folder(rule.name, place)
     outputs = "".join(
@@ -100,6 +103,7 @@ def _rule(rule: Rule) -> str:
     )
     words = ["sh smk/worker", rule.name, *(f"{{wildcards.{name}}}" for name in rule.wildcards)]
     stages = ", ".join(comment(stage) for stage in rule.stages)
+    environment = '    conda:\n        "envs/fasthep-smk.yaml"\n' if conda else ""
     sentence = _SENTENCE[rule.scope] + (f": {stages}" if stages else "")
     return (
         f"rule {rule.name}:\n"
@@ -112,8 +116,7 @@ def _rule(rule: Rule) -> str:
         f"        {literal(layout.log(rule.name, place))},\n"
         "    benchmark:\n"
         f"        {literal(layout.benchmark(rule.name, place))}\n"
-        "    conda:\n"
-        '        "envs/fasthep-smk.yaml"\n'
+        f"{environment}"
         "    threads: 1\n"
         "    resources:\n"
         f"        pool={literal(rule.pool)},\n"

@@ -53,7 +53,8 @@ def _job(job: Job, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
     local = [os.path.normpath(root / file) for file in job.files if not is_remote(file)]
     # Snakemake would take braces in a path for wildcards, and has no way to write them otherwise.
     # The signature knows the file too, so that a change of it is not missed.
-    inputs = [path for path in local if not set(path) & set("{}")]
+    # What is no file at all is a key that the workflow's own source understands.
+    inputs = [path for path in local if not set(path) & set("{}") and Path(path).is_file()]
     for read in job.reads:
         inputs += [f"{read.folder}/{name}" for name in _files_read(read, by_folder[read.folder])]
     return {

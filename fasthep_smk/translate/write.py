@@ -78,7 +78,10 @@ def write(
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(smk / "worker", _worker_script(), executable=True)
     written = Written.below(build)
-    files.write_text(written.snakefile, snakefile.render(rules, workflow=workflow.name))
+    # Snakemake takes braces in the path of an environment file for wildcards.
+    conda = not set(str(build)) & set("{}")
+    text = snakefile.render(rules, workflow=workflow.name, conda=conda)
+    files.write_text(written.snakefile, text)
     files.write_text(written.profile / "config.yaml", _profile())
     return written
 

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class Job:
     entry: dict[str, Any]
     keeps: tuple[dict[str, Any], ...]
     outputs: tuple[str, ...]
+    results: list[str] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -84,9 +85,9 @@ def staging(job: Job) -> Iterator[Path]:
     folder.mkdir(parents=True)
     try:
         yield folder
-        _move_files(folder, job.build)
+        job.results.extend(_move_files(folder, job))
     except BaseException:
-        _move_files(folder, job.build, below="reports/diagnostics")
+        _move_files(folder, job, below="reports/diagnostics")
         raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -107,6 +108,7 @@ def _run(job: Job) -> None:
         "pid": os.getpid(),
         "started": round(started, 3),
         "ended": round(time.time(), 3),
+        "results": sorted(set(job.results)),
         **content,
     }
     products.write_record(job.folder, record)
@@ -148,10 +150,26 @@ def _enter_launch_folder(build: Path) -> None:
         os.chdir(run["launch_folder"])
 
 
-def _move_files(source: Path, target: Path, *, below: str = "") -> None:
+def _move_files(source: Path, job: Job, *, below: str = "") -> list[str]:
+    """Move what operations wrote into the build; return the paths relative to it."""
+    moved: list[str] = []
     for path in sorted((source / below).rglob("*")):
         if path.is_dir() and not path.is_symlink():
             continue
-        goal = target / path.relative_to(source)
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(goal)
+        goal = _goal(path.relative_to(source), job)
+        (job.build / goal).parent.mkdir(parents=True, exist_ok=True)
+        path.replace(job.build / goal)
+        moved.append(str(goal))
+    return moved
+
+
+def _goal(path: Path, job: Job) -> Path:
+    """Return where a file goes: reports of variations go below the variation's own folder.
+
+    FAST-HEP's observers write to the same place whatever the variation; the plain place belongs
+    to the nominal plan.
+    """
+    variation = str(job.entry["variation"])
+    if variation == "nominal" or path.parts[0] != "reports" or path.parts[1:2] == (variation,):
+        return path
+    return Path("reports", variation, *path.parts[1:])

@@ -77,7 +77,12 @@ def run_finish(job: Job) -> dict[str, Any]:
         )
         for key, value in side.items():
             merged.setdefault(key, value)
-        session.finish(merged)
+        session.write_products(merged)
+    # The products are in their place now: a plot that fails does not cost them.
+    merged = relocate(merged, str(folder), str(job.build))
+    with staging(job) as folder:
+        session.write_to(folder)
+        session.run_end_nodes(merged)
     merged = relocate(merged, str(folder), str(job.build))
     own = Run(**relocate(asdict(session.record(replayed=replayed)), str(folder), str(job.build)))
     session.settle(job.build, [*runs, own])
@@ -91,7 +96,7 @@ def run_finish(job: Job) -> dict[str, Any]:
     own.hooks = session.hooks.usage_summary()["enabled"]
     content = _save(job, plan, artifacts if varied else {}, str(folder), None)
     if not varied:
-        _summarise(plan, job.build, [*runs, own])
+        job.results.append(_summarise(plan, job.build, [*runs, own]))
     return {**content, "runs": [*map(asdict, runs), asdict(own)]}
 
 
@@ -119,17 +124,18 @@ def run_publish(job: Job) -> dict[str, Any]:
         if manifest.is_file():
             manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
             _keep_execution(job.build, variation, manifests[-1], manifests)
-        _summarise(plan, job.build, runs)
+        job.results.append(_summarise(plan, job.build, runs))
     content = products.save(job.folder, [], declared=[])
     return {**content, "runs": []}
 
 
-def _summarise(plan: Any, build: Path, runs: list[Run]) -> None:
+def _summarise(plan: Any, build: Path, runs: list[Run]) -> str:
+    """Write the summary of a run; return its path relative to the build folder."""
     compiled = build / "compile"
     variation = plan.context.get("variation")
     if isinstance(variation, dict):
         compiled = compiled / str(variation["name"])
-    execute.summarise(
+    summary = execute.summarise(
         plan,
         build,
         runs=runs,
@@ -137,6 +143,7 @@ def _summarise(plan: Any, build: Path, runs: list[Run]) -> None:
         hooks=execute.merged_hooks(runs),
         bundle_id=_bundle_id(compiled),
     )
+    return str(Path(summary["summary_path"]).relative_to(build))
 
 
 def _reduce_partitions(

@@ -107,7 +107,8 @@ def test_a_view_of_a_larger_array_comes_back_alone(tmp_path: Path) -> None:
     array = ak.Array({"x": np.arange(1000.0), "l": ak.unflatten(np.arange(2000), 2)})
     for view in (array[10:13], array[[5, 3, 3]], array[array.x < 4], array[::-250]):
         assert_same(through_file(tmp_path, view), view)
-    assert (tmp_path / "stream.arrow").stat().st_size < 3000
+    # 24 kB are behind the views; a file of nothing but types takes 3 kB.
+    assert (tmp_path / "stream.arrow").stat().st_size < 4000
 
 
 def test_every_bit_of_a_number_is_kept(tmp_path: Path) -> None:
