@@ -66,6 +66,7 @@ class Inputs:
         self._cache = cache
         self._known: dict[str, dict[str, Any]] = {}
         self._branch_lists: dict[str, list[str]] = {}
+        self._used: set[str] = set()
         try:
             stored = json.loads(cache.read_text(encoding="utf-8"))
             self._known = dict(stored["files"])
@@ -78,6 +79,7 @@ class Inputs:
         wanted = list(dict.fromkeys(paths))
         trees = sorted(set(trees))
         keys = {path: f"{identity_of(path, self.root)}|{trees}" for path in wanted}
+        self._used.update(keys.values())
         missing = [path for path in wanted if keys[path] not in self._known]
         if missing:
             with ThreadPoolExecutor(max_workers=8) as pool:
@@ -85,7 +87,7 @@ class Inputs:
                     missing, pool.map(lambda item: self._open(item, trees), missing), strict=True
                 ):
                     self._remember(keys[path], facts)
-            self._store(keys.values())
+            self._store()
         return {path: self._facts(self._known[keys[path]]) for path in wanted}
 
     def _open(self, path: str, trees: list[str]) -> FileFacts:
@@ -141,9 +143,12 @@ class Inputs:
             stored["problem"],
         )
 
-    def _store(self, current: Iterable[str]) -> None:
+    def _is_sound(self, key: str) -> bool:
+        return key in self._known and not self._known[key]["problem"]
+
+    def _store(self) -> None:
         # A file with a problem is looked at again: it may have been mended without a new date.
-        kept = {key: self._known[key] for key in current if not self._known[key]["problem"]}
+        kept = {key: self._known[key] for key in self._used if self._is_sound(key)}
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {
             "files": kept,
