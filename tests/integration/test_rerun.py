@@ -1,0 +1,113 @@
+"""What runs again after an edit, and what stays when something fails."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Run
+
+pytestmark = pytest.mark.integration
+
+
+def jobs_to_run(smk: Run, folder: Path) -> str:
+    done = smk("workflow.yaml", "-n", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def finished(analysis: Path, smk: Run) -> Path:
+    """The small analysis with an op of its own that reads a file, run once."""
+    (analysis / "own_helper.py").write_text("SHIFT = 0.0\n")
+    (analysis / "own_ops.py").write_text(
+        "import awkward as ak\nfrom own_helper import SHIFT\n"
+        'SPEC = {"name": "own.scale", "kind": "transform", "params": {},\n'
+        '        "input": {"name": "stream", "kind": "event_stream", "required": True},\n'
+        '        "result": {"kind": "event_stream"}}\n'
+        "def run(*, stream, table, ctx=None):\n"
+        "    factor = float(open(table).read())\n"
+        "    return ak.with_field(stream, stream.met * factor + SHIFT, 'met')\n"
+    )
+    (analysis / "factor.txt").write_text("1.0")
+    workflow = analysis / "workflow.yaml"
+    text = workflow.read_text().replace(
+        "    - id: Scale\n",
+        "    - {id: Own, op: own.scale, params: {table: factor.txt}}\n    - id: Scale\n",
+    )
+    registry = "registry: {transforms: {own.scale: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
+    workflow.write_text(registry + text)
+    done = smk("workflow.yaml", "-j", "2", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    assert "Nothing to do" in jobs_to_run(smk, analysis)
+    return analysis
+
+
+@pytest.mark.parametrize(
+    ("file", "content"), [("factor.txt", "2.0"), ("own_helper.py", "SHIFT = 5.0\n")]
+)
+def test_what_an_op_reads_or_imports_counts(
+    finished: Path, smk: Run, file: str, content: str
+) -> None:
+    (finished / file).write_text(content)
+    assert jobs_to_run(smk, finished).startswith("4 of 4 jobs would run")
+
+
+def test_deleted_results_are_made_again(finished: Path, smk: Run) -> None:
+    shutil.rmtree(finished / "build/artifacts/plots")
+    assert jobs_to_run(smk, finished).startswith("1 of 4 jobs would run")
+    (finished / "build/artifacts/files/skim/dy/0_0.root").unlink()
+    assert jobs_to_run(smk, finished).startswith("2 of 4 jobs would run")
+    assert smk("workflow.yaml", "-j", "2", cwd=finished).returncode == 0
+    assert (finished / "build/artifacts/plots/Met.png").is_file()
+    assert (finished / "build/artifacts/files/skim/dy/0_0.root").is_file()
+
+
+def test_a_moved_build_folder_is_still_done(finished: Path, smk: Run) -> None:
+    (finished / "build").rename(finished / "moved")
+    done = smk("workflow.yaml", "-n", "--outdir", "moved", cwd=finished)
+    assert "Nothing to do" in done.stdout
+
+
+def test_an_altered_intermediate_is_named_and_not_used(finished: Path, smk: Run) -> None:
+    archive = finished / "build/smk/work/stage_Vars_to_Met/dy/0_0/products.zip"
+    content = bytearray(archive.read_bytes())
+    content[len(content) // 2] ^= 1
+    archive.write_bytes(bytes(content))
+    shutil.rmtree(finished / "build/artifacts/plots")
+    done = smk("workflow.yaml", "-j", "2", cwd=finished)
+    assert done.returncode == 1
+    assert "dy/0_0/products.zip" in done.stderr
+    assert "was altered: its checksum differs" in done.stderr
+
+
+def test_a_plot_that_fails_does_not_cost_the_histograms(analysis: Path, smk: Run) -> None:
+    workflow = analysis / "workflow.yaml"
+    workflow.write_text(workflow.read_text().replace("{name: met}, y", "{limits: wrong}, y"))
+    done = smk("workflow.yaml", "-j", "2", cwd=analysis)
+    assert done.returncode == 1
+    assert "stage 'Met' (hep.render.hist1d) failed" in done.stderr
+    stored = pickle.loads((analysis / "build/artifacts/histograms/Met.pkl").read_bytes())
+    assert stored.sum() > 0
+
+
+def test_reports_of_a_variation_do_not_replace_those_of_the_nominal_plan(
+    analysis: Path, smk: Run
+) -> None:
+    workflow = analysis / "workflow.yaml"
+    workflow.write_text(
+        workflow.read_text()
+        + "observers:\n  - {kind: hep.schema_snapshot, at: read.events, out: snap}\n"
+        "systematics:\n  include_nominal: true\n  variations:\n"
+        "    - {name: other, datasets: {replace: {data: dy}}}\n"
+    )
+    done = smk("workflow.yaml", "-j", "2", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    name = "schema/snap/read_events/events__data__0.json"
+    nominal = json.loads((analysis / "build/reports" / name).read_text())
+    other = json.loads((analysis / "build/reports/other" / name).read_text())
+    assert nominal["metadata"]["file"] != other["metadata"]["file"]
