@@ -98,6 +98,34 @@ MANY = {
 }
 
 
+def test_a_selection_is_written_as_records_with_its_live_columns_only(tmp_path: Path) -> None:
+    array = ak.Array({"x": np.arange(10), "y": np.arange(10), "l": ak.unflatten(np.arange(20), 2)})
+    selected = array[array.x > 6]
+    meta = write_stream(tmp_path / "s.arrow", selected, live=["x"])
+    assert meta["codec"] == "arrow"
+    assert read_stream(tmp_path / "s.arrow", meta).to_list() == [{"x": 7}, {"x": 8}, {"x": 9}]
+
+
+def test_a_stream_without_live_columns_keeps_its_length(tmp_path: Path) -> None:
+    meta = write_stream(tmp_path / "s.arrow", ak.Array({"x": [1, 2, 3]}), live=[])
+    assert len(read_stream(tmp_path / "s.arrow", meta)) == 3
+
+
+def test_lists_and_texts_that_are_all_missing(tmp_path: Path) -> None:
+    names = ak.firsts(ak.Array([[["a"]], []])[[1]])
+    array = ak.Array({"lists": names, "texts": ak.firsts(ak.Array([["a"], []])[[1]])})
+    meta = write_stream(tmp_path / "s.arrow", array)
+    back = read_stream(tmp_path / "s.arrow", meta)
+    assert str(back.type) == str(array.type)
+    assert back.to_list() == [{"lists": None, "texts": None}]
+
+
+def test_a_date_that_is_missing_stays_missing(tmp_path: Path) -> None:
+    array = ak.Array({"d": np.array(["2016-05-01", "NaT"], dtype="datetime64[D]")})
+    meta = write_stream(tmp_path / "s.arrow", array)
+    assert np.isnat(np.asarray(read_stream(tmp_path / "s.arrow", meta).d)).tolist() == [False, True]
+
+
 @pytest.mark.parametrize("array", MANY.values(), ids=MANY.keys())
 def test_a_stream_comes_back_as_it_was(tmp_path: Path, array: Any) -> None:
     assert_same(through_file(tmp_path, array), array)

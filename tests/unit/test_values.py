@@ -188,3 +188,8 @@ def test_equal_sets_are_written_alike() -> None:
     words = [f"w{number}" for number in range(50)]
     backwards = words[::-1]
     assert json.dumps(to_plain(set(words))) == json.dumps(to_plain(set(backwards)))
+
+
+def test_a_masked_array_has_no_plain_form() -> None:
+    with pytest.raises(NotPlainError):
+        to_plain(np.ma.masked_array([1, 2], mask=[True, False]))
