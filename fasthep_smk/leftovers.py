@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from fasthep_smk.plan.jobs import Rule
+from fasthep_smk.plan.rules import Rule
 from fasthep_smk.products import RECORD
 
 __all__ = ["forget_lost_results"]

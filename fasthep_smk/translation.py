@@ -17,8 +17,9 @@ from fasthep_smk.flow.graph import describe
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
 from fasthep_smk.leftovers import forget_lost_results
 from fasthep_smk.plan.checks import name_findings, output_findings
-from fasthep_smk.plan.jobs import Rule, Variation, make_rules
+from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
+from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.translate.write import Written, write

@@ -10,7 +10,7 @@ from fasthep_smk.errors import Finding
 from fasthep_smk.flow.document import name_finding
 from fasthep_smk.flow.graph import Node
 from fasthep_smk.names import folder_problem
-from fasthep_smk.plan.jobs import Variation
+from fasthep_smk.plan.rules import Variation
 
 __all__ = ["name_findings", "output_findings"]
 

@@ -19,93 +19,25 @@ readers are sent to the other's results.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
-from fasthep_smk import inputs, layout
+from fasthep_smk import inputs
 from fasthep_smk.files import digest_of
-from fasthep_smk.flow.graph import Graph, Ref
+from fasthep_smk.flow.graph import Ref
 from fasthep_smk.names import encode
 from fasthep_smk.plan.columns import Live, live_columns
 from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.rules import Job, JobScope, Read, Rule, Variation
 from fasthep_smk.plan.signatures import context_signature, node_content, static_signatures
 from fasthep_smk.plan.tasks import DEFAULT_POOL, Granularity, Task, cut
 
-__all__ = ["Job", "JobScope", "Read", "Rule", "Variation", "make_rules"]
+__all__ = ["make_rules"]
 
-JobScope = Literal["side", "partition", "merge", "finish", "publish"]
 Key = tuple[str, str]
 
 #: With more partitions than this in a dataset, reducing them is a job of its own.
 PARTITIONS_PER_FINISH = 32
-NOMINAL = "nominal"
 NO_DATASET = "all"
-
-
-@dataclass(frozen=True)
-class Variation:
-    """One plan of the workflow with its partitions; ``name`` is ``None`` without systematics."""
-
-    name: str | None
-    graph: Graph
-    partitions: tuple[Partition, ...]
-
-    @property
-    def label(self) -> str:
-        return self.name or NOMINAL
-
-    def dataset(self, name: str) -> Mapping[str, Any]:
-        """Return the dataset's entry in the plan's context, as ops see it."""
-        return dict((self.graph.plan.context.get("datasets") or {}).get(name) or {"name": name})
-
-
-@dataclass(frozen=True)
-class Read:
-    """Products that a job takes from another job's folder; none if it only has to run after."""
-
-    folder: str
-    keys: tuple[Key, ...]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job: which wildcards name it, what it reads, what signs it."""
-
-    rule: str
-    wildcards: Mapping[str, str]
-    variation: str
-    dataset: str | None
-    partition: Partition | None
-    nodes: tuple[str, ...]
-    reads: tuple[Read, ...]
-    files: tuple[str, ...]
-    signature: str
-
-    @property
-    def key(self) -> str:
-        """The wildcards' values joined by ``/``: the job's name within its rule."""
-        return "/".join(self.wildcards.values())
-
-    @property
-    def folder(self) -> str:
-        """Where the job's products go, relative to the build folder."""
-        return layout.job_folder(self.rule, self.wildcards.values())
-
-
-@dataclass
-class Rule:
-    """All jobs of one kind. ``streams`` maps event-stream products to their files."""
-
-    name: str
-    scope: JobScope
-    stages: tuple[str, ...]
-    pool: str
-    wildcards: tuple[str, ...]
-    streams: dict[Key, str] = field(default_factory=dict)
-    live: dict[Key, tuple[str, ...] | None] = field(default_factory=dict)
-    keeps: tuple[Key, ...] = ()
-    archive: bool = False
-    jobs: dict[str, Job] = field(default_factory=dict)
 
 
 def make_rules(variations: list[Variation], granularity: Granularity, *, root: Any) -> list[Rule]:

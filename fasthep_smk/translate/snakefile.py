@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from fasthep_smk import layout
 from fasthep_smk.names import comment, literal
-from fasthep_smk.plan.jobs import Rule
+from fasthep_smk.plan.rules import Rule
 from fasthep_smk.products import ARCHIVE, RECORD
 
 __all__ = ["COMMON", "output_files", "render"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from fasthep_smk import layout
 from fasthep_smk.inputs import is_remote
-from fasthep_smk.plan.jobs import Job, Read, Rule
+from fasthep_smk.plan.rules import Job, Read, Rule
 from fasthep_smk.products import ARCHIVE, RECORD
 from fasthep_smk.translate.snakefile import output_files
 

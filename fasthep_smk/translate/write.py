@@ -15,7 +15,7 @@ import yaml
 from fasthep_smk import files, layout
 from fasthep_smk.flow import documents
 from fasthep_smk.names import shell
-from fasthep_smk.plan.jobs import Rule, Variation
+from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate import snakefile, tables
 
 __all__ = ["ENVIRONMENT", "Written", "write"]

@@ -7,10 +7,11 @@ from typing import Any
 
 from fasthep_smk import products
 from fasthep_smk.flow import documents
-from fasthep_smk.flow.execute import Session, relocate
+from fasthep_smk.flow.execute import Session
+from fasthep_smk.flow.summary import relocate
 from fasthep_smk.products import Product
 from fasthep_smk.streams import register_behaviours
-from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.entry import Job, staging
 
 __all__ = ["run_partition", "run_side_products"]
 

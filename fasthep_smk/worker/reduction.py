@@ -11,11 +11,12 @@ from typing import Any
 import yaml
 
 from fasthep_smk import files, layout, products
-from fasthep_smk.flow import documents, execute
-from fasthep_smk.flow.execute import Run, Session, relocate
+from fasthep_smk.flow import documents, summary
+from fasthep_smk.flow.execute import Session
+from fasthep_smk.flow.summary import Run, relocate
 from fasthep_smk.products import Product
 from fasthep_smk.streams import register_behaviours
-from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.entry import Job, staging
 
 __all__ = ["run_finish", "run_merge", "run_publish"]
 
@@ -135,15 +136,15 @@ def _summarise(plan: Any, build: Path, runs: list[Run]) -> str:
     variation = plan.context.get("variation")
     if isinstance(variation, dict):
         compiled = compiled / str(variation["name"])
-    summary = execute.summarise(
+    written = summary.summarise(
         plan,
         build,
         runs=runs,
         warnings=[warning for run in runs for warning in run.warnings],
-        hooks=execute.merged_hooks(runs),
+        hooks=summary.merged_hooks(runs),
         bundle_id=_bundle_id(compiled),
     )
-    return str(Path(summary["summary_path"]).relative_to(build))
+    return str(Path(written["summary_path"]).relative_to(build))
 
 
 def _reduce_partitions(

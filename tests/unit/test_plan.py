@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from fasthep_smk.plan.columns import live_columns
-from fasthep_smk.plan.jobs import Rule, Variation, make_rules
+from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity, cut
 from fasthep_smk.plan.variations import unite_sources
 from tests.unit.plans import define, graph, histogram, node
