@@ -113,8 +113,7 @@ class Session:
             self.plan,
             made,
             partition=described,
-            boundary=[item for item in boundary if item.policy.representation != "reference"]
-            + [item for item in boundary if item.policy.representation == "reference"],
+            boundary=boundary,
             runtime_registry=self.registry,
             ctx=ctx,
         )

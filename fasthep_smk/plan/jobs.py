@@ -18,7 +18,7 @@ readers are sent to the other's results.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from fasthep_smk import inputs
@@ -68,6 +68,8 @@ class _Maker:
             or any(count > PARTITIONS_PER_FINISH for count in _partition_counts(item).values())
             for item in variations
         )
+        self._consumers = {item.label: _consumers_after_bypass(item) for item in variations}
+        self._contexts: dict[tuple[str, str | None], str] = {}
         # The same content made by two variations has one folder: (rule, signature) -> folder.
         self._made: dict[tuple[str, str], str] = {}
         self._signatures: dict[str, str] = {}
@@ -103,9 +105,7 @@ class _Maker:
             )
             content = [self._static[item.label][node] for node in nodes]
             files = tuple(self._all_files(item))
-            signature = digest_of(
-                [content, context_signature(item.graph, None), self._identities(files)]
-            )
+            signature = digest_of([content, self._context(item, None), self._identities(files)])
             self._add(rule, item, (), nodes=nodes, reads=(), files=files, signature=signature)
         return rule
 
@@ -125,7 +125,7 @@ class _Maker:
         """Note which products of a task are read by another task or after the partitions."""
         graph = item.graph
         leaving: set[Key] = set()
-        for key, consumers in _consumers_after_bypass(item).items():
+        for key, consumers in self._consumers[item.label].items():
             if key[0] in task.nodes and any(name not in task.nodes for name in consumers):
                 leaving.add(key)
         for node_id in task.nodes:
@@ -172,7 +172,7 @@ class _Maker:
         signature = digest_of(
             [
                 [self._static[item.label][node] for node in nodes],
-                context_signature(graph, dataset),
+                self._context(item, partition.dataset if partition else None),
                 partition.as_dict() if partition else None,
                 self._identities(files),
                 [self._signatures[read.folder] for read in reads],
@@ -230,7 +230,7 @@ class _Maker:
                 signature = digest_of(
                     [
                         [self._static[item.label][node] for node in nodes],
-                        context_signature(item.graph, dataset),
+                        self._context(item, name),
                         [self._signatures[read.folder] for read in reads],
                         # Where the files of a variation go depends on its name.
                         item.label if nodes else None,
@@ -270,13 +270,14 @@ class _Maker:
                 else:
                     reads.extend(self._partition_reads(item, name, _late_keys(item, name)))
             if not names:
-                reads.extend(self._unpartitioned_reads(item))
+                late = set(_late_keys(item, None))
+                reads.extend(self._reads_at(item, (NO_DATASET, NO_DATASET), late))
             plan = item.graph.plan
             signature = digest_of(
                 [
                     [self._static[item.label][node] for node in nodes],
                     [self._signatures[read.folder] for read in reads],
-                    [plan.reports, item.graph.reporting, context_signature(item.graph, None)],
+                    [plan.reports, item.graph.reporting, self._context(item, None)],
                     item.label,
                     self._reduced_nodes(item),
                 ]
@@ -308,24 +309,19 @@ class _Maker:
     ) -> tuple[Read, ...]:
         """Return what is reduced of a dataset, partition by partition in plan order."""
         late = set(keys)
-        reads: list[Read] = []
-        for partition in item.partitions:
-            if partition.dataset != dataset:
-                continue
-            for task in self._tasks:
-                folder = self._folder_of.get((task.name, item.label, dataset, partition.part))
-                if folder is not None:
-                    reads.append(Read(folder, tuple(sorted(k for k in late if k[0] in task.nodes))))
-        return tuple(reads)
+        return tuple(
+            read
+            for partition in item.partitions
+            if partition.dataset == dataset
+            for read in self._reads_at(item, (dataset, partition.part), late)
+        )
 
-    def _unpartitioned_reads(self, item: Variation) -> list[Read]:
-        found: list[Read] = []
+    def _reads_at(self, item: Variation, place: tuple[str, ...], late: set[Key]) -> Iterator[Read]:
+        """Yield what is reduced of one partition: of each task that ran for it, in order."""
         for task in self._tasks:
-            folder = self._folder_of.get((task.name, item.label, NO_DATASET, NO_DATASET))
+            folder = self._folder_of.get((task.name, item.label, *place))
             if folder is not None:
-                late = _late_keys(item, None)
-                found.append(Read(folder, tuple(sorted(k for k in late if k[0] in task.nodes))))
-        return found
+                yield Read(folder, tuple(sorted(key for key in late if key[0] in task.nodes)))
 
     def _reduced_nodes(self, item: Variation) -> list[str]:
         """Return the signatures of the nodes whose products are reduced: names, kinds, params."""
@@ -378,6 +374,14 @@ class _Maker:
         self._folder_of[at] = job.folder
         self._signatures[job.folder] = signature
 
+    def _context(self, item: Variation, dataset: str | None) -> str:
+        """Return the signature of what ops see for a dataset; made once, not per partition."""
+        at = (item.label, dataset)
+        if at not in self._contexts:
+            content = item.dataset(dataset) if dataset is not None else None
+            self._contexts[at] = context_signature(item.graph, content)
+        return self._contexts[at]
+
     def _all_files(self, item: Variation) -> list[str]:
         datasets = item.graph.plan.context.get("datasets") or {}
         listed = [str(file) for one in datasets.values() for file in one.get("files") or ()]
@@ -409,7 +413,7 @@ def _datasets_or_none(item: Variation) -> list[Mapping[str, Any] | None]:
 def _consumers_after_bypass(item: Variation) -> dict[Key, set[str]]:
     """Return which nodes read each product, for any dataset, inactive nodes being by-passed."""
     found: dict[Key, set[str]] = {}
-    for dataset in _distinct(_datasets_or_none(item)):
+    for dataset in _datasets_or_none(item):
         for node in item.graph.nodes.values():
             # What runs at the end of the run has no dataset; it takes what is there.
             if node.scope != "final" and not item.graph.active(node.id, dataset):
@@ -421,15 +425,6 @@ def _consumers_after_bypass(item: Variation) -> dict[Key, set[str]]:
                 if actual is not None:
                     found.setdefault(actual.key, set()).add(node.id)
     return found
-
-
-def _distinct(datasets: list[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
-    """Return one dataset of each kind that ``applies_to`` can tell apart."""
-    kinds: dict[object, Mapping[str, Any] | None] = {}
-    for dataset in datasets:
-        name = (dataset or {}).get("name")
-        kinds.setdefault((str((dataset or {}).get("eventtype")), name), dataset)
-    return list(kinds.values())
 
 
 def _late_keys(item: Variation, dataset: str | None) -> list[Key]:

@@ -109,10 +109,10 @@ def run_publish(job: Job) -> dict[str, Any]:
     writer manifests lie below its own ``artifacts/<variation>/files``.
     """
     manifests: list[dict[str, Any]] = []
+    table = json.loads((job.build / layout.table("finish")).read_text(encoding="utf-8"))
     for read in job.entry["reads"]:
         record = _record(job, read["folder"])
         runs = [Run(**run) for run in record["runs"]]
-        table = json.loads((job.build / layout.table("finish")).read_text(encoding="utf-8"))
         entry = table["jobs"][record["key"]]
         plan = documents.read_slim(job.build / entry["plan"], _partitions(runs))
         session = Session(plan, job.build)
