@@ -1,0 +1,199 @@
+"""Is a site usable from here? Checks, each with what to do where it fails."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fasthep_smk import files, sites
+from fasthep_smk.credentials import Credential, credentials
+from fasthep_smk.describe.execution import Execution
+from fasthep_smk.describe.requests import Attempt, Route
+from fasthep_smk.describe.routing import Router
+from fasthep_smk.errors import UsageError
+from fasthep_smk.names import encode, shell
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.progress import Reader
+from fasthep_smk.translate import profile, snakefile
+from fasthep_smk.worker.probe import describe_worker
+
+__all__ = ["Check", "examine"]
+
+State = Literal["ok", "note", "FAILED"]
+#: Seconds by which two clocks may differ: time stamps of files are compared across machines.
+_CLOCKS = 5.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; ``mend`` is what to do about it."""
+
+    what: str
+    state: State
+    found: str
+    mend: str = ""
+
+
+def examine(execution: Execution, *, folder: Path, timeout: int) -> list[Check]:
+    """Return what works at a site and what does not; a probe job goes to each of its pools.
+
+    ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
+    """
+    checks = [*_system(execution), _folder(folder), *map(_credential, credentials())]
+    if any(check.state == "FAILED" for check in checks):
+        return checks
+    return [*checks, *_probes(execution, folder, timeout)]
+
+
+def _system(execution: Execution) -> Iterator[Check]:
+    name = execution.site.system
+    module = sites.system(name)
+    try:
+        sites.require_plugin(name)
+    except UsageError as error:
+        yield Check(
+            "Snakemake's plugin", "FAILED", "is not installed", str(error).split(": ", 1)[1]
+        )
+        return
+    draft = module.draft()
+    if draft is None:
+        yield Check(
+            f"{name} answers",
+            "FAILED",
+            "its commands are missing here, or do not answer",
+            "log in where jobs are submitted, or choose another --profile",
+        )
+        return
+    known = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
+    yield Check(f"{name} answers", "ok", known)
+    if module.settings(execution.site).get("slurm-status-command") == "squeue":
+        yield Check("accounting", "note", "off: the state of jobs is asked of squeue (set for you)")
+
+
+def _folder(folder: Path) -> Check:
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-"):
+            free = shutil.disk_usage(folder).free // 1000**3
+    except OSError as error:
+        return Check(
+            "this folder", "FAILED", f"{folder}: {error.strerror}", "go where you may write"
+        )
+    return Check("this folder", "ok" if free > 1 else "note", f"{folder}: {free} GB free")
+
+
+def _credential(found: Credential) -> Check:
+    hours = None if found.left is None else found.left / 3600
+    if hours is None:
+        return Check(found.kind, "note", f"{found.path}: no end is known")
+    state: State = "ok" if hours > 24 else "note" if hours > 0 else "FAILED"
+    text = f"{found.path}: {hours:.1f} h left" if hours > 0 else f"{found.path}: expired"
+    return Check(found.kind, state, text, found.renew if hours <= 24 else "")
+
+
+def _probes(execution: Execution, folder: Path, timeout: int) -> list[Check]:
+    """Send a job to every pool, by the same ways as those of a run, and compare what it finds."""
+    router = execution.router
+    rules = [_rule(name, router) for name in router.pools.by_name]
+    here = describe_worker()
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
+        place = Path(name)
+        _write(rules, execution, place)
+        reasons = _run(place, execution.site.system, timeout)
+        return [_outcome(rule, place, here, reasons) for rule in rules]
+
+
+def _rule(pool: str, router: Router) -> Rule:
+    settings = router.pools.by_name[pool].settings
+    attempt = Attempt(pool, settings.request, settings.options, settings.origins)
+    route = Route((attempt,))
+    return Rule(f"probe_{encode(pool)}", "partition", (), route, ())
+
+
+def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
+    attempts = {rule.name: rule.route.attempts for rule in rules}
+    here = sites.system(execution.site.system).machine(execution.site)
+    if here is not None:
+        attempts = {
+            name: tuple(sites.shrink(one, here)[0] for one in given)
+            for name, given in attempts.items()
+        }
+    placement = profile.Placement(execution.site, attempts=attempts)
+    command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker.probe"])
+    (place / "smk" / "tasks").mkdir(parents=True)
+    files.write_text(place / "smk" / "Snakefile", snakefile.render_probe(rules))
+    files.write_text(place / "smk" / "common.smk", snakefile.COMMON)
+    files.write_text(place / "smk" / "worker", f'#!/bin/sh\nexec {command} "$1"\n')
+    files.write_text(place / "smk" / "profile" / "config.yaml", profile.render(rules, placement))
+
+
+def _run(place: Path, system: str, timeout: int) -> str:
+    """Run the probes; return what Snakemake or the batch system said if they did not end well."""
+    command = [sys.executable, "-P", "-m", "snakemake", "--profile", "smk/profile", "--keep-going"]
+    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    with (place / "log").open("w+", encoding="utf-8") as log:
+        process = subprocess.Popen(
+            command, cwd=place, stdout=log, stderr=log, env=environment, start_new_session=True
+        )
+        try:
+            status = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            status = None
+        reader = Reader(None)
+        log.seek(0)
+        reader.lines(log)
+        waiting = sites.system(system).waiting(reader.run or "") if status is None else []
+        if status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    if status is None:
+        said = "; ".join(f"{item.where}: {item.reason}" for item in waiting)
+        return f"no answer in {timeout} s" + (f" ({said})" if said else "")
+    return "" if status == 0 else " ".join(" ".join(reader.tail).split())[-300:]
+
+
+def _outcome(rule: Rule, place: Path, here: dict[str, Any], reasons: str) -> Check:
+    what = f"pool {rule.route.attempts[0].pool!r}"
+    try:
+        worker = json.loads((place / f"{rule.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Check(
+            what,
+            "FAILED",
+            f"its probe job brought nothing back: {reasons or 'its file is not visible here'}",
+            "is this folder on a file system that the workers share? Try a submission by hand",
+        )
+    wrong = list(_differences(worker, here))
+    text = f"{worker['host']}: Python {worker['python']}, {worker['cpus']} cpus"
+    text += f", {worker['gpus']} GPUs" if worker["gpus"] else ""
+    if wrong:
+        return Check(
+            what, "FAILED", f"{text}; {'; '.join(wrong)}", "use the same environment there"
+        )
+    return Check(what, "ok", text)
+
+
+def _differences(worker: dict[str, Any], here: dict[str, Any]) -> Iterable[str]:
+    for name, version in here["packages"].items():
+        if worker["packages"].get(name) != version:
+            yield f"{name} {worker['packages'].get(name)} there, {version} here"
+    if worker["python"] != here["python"]:
+        yield f"Python {worker['python']} there, {here['python']} here"
+    # It was written between our question and now.
+    if worker["clock"] < here["clock"] - _CLOCKS or worker["clock"] > time.time() + _CLOCKS:
+        yield f"its clock is off by {worker['clock'] - time.time():.0f} s"

@@ -1,0 +1,161 @@
+"""Batch systems, one module each: ``local``, ``slurm``, ``htcondor``.
+
+Each module says in its system's own terms what a job asks for, how Snakemake is to be set up, and
+what the system itself knows: its partitions or slots, and why jobs wait.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from fasthep_smk.describe import units
+from fasthep_smk.describe.requests import Attempt, ResourceRequest
+from fasthep_smk.errors import Finding, UsageError
+
+if TYPE_CHECKING:
+    from fasthep_smk.describe.site import Site
+
+__all__ = [
+    "Draft", "System", "Waiting", "common_resources", "require_plugin", "shrink", "system",
+    "too_large",
+]  # fmt: skip
+
+
+_AMOUNTS = ("cpus", "memory", "disk", "gpus")
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Jobs of a pool that wait: how many, and the batch system's own word for why."""
+
+    where: str
+    count: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A first ``pools.yaml`` for a site, with remarks on what the batch system has.
+
+    ``files`` are further files of the profile, by their names.
+    """
+
+    pools: dict[str, Any]
+    remarks: list[str]
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+class System(Protocol):
+    """What a module of this package offers."""
+
+    #: The module that Snakemake needs for it, if any.
+    PLUGIN: str | None
+
+    #: What is started as Snakemake: itself, or a module of ours that mends its plugin.
+    SNAKEMAKE: str
+
+    #: How often a failed job is tried again where nobody says.
+    RETRIES: int
+
+    settings: Callable[[Site], Mapping[str, Any]]
+    """Return Snakemake's options for this system, asking it where that helps."""
+
+    resources: Callable[[Attempt], Mapping[str, Any]]
+    """Return the executor's own resources of a job, besides those every Snakefile has."""
+
+    machine: Callable[[Site], ResourceRequest | None]
+    """Return the size of the one machine that all jobs share, if it is one."""
+
+    problems: Callable[[Iterable[Attempt], Site], Iterable[Finding]]
+    """Return attempts that the site can never run."""
+
+    waiting: Callable[[str], list[Waiting]]
+    """Return which jobs of a run wait, and why."""
+
+    batch_job: Callable[[], str | None]
+    """Return the id of the batch job that this process runs in."""
+
+    take_back: Callable[[str, Iterable[str]], str | None]
+    """Take jobs of a run, and of the ids that were submitted, out of the queue when it has ended.
+
+    Returns a word for the user if that could not be done.
+    """
+
+    draft: Callable[[], Draft | None]
+    """Return a first description of the site's pools; ``None`` if the system does not answer."""
+
+    fate: Callable[[str], str | None]
+    """Return in one line what the system says of how a job ended."""
+
+
+def system(name: str) -> System:
+    """Return the module of a system, by its name in :data:`fasthep_smk.describe.site.SYSTEMS`."""
+    return cast("System", importlib.import_module(f"fasthep_smk.sites.{name}"))
+
+
+def require_plugin(name: str) -> None:
+    """Raise ``UsageError`` if Snakemake lacks the plugin for a system."""
+    module = system(name).PLUGIN
+    if module is not None and importlib.util.find_spec(module) is None:
+        raise UsageError(
+            f"Snakemake's plugin for {name} is not installed: pip install 'fasthep-smk[{name}]'"
+        )
+
+
+def common_resources(attempt: Attempt) -> dict[str, int]:
+    """Return what a job asks for in terms that need no profile: every Snakefile of ours has them.
+
+    ``mem_mb`` and ``disk_mb`` are in units of 10⁶ bytes, ``runtime`` in minutes. HTCondor's plugin
+    reads its own words only, in units of 2²⁰ bytes.
+    """
+    request = attempt.request
+    found: dict[str, int] = {}
+    if request.memory is not None:
+        found["mem_mb"] = units.whole_mb(request.memory)
+        found["htcondor_request_mem_mb"] = units.whole_mib(request.memory)
+    if request.disk is not None:
+        found["disk_mb"] = units.whole_mb(request.disk)
+        found["htcondor_request_disk_mb"] = units.whole_mib(request.disk)
+    if request.walltime is not None:
+        found["runtime"] = units.whole_minutes(request.walltime)
+    if request.gpus:
+        found["gpu"] = found["request_gpus"] = request.gpus
+    return found
+
+
+def too_large(attempts: Iterable[Attempt], here: ResourceRequest) -> Iterable[Finding]:
+    """Yield attempts that ask for more than a machine has; Snakemake would cut them in silence."""
+    for attempt in attempts:
+        for name in _excess(attempt, here):
+            yield Finding(
+                key=attempt.place(f"resources.{name}"),
+                problem=f"what pool {attempt.pool!r} is asked for is larger than this machine",
+                value=f"{name}: {attempt.request.shown(name)}",
+                expected=f"at most {here.shown(name)}",
+                hint="--shrink-to-fit runs it with what there is; --profile chooses a site that "
+                "has more",
+            )
+
+
+def shrink(attempt: Attempt, here: ResourceRequest) -> tuple[Attempt, list[str]]:
+    """Return the attempt with no more than a machine has, and what was cut, in words."""
+    excess = _excess(attempt, here)
+    cuts = [
+        f"pool {attempt.pool!r}: {name} {here.shown(name)} instead of {attempt.request.shown(name)}"
+        for name in excess
+    ]
+    request = replace(attempt.request, **{name: getattr(here, name) for name in excess})
+    return replace(attempt, request=request), cuts
+
+
+def _excess(attempt: Attempt, here: ResourceRequest) -> list[str]:
+    return [
+        name
+        for name in _AMOUNTS
+        for asked, has in [(getattr(attempt.request, name), getattr(here, name))]
+        if asked is not None and has is not None and asked > has
+    ]

@@ -1,0 +1,24 @@
+"""Ask a batch system's own commands."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+
+__all__ = ["ask"]
+
+_TIMEOUT = 20  # seconds: a scheduler that takes longer must not hold up a run
+
+
+def ask(command: Sequence[str]) -> str | None:
+    """Return what a command prints; ``None`` where it is missing, fails or does not answer."""
+    if shutil.which(command[0]) is None:
+        return None
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None

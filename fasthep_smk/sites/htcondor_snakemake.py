@@ -1,0 +1,70 @@
+"""Snakemake that is patient with HTCondor: ``python -m`` this module, then as ever.
+
+Snakemake's plugin (0.3) gives the whole run up when the schedd does not answer one single time.
+Schedds are restarted, and have busy hours. And it looks for ended jobs while it is still being set
+up, which fails, now and then, where an earlier run has left its log of events.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+__all__ = ["Executor", "main", "patiently"]
+
+#: How long to try for, and how long to wait between two tries, in seconds.
+_PATIENCE, _PAUSE = 1800, 5
+#: Nothing has reached the schedd: a job was not queued, and can be submitted again.
+_NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
+
+plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
+
+
+class Executor(plugin.Executor):  # type: ignore[misc]
+    """The plugin's executor; nothing is looked up before there are jobs."""
+
+    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        """Yield the jobs that have not ended."""
+        if active_jobs:
+            async for job in super().check_active_jobs(active_jobs):
+                yield job
+
+
+def main() -> None:
+    """Run Snakemake's command line."""
+    plugin.Executor = Executor
+    schedd = importlib.import_module("htcondor2").Schedd
+    schedd.__init__ = patiently(schedd.__init__)
+    # A schedd that was restarted has another address: it is looked up again for each try.
+    submit = schedd.submit
+    schedd.submit = patiently(lambda _self, *args, **kwargs: submit(schedd(), *args, **kwargs))
+    sys.argv[0] = "snakemake"
+    importlib.import_module("snakemake.cli").main()
+
+
+def patiently(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls again, for half an hour, while HTCondor does not answer."""
+
+    @functools.wraps(call)
+    def again(*arguments: Any, **options: Any) -> Any:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return call(*arguments, **options)
+            except Exception as error:  # the bindings raise several kinds
+                if not _NO_ANSWER.search(str(error)) or time.monotonic() > end:
+                    raise
+                text = " ".join(str(error).split())
+                print(f"HTCondor does not answer, trying again: {text}", flush=True)
+                time.sleep(_PAUSE)
+
+    return again
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""This machine: pools share its cpus, memory and GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.describe import units
+from fasthep_smk.describe.requests import Attempt, ResourceRequest
+from fasthep_smk.errors import Finding
+from fasthep_smk.sites import Draft, Waiting
+
+if TYPE_CHECKING:
+    from fasthep_smk.describe.site import Site
+
+__all__ = [
+    "PLUGIN",
+    "RETRIES",
+    "SNAKEMAKE",
+    "batch_job",
+    "fate",
+    "machine",
+    "problems",
+    "resources",
+    "settings",
+    "take_back",
+    "waiting",
+]
+
+#: Snakemake's own executor serves.
+PLUGIN = None
+SNAKEMAKE = "snakemake"
+
+#: Jobs are deterministic: on one machine, a failure comes back.
+RETRIES = 0
+
+
+def machine(site: Site) -> ResourceRequest:
+    """Return what this machine has; ``machine`` in the site's pools.yaml has the last word."""
+    return machine_of(site.machine)
+
+
+def machine_of(said: Mapping[str, Any]) -> ResourceRequest:
+    """Return what this machine has, but for what is said of it."""
+    return ResourceRequest(
+        cpus=units.parse_count(said["cpus"]) if said.get("cpus") else _cpus(),
+        memory=units.parse_bytes(said["memory"]) if said.get("memory") else _memory(),
+        disk=units.parse_bytes(said["disk"]) if said.get("disk") else None,
+        gpus=units.parse_count(said["gpus"], least=0)
+        if said.get("gpus") is not None
+        else len(list(Path("/dev").glob("nvidia[0-9]*"))),
+    )
+
+
+def settings(site: Site) -> Mapping[str, Any]:
+    """Return Snakemake's options: all cores, and no more memory and GPUs than there are."""
+    here = machine(site)
+    limits = {"gpu": here.gpus}
+    if here.memory is not None:
+        limits["mem_mb"] = here.memory // 1000**2
+    if here.disk is not None:
+        limits["disk_mb"] = here.disk // 1000**2
+    return {"cores": here.cpus if site.machine.get("cpus") else "all", "resources": limits}
+
+
+def resources(_attempt: Attempt) -> Mapping[str, Any]:
+    """Return nothing: the resources that every Snakefile has say it all."""
+    return {}
+
+
+def problems(_attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
+    """Return nothing: what is larger than :func:`machine` is found by ``sites.too_large``."""
+    return ()
+
+
+def waiting(_run: str) -> list[Waiting]:
+    """Return nothing: here Snakemake itself holds back what does not fit yet."""
+    return []
+
+
+def take_back(_run: str, _submitted: Iterable[str]) -> str | None:
+    """Do nothing: no job is queued elsewhere."""
+    return None
+
+
+def batch_job() -> str | None:
+    """Return nothing: there is no batch system."""
+    return None
+
+
+def draft() -> Draft | None:
+    """Return what this machine has."""
+    here = machine_of({})
+    known: dict[str, Any] = {"cpus": here.cpus, "gpus": here.gpus}
+    if here.memory is not None:
+        known["memory"] = units.format_bytes(here.memory).replace(" ", "")
+    return Draft({"machine": known, "waiting": "00:01:00"}, ["Pools share the machine."])
+
+
+def fate(_job: str) -> str | None:
+    """Return nothing: there is no batch system to ask."""
+    return None
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory() -> int | None:
+    """Return the machine's memory, or what a container lets us have of it."""
+    found: list[int] = []
+    # Where it is not known, nothing is refused for want of it.
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(limit).read_text(encoding="ascii").strip()
+        except OSError:
+            continue
+        found += [int(text)] if text.isdigit() else []
+    # In whole megabytes, as Snakemake counts.
+    return min(found) // 1000**2 * 1000**2 if found else None

@@ -1,0 +1,314 @@
+"""Slurm, through snakemake-executor-plugin-slurm (its documentation names the resources)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.describe import units
+from fasthep_smk.describe.requests import Attempt, ResourceRequest
+from fasthep_smk.errors import Finding, nearest
+from fasthep_smk.names import shell
+from fasthep_smk.sites import Draft, Waiting
+from fasthep_smk.sites.commands import ask
+
+if TYPE_CHECKING:
+    from fasthep_smk.describe.site import Site
+
+__all__ = [
+    "PARTITIONS",
+    "PLUGIN",
+    "RETRIES",
+    "SNAKEMAKE",
+    "Partition",
+    "batch_job",
+    "fate",
+    "machine",
+    "partitions",
+    "problems",
+    "resources",
+    "settings",
+    "take_back",
+    "waiting",
+]
+
+#: The module of Snakemake's plugin for it.
+PLUGIN = "snakemake_executor_plugin_slurm"
+#: Runs Snakemake with faults of that plugin mended.
+SNAKEMAKE = "fasthep_smk.sites.slurm_snakemake"
+#: Nodes fail and jobs are preempted: what has failed once may well succeed.
+RETRIES = 2
+
+#: The file of a site profile that tells the plugin which partition a job fits on.
+PARTITIONS = "partitions.yaml"
+
+#: Our option → the plugin's resource, where the value passes as it is.
+_RESOURCES = {
+    "partition": "slurm_partition",
+    "account": "slurm_account",
+    "qos": "qos",
+    "constraint": "constraint",
+    "gres": "gres",
+    "gpu_model": "gpu_model",
+    "cluster": "slurm_cluster",
+    "nodes": "nodes",
+}
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What Slurm says of a partition; memory in bytes, the time limit in seconds."""
+
+    name: str
+    walltime: int | None
+    cpus: int
+    memory: int
+    gpus: int
+
+
+def settings(_site: Site) -> Mapping[str, Any]:
+    """Return Snakemake's options; without Slurm's accounting, states come from squeue."""
+    found: dict[str, Any] = {
+        "executor": "slurm",
+        "jobs": 200,
+        "latency-wait": 60,
+        "slurm-init-seconds-before-status-checks": 5,
+        "seconds-between-status-checks": 10,
+        "slurm-logdir": "debug/distributed/out",
+    }
+    accounting = ask(["scontrol", "show", "config"])
+    if accounting is not None and "AccountingStorageType   = accounting_storage/none" in accounting:
+        # The plugin would take sacct where it is installed and wait for ever.
+        found |= {"slurm-status-command": "squeue", "slurm-no-account": True}
+    return found
+
+
+def resources(attempt: Attempt) -> Mapping[str, Any]:
+    """Return the plugin's resources. Slurm's megabyte is 2²⁰ bytes, Snakemake's 10⁶."""
+    options = attempt.options.get("slurm", {})
+    found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
+    if attempt.request.memory is not None:
+        found["mem_mb"] = units.whole_mib(attempt.request.memory)
+    if options.get("gres") and attempt.request.gpus:
+        found["gpu"] = 0  # the GPUs are among the gres
+    words = [f"--reservation={options['reservation']}"] if options.get("reservation") else []
+    extra = options.get("extra") or []
+    words += extra if isinstance(extra, list) else shlex.split(extra)
+    if words:
+        # The plugin hands this to a shell: each word is quoted.
+        found["slurm_extra"] = shell(words)
+    return found
+
+
+def machine(_site: Site) -> ResourceRequest | None:
+    """Return nothing: a cluster is larger than one machine; see :func:`problems`."""
+    return None
+
+
+def partitions() -> dict[str, Partition] | None:
+    """Return the partitions that Slurm has; ``None`` where it does not answer."""
+    text = ask(["sinfo", "--noheader", "--all", "--format=%R|%l|%c|%m|%G"])
+    if text is None:
+        return None
+    found: dict[str, Partition] = {}
+    for line in text.splitlines():
+        if line.count("|") != 4:
+            continue  # a word of sinfo's to people
+        name, limit, cpus, memory, gres = line.split("|")
+        known = found.get(name)
+        found[name] = Partition(
+            name=name,
+            walltime=_seconds(limit),
+            cpus=max(_number(cpus), known.cpus if known else 0),
+            memory=max(_number(memory) * 1024**2, known.memory if known else 0),
+            gpus=max(_gpus(gres), known.gpus if known else 0),
+        )
+    return found or None
+
+
+def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
+    """Yield attempts that no node of their partition can ever run."""
+    known = partitions()
+    if known is None:
+        return
+    for attempt in attempts:
+        wanted = attempt.options.get("slurm", {}).get("partition")
+        if not wanted:
+            continue
+        names = str(wanted).split(",")
+        for name in names:
+            if name not in known:
+                close = nearest(name, known)
+                yield Finding(
+                    key=attempt.place("config.slurm.partition"),
+                    problem="Slurm has no partition of this name",
+                    value=repr(name),
+                    expected=", ".join(known),
+                    hint=f"did you mean {close!r}?" if close else None,
+                )
+        here = [known[name] for name in names if name in known]
+        yield from _too_large(attempt, here)
+
+
+def waiting(run: str) -> list[Waiting]:
+    """Return the pending jobs of a run (its id is the jobs' name), with Slurm's reasons."""
+    text = ask(["squeue", "--noheader", "--states=PD", f"--name={run}", "--format=%P|%r"])
+    counts = Counter(line for line in (text or "").splitlines() if "|" in line)
+    return [
+        Waiting(f"partition {partition}", count, reason)
+        for line, count in counts.items()
+        for partition, _, reason in [line.partition("|")]
+    ]
+
+
+def batch_job() -> str | None:
+    """Return the id of the Slurm job that this process runs in."""
+    return os.environ.get("SLURM_JOB_ID")
+
+
+def draft() -> Draft | None:
+    """Return a pool for the default partition, one for the most memory and one for GPUs."""
+    known = partitions()
+    if known is None:
+        return None
+    marked = re.findall(
+        r"^(\S+)\*$", ask(["sinfo", "--noheader", "--format=%P"]) or "", re.MULTILINE
+    )
+    first = known.get(marked[0]) if marked else None
+    plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
+    profiles: dict[str, Any] = {"default": _profile(plain)}
+    largest = max(known.values(), key=lambda one: one.memory)
+    if largest.memory > plain.memory:
+        profiles["high_memory"] = _profile(largest)
+    with_gpus = [one for one in known.values() if one.gpus]
+    if with_gpus:
+        profiles["gpu"] = _profile(max(with_gpus, key=lambda one: one.gpus), gpus=1)
+    remarks = ["The largest node of each partition:"]
+    remarks += [
+        f"    {one.name}: {one.cpus} cpus, {units.format_bytes(one.memory)}, {one.gpus} GPUs, "
+        f"time limit {units.format_duration(one.walltime) if one.walltime else 'none'}"
+        for one in known.values()
+    ]
+    limits = [one.walltime for one in known.values()]
+    pools: dict[str, Any] = {"default": {"config": {"walltime": "01:00:00"}}}
+    pools["pool_profiles"] = profiles
+    if all(limits):
+        longest = max(limit for limit in limits if limit)
+        pools["limits"] = {"walltime": units.format_duration(longest)}
+    sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
+    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes})
+
+
+def _limits(partition: Partition) -> dict[str, Any]:
+    """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
+    limits: dict[str, Any] = {
+        "max_threads": partition.cpus,
+        "max_mem_mb": partition.memory // 1024**2,
+        "max_gpu": partition.gpus,
+    }
+    if partition.walltime is not None:
+        limits["max_runtime"] = partition.walltime // 60
+    return limits
+
+
+def _profile(partition: Partition, gpus: int = 0) -> dict[str, Any]:
+    """Return a pool profile: one cpu of a partition's node with its share of the memory."""
+    share = units.whole_mb(partition.memory // max(partition.cpus, 1))
+    resources: dict[str, Any] = {"cpus": 1, "memory": f"{share}MB"}
+    config: dict[str, Any] = {"slurm": {"partition": partition.name}}
+    if partition.walltime is not None and partition.walltime < 3600:
+        config["walltime"] = units.format_duration(partition.walltime)
+    return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}
+
+
+def take_back(run: str, _submitted: Iterable[str]) -> str | None:
+    """Cancel what a run leaves in the queue; return what to do where Slurm does not answer.
+
+    Snakemake's plugin forgets its jobs for as long as it asks for their states, and cancels none
+    then; what it still submits after that is not cancelled either.
+    """
+    command = ["scancel", "--quiet", f"--name={run}"]
+    if ask(command) is not None:
+        return None
+    return (
+        "Slurm does not answer: jobs of this run may be left in its queue. Later, cancel them:\n"
+        f"    {shell(command)}"
+    )
+
+
+def fate(job: str) -> str | None:
+    """Return how Slurm says a job ended: its state, reason, exit code, node, and its last word."""
+    text = ask(["scontrol", "show", "job", "--oneliner", job])
+    if text is None:
+        return None
+    found = dict(item.partition("=")[::2] for item in text.split())
+    state = found.get("JobState", "unknown state")
+    reason = found.get("Reason", "None")
+    said = f"Slurm: {state}" + (f", {reason}" if reason not in ("None", "") else "")
+    if found.get("ExitCode", "0:0") != "0:0":
+        said += f", exit code {found['ExitCode']}"
+    if found.get("NodeList", "(null)")[0] != "(":
+        said += f", node {found['NodeList']}"
+    word = _last_word(text)
+    return f"{said}: {word}" if word else said
+
+
+def _last_word(record: str) -> str | None:
+    """Return what Slurm wrote into a job's log when it killed it.
+
+    The job's state does not say it: the plugin runs jobs as steps, and of what happens to a step
+    the state has the exit code only.
+    """
+    path = re.search(r"StdErr=(.+?)(?: Std\w+=| Power=|$)", record, re.MULTILINE)
+    try:
+        text = Path(path[1]).read_text(encoding="utf-8", errors="replace") if path else ""
+    except OSError:
+        return None
+    found = re.search(r"^slurmstepd\S*: error: (?:\*\*\* )?(.+?)(?: \*\*\*)?$", text, re.MULTILINE)
+    return found[1] if found else None
+
+
+def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
+    names = ", ".join(item.name for item in here)
+    for name in ("cpus", "memory", "gpus", "walltime"):
+        asked = getattr(attempt.request, name)
+        sizes = [getattr(item, name) for item in here]
+        if not here or not asked or None in sizes or asked <= max(sizes):
+            continue
+        if name == "gpus" and attempt.options.get("slurm", {}).get("gres"):
+            continue
+        largest = ResourceRequest(**{name: max(sizes)})
+        leaf = "config.walltime" if name == "walltime" else f"resources.{name}"
+        yield Finding(
+            key=attempt.place(leaf),
+            problem=f"pool {attempt.pool!r} asks for more than partition {names} has",
+            value=f"{name}: {attempt.request.shown(name)}",
+            expected=f"at most {largest.shown(name)}",
+            hint="such a job would wait for ever: another partition, or a smaller pool",
+        )
+
+
+def _seconds(text: str) -> int | None:
+    """Return a time limit as sinfo prints it: ``1-00:00:00``, ``30:00``, ``infinite``."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _number(text: str) -> int:
+    found = re.match(r"\d+", text.strip())
+    return int(found[0]) if found else 0
+
+
+def _gpus(text: str) -> int:
+    """Return the GPUs among a node's gres: ``gpu:a100:4(S:0-1),shard:8``."""
+    found = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
+    return sum(int(number) for number in found)

@@ -1,0 +1,170 @@
+"""The generated Snakemake profile: the site's own settings, and what each rule asks for there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk import sites
+from fasthep_smk.describe.requests import Attempt
+from fasthep_smk.describe.site import Site
+from fasthep_smk.names import literal
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.translate.snakefile import pool_token, resources
+
+__all__ = ["Placement", "render"]
+
+#: For every site. Thousands of short jobs: Snakemake's default scheduler and rate limit would cost
+#: more than the jobs do.
+BASE: Mapping[str, Any] = {
+    "scheduler": "greedy",
+    "max-jobs-per-timespan": "10000/1s",
+    # A job's record is written last: a job that has none runs again, and one that has it does not,
+    # even if Snakemake was killed, or the job, before it had heard of its end.
+    "rerun-incomplete": True,
+    "ignore-incomplete": True,
+    "keep-incomplete": True,
+    # Nor do its notes on finished jobs tell us anything: fewer files to be written and damaged.
+    "drop-metadata": True,
+    # Results whose signature has changed are put away when the workflow is translated: what is
+    # missing runs, and nothing else, whatever the clock of a file says.
+    "rerun-triggers": ["mtime"],
+    "printshellcmds": False,
+}
+#: Settings with a name and a value each, which the site and we both may have.
+_MAPPINGS = (
+    "resources",
+    "set-threads",
+    "default-resources",
+    "config",
+    "set-resource-scopes",
+    "groups",
+    "group-components",
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a translation goes: a site, the workers of its pools, and what was cut to fit.
+
+    ``attempts`` are those of each rule, by its name, with no more than the site can give;
+    ``together`` is how many jobs of a rule share one of the batch system, where several do.
+    """
+
+    site: Site
+    workers: Mapping[str, int] = field(default_factory=dict)
+    attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    retries: int = 0
+    together: Mapping[str, int] = field(default_factory=dict)
+
+
+def render(rules: Iterable[Rule], placement: Placement) -> str:
+    """Return the text of a profile's ``config.yaml``."""
+    site = placement.site
+    system = sites.system(site.system)
+    settings: dict[str, Any] = {
+        # Relative to the profile's own folder: the build folder can move, and no character of its
+        # path can mean anything to Snakemake.
+        "snakefile": "../Snakefile",
+        "directory": "../..",
+        **BASE,
+        "retries": placement.retries,
+    }
+    limits = {"resources": {pool_token(pool): n for pool, n in placement.workers.items()}}
+    for layer in (dict(system.settings(site)), limits, _adjusted(site)):
+        _lay(settings, layer)
+    own: dict[str, dict[str, str | int]] = {}
+    threads: dict[str, int] = {}
+    for rule in rules:
+        given = placement.attempts[rule.name]
+        if found := _own_resources(rule, given, system):
+            own[rule.name] = found
+        cpus = max(attempt.request.cpus for attempt in given)
+        if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
+            threads[rule.name] = cpus
+    if own:
+        # What a person wrote into the site's profile has the last word.
+        said = settings.pop("set-resources", {})
+        settings["set-resources"] = {
+            name: {**own.get(name, {}), **said.get(name, {})} for name in {**own, **said}
+        }
+    if placement.together:
+        settings["groups"] = {name: name for name in placement.together}
+        settings["group-components"] = dict(placement.together)
+    if threads:
+        settings["set-threads"] = {**threads, **settings.get("set-threads", {})}
+    # Snakemake takes a setting without any value for a mistake.
+    settings = {name: value for name, value in settings.items() if value not in ({}, [])}
+    header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
+    return header + str(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=10000))
+
+
+def _own_resources(
+    rule: Rule, given: tuple[Attempt, ...], system: sites.System
+) -> dict[str, str | int]:
+    """Return the resources that the Snakefile does not have, or has otherwise."""
+    stated = resources([*rule.route.attempts])
+    wanted: dict[str, list[Any]] = {**resources([*given])}
+    own = [dict(system.resources(attempt)) for attempt in given]
+    for name in dict.fromkeys(name for one in own for name in one):
+        known = next(one[name] for one in own if name in one)
+        wanted[name] = [one.get(name, known) for one in own]
+    return {
+        name: _expression(values) for name, values in wanted.items() if values != stated.get(name)
+    }
+
+
+def _expression(values: list[Any]) -> str | int:
+    """Return a number, or the Python expression that Snakemake evaluates for a resource."""
+    if type(values[0]) is int and len(set(values)) == 1:
+        return values[0]
+    texts = [literal(value) if isinstance(value, str | int) else repr(value) for value in values]
+    if len(set(texts)) == 1:
+        return texts[0]
+    return f"[{', '.join(texts)}][min(attempt, {len(texts)}) - 1]"
+
+
+def _adjusted(site: Site) -> dict[str, Any]:
+    """Return the site's own settings, with paths in its folder made absolute."""
+    found: dict[str, Any] = {}
+    for name, value in site.settings.items():
+        key = str(name).replace("_", "-")
+        if key in _MAPPINGS:
+            found[key] = _as_mapping(value)
+        elif key == "set-resources":
+            found[key] = _as_two_levels(value)
+        elif isinstance(value, str) and site.folder and (site.folder / value).exists():
+            found[key] = str(Path(site.folder / value))
+        elif key not in ("snakefile", "directory"):
+            found[key] = value
+    return found
+
+
+def _as_mapping(value: Any) -> dict[str, Any]:
+    """Return ``name=value`` settings, however a profile wrote them, as a mapping."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    listed = value if isinstance(value, list) else str(value).split()
+    return {name: text for item in listed for name, _, text in [str(item).partition("=")]}
+
+
+def _as_two_levels(value: Any) -> dict[str, dict[str, Any]]:
+    if isinstance(value, Mapping):
+        return {rule: _as_mapping(content) for rule, content in value.items()}
+    found: dict[str, dict[str, Any]] = {}
+    for item in value if isinstance(value, list) else str(value).split():
+        rule, _, assignment = str(item).partition(":")
+        found.setdefault(rule, {}).update(_as_mapping([assignment]))
+    return found
+
+
+def _lay(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
+    for name, value in layer.items():
+        if isinstance(value, Mapping) and isinstance(settings.get(name), dict):
+            settings[name] = {**settings[name], **value}
+        else:
+            settings[name] = value

@@ -1,0 +1,118 @@
+"""A job's limits, held by the job itself, so that it can say what it died of.
+
+A batch system that enforces them kills without a word, and on one machine nobody does.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import resource
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from fasthep_smk.describe.units import format_bytes, format_duration
+from fasthep_smk.errors import SmkError
+
+__all__ = ["MemoryLimit", "TimeLimit", "cpu_time", "memory_limit", "peak_memory", "time_limit"]
+
+#: Seconds that a job gets to end by itself; compiled code does not hear the signal.
+_GRACE = 15
+#: Seconds between two looks at the memory.
+_POLL = 0.05
+
+
+class TimeLimit(SmkError):
+    """The job took longer than it may."""
+
+
+class MemoryLimit(SmkError):
+    """The job needed more memory than it asked for; ``used``: as it was seen at another attempt."""
+
+    used: int | None = None
+
+
+@contextmanager
+def time_limit(seconds: int | None, pool: str | None = None) -> Iterator[None]:
+    """Raise :class:`TimeLimit` in the body after ``seconds``; kill the process soon after that."""
+    if seconds is None:
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        where = f" of pool {pool!r}" if pool else ""
+        raise TimeLimit(f"the time limit{where}, {format_duration(seconds)}, has passed")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    faulthandler.dump_traceback_later(seconds + _GRACE, exit=True, file=2)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def memory_limit(
+    amount: int | None, pool: str | None, report: Callable[[MemoryLimit], None]
+) -> Iterator[None]:
+    """Raise :class:`MemoryLimit` in the body when the process holds more than ``amount`` bytes.
+
+    ``report`` gets the error first, from another thread: the batch system may be quicker than the
+    body is to hear of it.
+    """
+    if amount is None or not Path("/proc/self/statm").exists():
+        yield
+        return
+    over = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _error(amount, pool)
+
+    def watch() -> None:
+        while not over.wait(_POLL):
+            if _resident() > amount:
+                report(_error(amount, pool))
+                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+                if not over.wait(_GRACE):
+                    os._exit(1)
+                return
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        signal.signal(signal.SIGUSR1, before)
+
+
+def peak_memory() -> int:
+    """Return the most memory in bytes that this process and its ended children held."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(kind).ru_maxrss for kind in kinds) * 1024
+
+
+def cpu_time() -> float:
+    """Return the seconds of CPU that this process and its ended children took."""
+    kinds = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    used = [resource.getrusage(kind) for kind in kinds]
+    return round(sum(one.ru_utime + one.ru_stime for one in used), 3)
+
+
+def _error(amount: int, pool: str | None) -> MemoryLimit:
+    where = f" of pool {pool!r}" if pool else ""
+    return MemoryLimit(f"more memory is needed than the {format_bytes(amount)}{where}")
+
+
+def _resident() -> int:
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * resource.getpagesize()

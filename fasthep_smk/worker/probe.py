@@ -1,0 +1,50 @@
+"""``python -m fasthep_smk.worker.probe FILE``: say what a worker is like, for the doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import files
+
+__all__ = ["PACKAGES", "describe_worker"]
+
+#: What a job imports: it must be the same here and there.
+PACKAGES = (
+    "fasthep-smk", "fasthep-flow", "fasthep-carpenter", "fasthep-curator", "fasthep-render",
+    "awkward", "hist", "numpy", "pyarrow", "uproot",
+)  # fmt: skip
+
+
+def describe_worker() -> dict[str, Any]:
+    """Return host, interpreter, package versions, clock and what the job may use."""
+    import fasthep_smk.worker.partition  # noqa: F401 - all that a job imports is there, or we fail
+
+    return {
+        "host": socket.gethostname(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "packages": {name: _version(name) for name in PACKAGES},
+        "clock": time.time(),
+        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
+        "user": os.getuid(),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+if __name__ == "__main__":
+    files.write_text(Path(sys.argv[1]), json.dumps(describe_worker(), indent=1) + "\n")

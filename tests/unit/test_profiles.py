@@ -1,0 +1,125 @@
+"""The site profiles of this repository, and the ones that are generated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fasthep_smk import sites
+from fasthep_smk.describe.execution import read_execution
+from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.describe.site import Site, load_site
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.site_init import init_site
+from fasthep_smk.translate import profile
+
+PROFILES = Path(__file__).parents[2] / "profiles"
+#: What an attempt of a rule may ask for, with characters that mean something to shells and YAML.
+HOSTILE = "$(touch canary) `id` \"q\" 'p' {x} \\ %s : = é"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PROFILES.iterdir()))
+def test_a_profile_of_ours_is_a_valid_site(name: str) -> None:
+    found = load_site(str(PROFILES / name), "local", workflow="")
+    assert found.system == {"cern-lxbatch": "htcondor"}.get(name, name)
+    document = {"execution": {"pools": dict.fromkeys(found.pool_profiles)}}
+    _, findings = read_execution(document, {}, profile=str(PROFILES / name), workflow="")
+    assert not findings
+
+
+@pytest.mark.parametrize("name", ["local", "slurm", "htcondor"])
+def test_a_profile_says_what_is_set_without_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")  # no batch system to ask
+    module = sites.system(name)
+    generated = {**module.settings(Site(name)), **profile.BASE, "retries": module.RETRIES}
+    generated.pop("resources", None)
+    written = yaml.safe_load((PROFILES / name / "config.yaml").read_text())
+    assert written == {"executor": name, **generated} if name != "local" else written == generated
+
+
+def rendered(placement: profile.Placement, *attempts: Attempt) -> dict[str, object]:
+    rule = Rule("stage_A", "partition", ("A",), Route(attempts), ("dataset", "part"))
+    text = profile.render([rule], placement)
+    return dict(yaml.safe_load(text))
+
+
+def placed(system: str, *attempts: Attempt, **more: object) -> profile.Placement:
+    return profile.Placement(Site(system), attempts={"stage_A": attempts}, **more)  # type: ignore[arg-type]
+
+
+def test_options_reach_snakemake_with_their_exact_value() -> None:
+    options = {"htcondor": {"requirements": HOSTILE, "classads": {"Note": "a b"}}}
+    attempt = Attempt("default", ResourceRequest(), options)
+    settings = rendered(placed("htcondor", attempt), attempt)
+    found = settings["set-resources"]["stage_A"]  # type: ignore[index]
+    assert eval(found["requirements"]) == HOSTILE  # what Snakemake does with it
+    assert eval(found["classad_Note"]) == "a b"
+
+
+def test_words_for_sbatch_are_quoted_one_by_one() -> None:
+    attempt = Attempt("default", ResourceRequest(), {"slurm": {"extra": f"--comment={HOSTILE!r}"}})
+    with pytest.raises(ValueError, match="quotation"):
+        rendered(placed("slurm", attempt), attempt)
+    attempt = Attempt("default", ResourceRequest(), {"slurm": {"extra": ["--comment=$(id) x"]}})
+    settings = rendered(placed("slurm", attempt), attempt)
+    found = settings["set-resources"]["stage_A"]  # type: ignore[index]
+    assert eval(found["slurm_extra"]) == "'--comment=$(id) x'"
+
+
+def test_what_changes_with_the_attempt_is_an_expression() -> None:
+    spot = Attempt("spot", ResourceRequest(), {"slurm": {"partition": "spot"}})
+    last = Attempt("safe", ResourceRequest(), {"slurm": {"partition": "long"}})
+    settings = rendered(placed("slurm", spot, last), spot, last)
+    found = settings["set-resources"]["stage_A"]["slurm_partition"]  # type: ignore[index]
+    assert [eval(found, {"attempt": attempt, "min": min}) for attempt in (1, 2, 3)] == [
+        "spot",
+        "long",
+        "long",
+    ]
+
+
+def test_workers_and_company_are_snakemakes_limits_and_groups() -> None:
+    attempt = Attempt("my pool", ResourceRequest())
+    placement = placed("slurm", attempt, workers={"my pool": 3}, together={"stage_A": 10})
+    settings = rendered(placement, attempt)
+    (limit,) = settings["resources"].items()  # type: ignore[attr-defined]
+    assert limit[0].startswith("pool_my_pool_x")
+    assert limit[1] == 3
+    assert settings["group-components"] == {"stage_A": 10}
+
+
+def test_the_sites_own_settings_have_the_last_word(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(
+        "executor: slurm\njobs: 7\nresources: [mem_mb=9]\n"
+        "set-resources: ['stage_A:slurm_partition=mine']\njobscript: script.sh\n"
+    )
+    (tmp_path / "script.sh").write_text("")
+    site = load_site(str(tmp_path), "local", workflow="")
+    attempt = Attempt("default", ResourceRequest(), {"slurm": {"partition": "other", "qos": "q"}})
+    placement = profile.Placement(site, {"default": 2}, {"stage_A": (attempt,)})
+    settings = rendered(placement, attempt)
+    assert settings["jobs"] == 7
+    assert settings["resources"] == {"pool_default": 2, "mem_mb": "9"}
+    own = settings["set-resources"]["stage_A"]  # type: ignore[index]
+    assert own == {"slurm_partition": "mine", "qos": '"q"'}
+    assert settings["jobscript"] == str(tmp_path / "script.sh")
+
+
+def test_a_first_profile_of_this_machine_can_be_used(tmp_path: Path) -> None:
+    written = init_site("local", tmp_path / "here")
+    assert [path.name for path in written] == ["config.yaml", "pools.yaml"]
+    site = load_site(str(tmp_path / "here"), "local", workflow="")
+    assert site.machine["cpus"] >= 1
+    with pytest.raises(Exception, match="exists: choose another folder"):
+        init_site("local", tmp_path / "here")
+
+
+def test_a_batch_system_that_is_not_here_has_no_first_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Exception, match="slurm does not answer on this machine"):
+        init_site("slurm", tmp_path / "site")
+    assert not (tmp_path / "site").exists()
