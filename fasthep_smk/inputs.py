@@ -1,13 +1,12 @@
 """What is in the input files: entries and branches of the trees that a workflow reads.
 
-Files are looked at once; the answers are kept in the build folder and belong to a file's path,
-size and modification time. Remote files (``root://``, ``https://`` …) are opened only when an
-answer is needed to cut them into partitions.
+Files are looked at once, their checksums taken once; the answers are kept in the build folder and
+belong to a file's path, size and modification time. Remote files (``root://``, ``https://`` …) are
+opened only when an answer is needed to cut them into partitions.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files
+from fasthep_smk import files, remote
 from fasthep_smk.errors import Finding, nearest
 
 __all__ = [
@@ -67,18 +66,52 @@ class Inputs:
         self._known: dict[str, dict[str, Any]] = {}
         self._branch_lists: dict[str, list[str]] = {}
         self._used: set[str] = set()
+        self._checksums: dict[str, str] = {}
+        self._remote: dict[str, str] = {}
         try:
-            stored = json.loads(cache.read_text(encoding="utf-8"))
+            stored = files.unseal(cache.read_bytes())
             self._known = dict(stored["files"])
             self._branch_lists = dict(stored["branches"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # a cache that cannot be read is made anew
+            self._checksums = dict(stored["checksums"])
+            self._remote = dict(stored["remote"])
+        except (OSError, files.Altered, KeyError):
+            pass  # none, altered or another version's: it is made anew
+
+    def identity(self, path: str) -> str:
+        """Return what makes an input file the same file: its name, size and modification time.
+
+        A remote file is known by what its server said when it was asked last.
+        """
+        said = self._remote.get(path)
+        return identity_of(path, self.root) if said is None else f"{path}|{said}"
+
+    def ask_servers(self, paths: Iterable[str]) -> list[str]:
+        """Ask for the remote ones among ``paths``; return those that no server ever knew."""
+        wanted = [path for path in dict.fromkeys(paths) if is_remote(path)]
+        answers = remote.ask(wanted)
+        if answers:
+            self._remote.update(answers)
+            self._store()
+        return [path for path in wanted if path not in self._remote]
+
+    def checksum(self, path: str) -> str:
+        """Return what makes an input file the same file: its name and the SHA-256 of its content.
+
+        A remote file is known by what its server says, as in :meth:`identity`.
+        """
+        stat = self.identity(path)
+        if is_remote(path) or not (self.root / path).is_file():
+            return stat
+        if stat not in self._checksums:
+            self._checksums[stat] = files.sha256_file(self.root / path)
+            self._store()
+        return f"{path}|sha256:{self._checksums[stat]}"
 
     def look(self, paths: Iterable[str], trees: Iterable[str]) -> dict[str, FileFacts]:
         """Return the facts of each file about ``trees``."""
         wanted = list(dict.fromkeys(paths))
         trees = sorted(set(trees))
-        keys = {path: f"{identity_of(path, self.root)}|{trees}" for path in wanted}
+        keys = {path: f"{self.identity(path)}|{trees}" for path in wanted}
         self._used.update(keys.values())
         missing = [path for path in wanted if keys[path] not in self._known]
         if missing:
@@ -148,13 +181,15 @@ class Inputs:
 
     def _store(self) -> None:
         # A file with a problem is looked at again: it may have been mended without a new date.
-        kept = {key: self._known[key] for key in self._used if self._is_sound(key)}
+        kept = {key: self._known[key] for key in sorted(self._used) if self._is_sound(key)}
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {
             "files": kept,
             "branches": {digest: self._branch_lists[digest] for digest in sorted(used)},
+            "checksums": self._checksums,
+            "remote": self._remote,
         }
-        files.write_text(self._cache, json.dumps(content, sort_keys=True) + "\n")
+        files.write_text(self._cache, files.seal(content, indent=None))
 
 
 def missing_branches(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import re
@@ -13,10 +14,11 @@ from typing import Any
 
 import yaml
 
+from fasthep_smk import space
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow import documents, upstream
 
-__all__ = ["Compiled", "compile_workflow", "load_document"]
+__all__ = ["Compiled", "compile_workflow", "load_document", "readable_errors"]
 
 
 @dataclass(frozen=True)
@@ -47,22 +49,25 @@ def load_document(workflow: Path) -> dict[str, Any]:
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
         )
-    with _readable_errors(workflow):
+    with readable_errors(workflow):
         return dict(upstream.load_workflow_with_includes(str(workflow)).doc)
 
 
 def compile_workflow(
-    workflow: Path, outdir: Path, *, chunk_size: int | None = None
+    workflow: Path, outdir: Path, *, chunk_size: int | None = None, source: Path | None = None
 ) -> list[Compiled]:
     """Compile ``workflow`` into ``outdir/compile`` and return its plans, nominal first.
 
-    ``chunk_size`` is the number of events of a partition, as for ``fasthep run``.
+    ``chunk_size`` is the number of events of a partition, as for ``fasthep run``; ``source`` is
+    what the compiler is given in the workflow's place (``fasthep_smk.flow.execution.overlay``).
 
     Raises:
         Findings: FAST-HEP's compiler refuses the workflow.
     """
-    with _readable_errors(workflow):
-        first = upstream.compile_workflow_file(workflow, outdir=outdir, chunk_size=chunk_size)
+    with readable_errors(workflow):
+        first = upstream.compile_workflow_file(
+            source or workflow, outdir=outdir, chunk_size=chunk_size
+        )
     compiled = outdir / "compile"
     if not isinstance(first.context.get("variation"), dict):
         return [Compiled(None, documents.read_plan(compiled / "plan.yaml"))]
@@ -74,7 +79,7 @@ def compile_workflow(
 
 
 @contextlib.contextmanager
-def _readable_errors(workflow: Path) -> Iterator[None]:
+def readable_errors(workflow: Path) -> Iterator[None]:
     """Turn what FAST-HEP's compiler raises into one message; its own prints are held back."""
     printed = io.StringIO()
     try:
@@ -97,6 +102,8 @@ def _readable_errors(workflow: Path) -> Iterator[None]:
         culprit = _not_utf8(workflow)
         raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
     except OSError as error:
+        if space.shown(error):
+            raise
         missing = Path(str(error.filename or workflow))
         close = nearest(missing.name, [item.name for item in _yaml_files(missing.parent)])
         hints = [f"did you mean {missing.parent / close}?"] if close else []
@@ -110,6 +117,8 @@ def _readable_errors(workflow: Path) -> Iterator[None]:
         # The compiler imports users' modules: anything can come out of it.
         if os.environ.get("FASTHEP_SMK_DEBUG"):
             raise
+        if space.shown(error):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise Findings([_finding(workflow, error)]) from error
 
 

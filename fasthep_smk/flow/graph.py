@@ -13,6 +13,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fasthep_smk.flow import documents, identity, upstream
+from fasthep_smk.flow.context import Sight, sights
+from fasthep_smk.flow.reads import (
+    CATEGORY,
+    columns_read,
+    is_published,
+    modifiers_of,
+    user_hooks,
+)
 
 __all__ = ["Graph", "Node", "Ref", "Scope", "describe"]
 
@@ -20,12 +28,6 @@ Scope = Literal["global", "partition", "dataset", "final"]
 Key = tuple[str, str]
 
 _WHEN_TO_SCOPE: Mapping[str, Scope] = {"dataset_end": "dataset", "run_end": "final"}
-_CATEGORY = {
-    "source": "sources",
-    "transform": "transforms",
-    "observer": "observers",
-    "sink": "sinks",
-}
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,11 @@ class Ref:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation of the plan. ``reads`` is ``None`` if it may look at every column."""
+    """One operation of the plan. ``reads`` is ``None`` if it may look at every column.
+
+    ``sees_variation`` tells whether its result may depend on the variation's name, ``sees`` on
+    what of the run it may depend besides its own events and dataset.
+    """
 
     id: str
     role: str
@@ -61,11 +67,13 @@ class Node:
     retained: frozenset[str]
     implementation: str
     sees_variation: bool
+    sees: frozenset[Sight] = frozenset({"run"})
     honours_ranges: bool = False
     makes: frozenset[str] = frozenset()
     published: bool = True
     product_id: str = ""
     product_kinds: tuple[str, ...] = ()
+    needs_gpu: bool = False
 
     @property
     def stage(self) -> str:
@@ -154,7 +162,7 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
     for spec in upstream.plan_partition_boundary(plan, runtime_registry=registry):
         if spec.policy.retain:
             retained.setdefault(spec.node_id, set()).add(spec.output_name)
-    reads = _columns_read(plan)
+    reads = columns_read(plan)
     graph = Graph(
         plan,
         surroundings=_surroundings(plan, roots),
@@ -166,13 +174,14 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
             ]
         ),
     )
+    hooks_see_all = user_hooks(plan, plan.registry)
     global_nodes: set[str] = set()
     for item in plan.nodes:
         inputs = tuple(Ref(ref.node_id, ref.output_name, ref.input_name) for ref in item.inputs)
         scope = _scope(item, inputs, global_nodes)
         if scope == "global":
             global_nodes.add(item.id)
-        category = _CATEGORY[item.role]
+        category = CATEGORY[item.role]
         implementation = _implementation(plan, item, category, roots)
         graph.nodes[item.id] = Node(
             id=item.id,
@@ -191,9 +200,10 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
             or identity.mentions_variation(plan.registry, category, item.impl)
             or any(
                 identity.mentions_variation(plan.registry, "execution_modifiers", name)
-                for name in _modifiers(item)
+                for name in modifiers_of(item)
             ),
-            published=_is_published(plan.registry, category, item.impl),
+            sees=frozenset({"run"}) if hooks_see_all else _sights(plan, item, category),
+            published=is_published(plan.registry, category, item.impl),
             product_id=upstream.product_id(item),
             product_kinds=tuple(
                 kind
@@ -202,6 +212,7 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
             ),
             honours_ranges=item.role == "source"
             and identity.honours_ranges(plan.registry, item.impl),
+            needs_gpu=_needs_gpu(plan, item),
         )
     return graph
 
@@ -231,25 +242,39 @@ def _implementation(plan: Any, item: Any, category: str, roots: tuple[Path, ...]
             identity.of_component(plan.registry, category, item.impl),
             *(
                 identity.of_component(plan.registry, "execution_modifiers", name)
-                for name in _modifiers(item)
+                for name in modifiers_of(item)
             ),
             *identity.of_named_files(params, roots),
         ]
     )
 
 
-def _modifiers(item: Any) -> list[str]:
-    execution = dict(dict(item.meta or {}).get("execution") or {})
-    return [
-        str(one.get("name") if isinstance(one, dict) else one)
-        for one in execution.get("modifiers") or []
-    ]
+def _sights(plan: Any, item: Any, category: str) -> frozenset[Sight]:
+    def implementation(category: str, name: str) -> str:
+        entry = (plan.registry.get(category) or {}).get(name)
+        return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
+
+    return sights(
+        role=item.role,
+        implementation=implementation(category, item.impl),
+        params=item.params,
+        modifiers=[implementation("execution_modifiers", name) for name in modifiers_of(item)],
+        known=plan.context.get("globals") or (),
+    )
 
 
-def _is_published(registry: dict[str, Any], category: str, name: str) -> bool:
-    entry = (registry.get(category) or {}).get(name)
-    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    return identity.is_published(reference.partition(":")[0])
+def _needs_gpu(plan: Any, item: Any) -> bool:
+    """Tell whether a modifier works on GPUs, or the op's spec says ``requires: {resources: gpu}``.
+
+    FAST-HEP has no word for the latter; ``requires`` is a free mapping that it passes on.
+    """
+    if any(name.startswith(("gpu.", "cuda.")) for name in modifiers_of(item)):
+        return True
+    if item.role != "transform" or is_published(plan.registry, "transforms", item.impl):
+        return False
+    spec = upstream.component_spec_for_node(item, plan.registry)
+    wanted = (spec.requires or {}).get("resources") if spec is not None else None
+    return "gpu" in ([wanted] if isinstance(wanted, str) else wanted or [])
 
 
 def _is_written(registry: Any, kind: str) -> bool:
@@ -268,70 +293,6 @@ def _scope(item: Any, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:
     # partitions cannot run there; it belongs to them.
     depends = [ref for ref in inputs if not ref.is_dependency]
     return "global" if all(ref.node in global_nodes for ref in depends) else "partition"
-
-
-#: What a node may read or write (``None``: everything), and what it makes.
-_Columns = tuple[frozenset[str] | None, frozenset[str]]
-
-
-def _columns_read(plan: Any) -> dict[str, _Columns]:
-    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
-    registry = upstream.merge_registry_config(
-        {
-            **upstream.default_expr_registry_config(),
-            **upstream.default_runtime_registry_config(),
-        },
-        plan.registry or {},
-    )
-    functions, constants = upstream.expression_registry_symbol_names(registry)
-    context = upstream.DependencyContext(
-        known_functions=functions,
-        known_constants=constants,
-        context_symbols=upstream.context_symbols_from_plan(plan, registry),
-    )
-    if _hooks_look_at_nodes(plan, registry):
-        return {node.id: (None, frozenset()) for node in plan.nodes}
-    return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
-
-
-def _hooks_look_at_nodes(plan: Any, registry: dict[str, Any]) -> bool:
-    """Tell whether a user's hook is handed the inputs of nodes, and so may read any column."""
-    kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
-    return any(not _is_published(registry, "hooks", kind) for kind in kinds)
-
-
-def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
-    everything: _Columns = (None, frozenset())
-    if node.role not in ("transform", "sink"):
-        return everything
-    streams = [
-        ref
-        for ref in node.inputs
-        if ref.input_name != "dependency"
-        and plan.get_node(ref.node_id).outputs.get(ref.output_name) == "event_stream"
-    ]
-    if len(streams) > 1:
-        return everything  # a join or merge renames and compares columns
-    if _modifiers(node) or not _is_published(registry, _CATEGORY[node.role], node.impl):
-        # A user's op may use more than it declares; FAST-HEP never holds it to its word.
-        return everything
-    spec = upstream.component_spec_for_node(node, registry)
-    if spec is None or not (spec.requires or spec.dependency_parser):
-        return everything  # nothing is declared: everything may be read
-    behaviour = (spec.result or {}).get("field_propagation") if spec.result else None
-    if behaviour not in (None, "ordinary"):
-        return everything
-    try:
-        found = upstream.parse_component_data_dependencies(
-            spec=spec, params=dict(node.params), dep_ctx=context
-        )
-    except Exception:
-        # The compiler raised already if this mattered; not knowing means all columns.
-        return everything
-    if node.role == "sink" and not found.consumes:
-        return everything  # a writer without ``keep`` writes every column
-    made = frozenset(found.produces)
-    return frozenset(found.consumes) | made, made
 
 
 def _as_dict(dataset: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -17,6 +18,7 @@ from typing import Any
 
 __all__ = [
     "honours_ranges",
+    "is_installed",
     "is_published",
     "mentions_variation",
     "module_file",
@@ -26,6 +28,7 @@ __all__ = [
 
 #: Bytes above which a file that a parameter names is known by size and time.
 _MAX_HASHED = 20_000_000
+_NOT_INSTALLED = "not installed"
 _PUBLISHED = {
     "hepflow": "fasthep-flow",
     "fasthep_carpenter": "fasthep-carpenter",
@@ -50,18 +53,39 @@ def of_entry(entry: Any) -> str:
 
 @cache
 def of_object(reference: str) -> str:
-    """Return the identity of ``module:object``: name and version, or name and source digest.
+    """Return the identity of ``module:object``: its name, and a digest of its source.
 
-    The source of a user's module includes the user's other modules that it imports.
+    The source of a user's module includes the user's other modules that it imports; that of an
+    installed one is its own file, and the version of its package.
     """
     module = reference.partition(":")[0]
     package = module.partition(".")[0]
-    if package in _PUBLISHED:
-        return f"{reference}@{_version(_PUBLISHED[package])}"
     digest = hashlib.sha256()
+    if package in _PUBLISHED:
+        path = module_file(module)
+        digest.update(path.read_bytes() if path is not None else b"")
+        return f"{reference}@{_version(_PUBLISHED[package])}@{digest.hexdigest()[:16]}"
     for path in sources_of(module):
         digest.update(path.read_bytes())
-    return f"{reference}@{digest.hexdigest()[:16]}"
+    version = "".join(f"@{_version(name)}" for name in _distributions(module))
+    return f"{reference}{version}@{digest.hexdigest()[:16]}"
+
+
+def is_installed(module: str) -> bool:
+    """Tell whether a module stands in ``site-packages``: what it imports is not looked at."""
+    path = module_file(module)
+    return path is not None and _is_installed(path)
+
+
+def _distributions(module: str) -> list[str]:
+    """Return the distributions that an installed module came with."""
+    package = module.partition(".")[0]
+    if package in sys.stdlib_module_names or not is_installed(module):
+        return []
+    if _version(package) != _NOT_INSTALLED:
+        return [package]
+    # Its distribution has another name: to find it, those of all that is installed are read.
+    return sorted(set(metadata.packages_distributions().get(package, ())))
 
 
 @cache
@@ -193,4 +217,4 @@ def _version(distribution: str) -> str:
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return "not installed"
+        return _NOT_INSTALLED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,13 @@ def summarise(
     warnings: Iterable[dict[str, Any]],
     hooks: Iterable[dict[str, Any]],
     bundle_id: str | None,
+    missing: Iterable[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end."""
+    """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end.
+
+    ``missing`` are the partitions that the results lack; templates of reports find them in the
+    summary.
+    """
     paths = upstream.BuildPaths.from_plan(plan, outdir=build)
     summary: dict[str, Any] = {
         "backend": "snakemake",
@@ -45,15 +50,18 @@ def summarise(
         "warnings": list(warnings),
         "hooks": {"enabled": list(hooks)},
     }
+    lacking = [dict(one) for one in missing]
+    if lacking:
+        summary["missing_partitions"] = lacking
     count = len(summary["partitions"])
     summary["progress"] = {
         "counts": {
-            "total": count,
+            "total": count + len(lacking),
             "pending": 0,
             "running": 0,
             "completed": count,
-            "failed": 0,
-            "finished": count,
+            "failed": len(lacking),
+            "finished": count + len(lacking),
         }
     }
     if bundle_id is not None:

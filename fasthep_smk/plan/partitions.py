@@ -20,7 +20,10 @@ __all__ = ["Partition", "SourceFacts", "check_inputs", "make_partitions", "sourc
 
 @dataclass(frozen=True)
 class Partition:
-    """Entries ``[start, stop)`` of one file of a dataset; ``None`` means from or to the end."""
+    """Entries ``[start, stop)`` of one file of a dataset; ``None`` means from or to the end.
+
+    ``whole`` tells that these are known to be all entries of the file.
+    """
 
     id: str
     dataset: str
@@ -29,10 +32,11 @@ class Partition:
     part: str
     start: int | None = None
     stop: int | None = None
+    whole: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the partition as FAST-HEP's plan writes it."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if name != "whole"}
 
 
 @dataclass(frozen=True)
@@ -87,15 +91,27 @@ def make_partitions(
             )
             if ranges is None:
                 start = 0 if nevents is not None else None
+                part = f"{index}_0"
+                whole = nevents is None and not any(
+                    bound is not None for source in sources for bound in (source.start, source.stop)
+                )
                 partitions.append(
-                    Partition(base, dataset, str(file), name, f"{index}_0", start, nevents)
+                    Partition(base, dataset, str(file), name, part, start, nevents, whole)
                 )
                 continue
             partitions.extend(
                 Partition(
-                    f"{base}_{number}", dataset, str(file), name, f"{index}_{number}", start, stop
+                    f"{base}_{number}",
+                    dataset,
+                    str(file),
+                    name,
+                    f"{index}_{number}",
+                    *bounds,
+                    whole=counted
+                    and len(ranges) == 1
+                    and bounds == (0, _entries(str(file), sources, inputs)),
                 )
-                for number, (start, stop) in enumerate(ranges)
+                for number, bounds in enumerate(ranges)
             )
     return partitions
 
@@ -150,16 +166,10 @@ def check_inputs(
 def _ranges(
     file: str, sources: list[SourceFacts], nevents: int | None, chunk_size: int, inputs: Inputs
 ) -> Iterator[tuple[int, int]]:
-    trees = [source.tree for source in sources if source.tree is not None]
-    if not trees:
+    if not any(source.tree is not None for source in sources):
         yield from _cut(0, nevents or 0, chunk_size)
         return
-    facts = inputs.look([file], trees)[file]
-    if facts.problem:
-        raise Findings([Finding(file=file, problem=facts.problem)])
-    # Trees of one file may differ in length (events, luminosity blocks …): the longest counts,
-    # reading beyond the end of a shorter one yields nothing.
-    first, last = 0, max(facts.entries[tree] for tree in trees)
+    first, last = 0, _entries(file, sources, inputs)
     if nevents is not None:
         last = min(last, nevents)
     else:
@@ -168,6 +178,19 @@ def _ranges(
         first = max([first, *starts])
         last = min([last, *stops])
     yield from _cut(first, last, chunk_size)
+
+
+def _entries(file: str, sources: list[SourceFacts], inputs: Inputs) -> int:
+    """Return the entries of a file's trees.
+
+    They may differ in length (events, luminosity blocks …): the longest counts, reading beyond
+    the end of a shorter one yields nothing.
+    """
+    trees = [source.tree for source in sources if source.tree is not None]
+    facts = inputs.look([file], trees)[file]
+    if facts.problem:
+        raise Findings([Finding(file=file, problem=facts.problem)])
+    return max(facts.entries[tree] for tree in trees)
 
 
 def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:

@@ -7,10 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fasthep_smk import layout
+from fasthep_smk.describe.requests import Route
 from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.signatures import NodeSignature, Origin
 
-__all__ = ["NOMINAL", "Job", "JobScope", "Read", "Rule", "Variation"]
+__all__ = [
+    "NOMINAL",
+    "Job",
+    "JobScope",
+    "Read",
+    "Rule",
+    "Variation",
+    "made_of",
+    "origin_facts",
+    "signatures",
+]
 
 JobScope = Literal["side", "partition", "merge", "finish", "publish"]
 Key = tuple[str, str]
@@ -46,7 +58,12 @@ class Read:
 
 @dataclass(frozen=True)
 class Job:
-    """One job: which wildcards name it, what it reads, what signs it."""
+    """One job: which wildcards name it, what it reads, what signs it.
+
+    A partition's job has an ``origin``, from which each of its products has a signature;
+    ``signed_as`` names the signatures of its nodes among those of its rule.
+    ``missing`` are the partitions that the end of a run goes without.
+    """
 
     rule: str
     wildcards: Mapping[str, str]
@@ -57,6 +74,9 @@ class Job:
     reads: tuple[Read, ...]
     files: tuple[str, ...]
     signature: str
+    signed_as: str = ""
+    origin: Origin | None = None
+    missing: tuple[Partition, ...] = ()
 
     @property
     def key(self) -> str:
@@ -71,15 +91,43 @@ class Job:
 
 @dataclass
 class Rule:
-    """All jobs of one kind. ``streams`` maps event-stream products to their files."""
+    """All jobs of one kind. ``streams`` maps event-stream products to their files.
+
+    ``nodes`` are the signatures of the nodes that its jobs run or reduce: by variation, and by
+    dataset where stages do not apply to all.
+    """
 
     name: str
     scope: JobScope
     stages: tuple[str, ...]
-    pool: str
+    route: Route
     wildcards: tuple[str, ...]
     streams: dict[Key, str] = field(default_factory=dict)
     live: dict[Key, tuple[str, ...] | None] = field(default_factory=dict)
     keeps: tuple[Key, ...] = ()
     archive: bool = False
+    warnings: list[str] = field(default_factory=list)
+    nodes: dict[str, dict[str, NodeSignature]] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
+
+
+def made_of(rule: Rule, job: Job) -> dict[str, Any]:
+    """Return what a job's products follow from, as its record has it."""
+    known = signatures(rule.nodes.get(job.signed_as, {}))
+    return {
+        "nodes": {node: known[node] for node in job.nodes},
+        "origin": origin_facts(job),
+        "reads": [read.folder for read in job.reads],
+    }
+
+
+def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, list[Any]]:
+    """Return of each node its signature, and what of the run it may see."""
+    return {node: [item.digest, sorted(item.sees)] for node, item in nodes.items()}
+
+
+def origin_facts(job: Job) -> dict[str, Any] | None:
+    """Return the digests of a job's origin and what they are made of."""
+    if job.origin is None:
+        return None
+    return {"own": job.origin.own, "seen": dict(job.origin.seen), **job.origin.facts}

@@ -1,56 +1,229 @@
 """Signatures: what decides whether a result still stands.
 
-A node's signature covers the op's implementation, its compiled parameters and the signatures of
-what it reads; a job's adds the identity of its partition and the part of the context that an op
-can see. Formatting of the YAML, folders, pools and resources are not in it.
+The value of a node for a partition follows from what the node and all before it do (its *node
+signature*) and from where the events come from (the *origin* of the partition). How nodes are
+joined into jobs, formatting of the YAML, folders, pools and resources are in neither, so that a
+product that exists is found again under another cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from fasthep_smk.files import digest_of
-from fasthep_smk.flow.graph import Graph, Node
+from fasthep_smk.flow.context import Sight
+from fasthep_smk.flow.graph import Graph, Node, Ref
+from fasthep_smk.plan.columns import Live
+from fasthep_smk.plan.partitions import Partition
 
-__all__ = ["context_signature", "node_content", "static_signatures"]
+__all__ = [
+    "NodeSignature",
+    "Origin",
+    "closed_sources",
+    "context_content",
+    "node_content",
+    "node_signatures",
+    "origin_of",
+    "product_signature",
+    "seen_of",
+    "value_signature",
+]
+
+#: Metadata of a dataset that change when files are added.
+_OF_FILES = ("files", "nevents")
+#: Parameters of a ROOT source that say what the origin of a partition says for itself.
+_OF_PARTITIONS = ("datasets", "branches", "branches_by_dataset")
 
 
-def static_signatures(graph: Graph, variation: str | None) -> dict[str, str]:
-    """Return the signature of every node, before any partition or dataset is known."""
-    signatures: dict[str, str] = {}
+@dataclass(frozen=True)
+class NodeSignature:
+    """What a node does, with all before it. ``sees``: what one of them may see of the run.
+
+    ``content`` and ``upstream`` (input, node, that node's digest) are what ``digest`` is made of.
+    """
+
+    digest: str
+    sees: frozenset[Sight]
+    content: Mapping[str, Any]
+    upstream: tuple[tuple[str, str, str | None], ...]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the events of a job come from.
+
+    ``own`` is what every node sees of it, ``seen`` what those see that look further. ``facts`` are
+    what these digests are made of, in short, to tell what changed; ``contexts`` the longer ones
+    among them, by their digest.
+    """
+
+    own: str
+    seen: Mapping[Sight, str]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    contexts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> frozenset[str]:
+    """Return the sources whose readers all say which columns they need.
+
+    Reading another branch as well changes none of them. Variations must ask for the same branches,
+    since one of them may read for all.
+    """
+    found: set[str] = set()
+    for source in dict.fromkeys(node for one in graphs.values() for node in one.nodes):
+        nodes = [(name, one.nodes[source]) for name, one in graphs.items() if source in one.nodes]
+        first = nodes[0][1]
+        if not _reads_root(first):
+            continue
+        open_ended = any(
+            live[name][(source, port)] is None for name, node in nodes for port in node.streams()
+        )
+        if not open_ended and all(node.params == first.params for _, node in nodes):
+            found.add(source)
+    return frozenset(found)
+
+
+def node_signatures(
+    graph: Graph, variation: str | None, dataset: Mapping[str, Any] | None = None
+) -> dict[str, NodeSignature]:
+    """Return the signature of every node, before any partition is known.
+
+    For a ``dataset``, nodes that do not apply to it are by-passed and have none: what they do
+    does not matter to it.
+    """
+    found: dict[str, NodeSignature] = {}
     for node in graph.nodes.values():
-        upstream = [[ref.name, ref.port, ref.node, signatures.get(ref.node)] for ref in node.inputs]
+        if dataset is not None and not graph.active(node.id, dataset):
+            continue
+        refs = _inputs(graph, node, dataset)
+        upstream = tuple((f"{ref.name}.{ref.port}", ref.node) for ref in refs)
+        known = [(name, ref, found[ref].digest if ref in found else None) for name, ref in upstream]
         content = node_content(node)
         # What writes below the variation's own folder, or may read its name, is never shared.
         own = variation if node.sees_variation else None
-        signatures[node.id] = digest_of([content, upstream, own])
-    return signatures
+        sees = node.sees.union(*(found[ref].sees for _, ref in upstream if ref in found))
+        if node.scope == "global":
+            sees |= {"run"}
+        digest = digest_of([content, [list(item) for item in known], own])
+        found[node.id] = NodeSignature(digest, sees, content, tuple(known))
+    return found
+
+
+def _inputs(graph: Graph, node: Node, dataset: Mapping[str, Any] | None) -> list[Ref]:
+    if dataset is None:
+        return list(node.inputs)
+    found = []
+    for ref in node.inputs:
+        if ref.is_dependency:
+            actual = ref if graph.active(ref.node, dataset) else None
+        else:
+            actual = graph.resolve(ref, dataset, consumer=node.id)
+        if actual is not None:
+            found.append(actual)
+    return found
 
 
 def node_content(node: Node) -> dict[str, Any]:
     """Return what a node does by itself, as plain data."""
+    params = dict(node.params)
+    if _reads_root(node):
+        params = {name: value for name, value in params.items() if name not in _OF_PARTITIONS}
     return {
         "id": node.id,
         "role": node.role,
         "impl": node.impl,
         "implementation": node.implementation,
-        "params": node.params,
+        "params": params,
         "outputs": node.outputs,
-        "modifiers": node.execution.get("modifiers"),
+        # FAST-HEP writes an empty list where a stage says anything about where it runs.
+        "modifiers": node.execution.get("modifiers") or [],
         "applies_to": node.meta.get("applies_to"),
     }
 
 
-def context_signature(graph: Graph, dataset: Mapping[str, Any] | None) -> str:
-    """Return the signature of the context that every op of a partition can see."""
+def origin_of(
+    graph: Graph,
+    dataset: Mapping[str, Any] | None,
+    partition: Partition | None,
+    files: Iterable[str],
+    *,
+    closed: frozenset[str] = frozenset(),
+    before: Iterable[str] = (),
+) -> Origin:
+    """Return where a partition's events come from.
+
+    ``files`` are the identities of the input files, ``before`` the signatures of what ran before
+    all partitions.
+    """
+    context = context_content(graph, dataset)
+    name = digest_of(context)
+    branches = {
+        node.id: _branches_read(node, partition)
+        for node in graph.nodes.values()
+        if _reads_root(node) and node.id not in closed
+    }
+    entries: Any = "all"
+    if partition is not None and not partition.whole:
+        entries = [partition.start, partition.stop]
+    facts = {
+        "dataset": partition.dataset if partition else None,
+        "context": name,
+        "files": list(files),
+        "entries": entries,
+        "branches": {source: item for source, item in branches.items() if item},
+    }
+    run = {
+        "datasets": graph.plan.context.get("datasets"),
+        "dataset_names": graph.plan.context.get("dataset_names"),
+    }
+    run_name, earlier = digest_of(run), list(before)
+    place = partition.as_dict() if partition else None
+    seen: dict[Sight, str] = {
+        "names": digest_of(run["dataset_names"]),
+        "dataset": digest_of(dataset),
+        "place": digest_of(place),
+        "run": digest_of([run_name, earlier, place]),
+    }
+    facts_of_run = {"run": run_name, "before": earlier}
+    return Origin(digest_of(facts), seen, {**facts, **facts_of_run}, {name: context, run_name: run})
+
+
+def _reads_root(node: Node) -> bool:
+    return node.role == "source" and node.impl == "root_tree"
+
+
+def _branches_read(node: Node, partition: Partition | None) -> list[str]:
+    """Return the branches that FAST-HEP asks for: those listed, and those a dataset needs."""
+    listed = [str(name) for name in node.params.get("branches") or ()]
+    by_dataset = node.params.get("branches_by_dataset") or {}
+    needed = by_dataset.get(partition.dataset) if partition else None
+    return listed if needed is None else sorted({*listed, *map(str, needed)})
+
+
+def context_content(graph: Graph, dataset: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the part of the context that every op of a dataset's partitions can see."""
     plan = graph.plan
-    return digest_of(
-        {
-            "globals": plan.context.get("globals"),
-            "dataset_names": plan.context.get("dataset_names"),
-            "dataset": dataset,
-            "hooks": plan.execution_hooks,
-            "surroundings": graph.surroundings,
-        }
-    )
+    own = {name: value for name, value in (dataset or {}).items() if name not in _OF_FILES}
+    return {
+        "globals": plan.context.get("globals"),
+        "dataset": own if dataset is not None else None,
+        "hooks": plan.execution_hooks,
+        "surroundings": graph.surroundings,
+    }
+
+
+def value_signature(node: NodeSignature, origin: Origin) -> str:
+    """Return the signature of what a node makes of the events of an origin."""
+    return digest_of([node.digest, *seen_of(origin.own, origin.seen, node.sees)])
+
+
+def seen_of(own: str, seen: Mapping[Any, str], sees: Iterable[str]) -> tuple[str, ...]:
+    """Return the digests of what a node sees of an origin."""
+    return (own, *(seen[sight] for sight in sorted(sees)))
+
+
+def product_signature(value: str, port: str, live: Iterable[str] | None) -> str:
+    """Return the signature of one product in a file, which holds its ``live`` columns only."""
+    return digest_of([value, port, None if live is None else list(live)])

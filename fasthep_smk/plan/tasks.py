@@ -2,8 +2,8 @@
 
 ``stage``: each stage is a task; what is attached to it (a partition-time writer, an observer)
 rides along. ``auto``: nodes are joined as long as a file between them would gain nothing; a cut is
-made only where the pool changes and where the systematic variations part, so that what they share
-is computed once.
+made only where the route changes (the pools, or what a stage asks for itself) and where the
+systematic variations part, so that what they share is computed once.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fasthep_smk.describe.requests import Route
+from fasthep_smk.describe.routing import Router
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.names import encode
-from fasthep_smk.plan.signatures import static_signatures
+from fasthep_smk.plan.routes import route_keys, route_of
+from fasthep_smk.plan.signatures import NodeSignature, node_signatures
 
-__all__ = ["DEFAULT_POOL", "Granularity", "Task", "cut", "pool_of"]
+__all__ = ["Granularity", "Task", "cut"]
 
 Granularity = Literal["auto", "stage"]
-DEFAULT_POOL = "default"
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Task:
     name: str
     nodes: tuple[str, ...]
     stages: tuple[str, ...]
-    pool: str
+    route: Route
 
 
 @dataclass
@@ -43,16 +45,21 @@ def cut(
     graphs: Mapping[str, Graph],
     granularity: Granularity,
     datasets: Iterable[Mapping[str, Any] | None],
+    router: Router,
+    signatures: Mapping[str, Mapping[str, NodeSignature]] | None = None,
 ) -> list[Task]:
     """Return the partition tasks of all variations, in an order in which they can run.
 
-    ``graphs`` holds one graph per variation; nodes of equal id are the same step of each.
+    ``graphs`` holds one graph per variation, ``signatures`` those of its nodes; nodes of equal id
+    are the same step of each.
     """
     merged = _union(graphs)
-    classes = _share_classes(graphs)
-    pools = pool_of(merged)
+    if signatures is None:
+        signatures = {name: node_signatures(graph, name) for name, graph in graphs.items()}
+    classes = _share_classes(signatures)
+    routes = route_keys(merged, router)
     cutter = _Cutter(
-        keys={node: (pools[node], classes[node]) for node in merged},
+        keys={node: (routes[node], classes[node]) for node in merged},
         nodes=merged,
         each_stage=granularity == "stage",
     )
@@ -66,34 +73,10 @@ def cut(
         name = _name(nodes, merged, taken)
         taken.add(name)
         stages = tuple(dict.fromkeys(_label(merged[node]) for node in nodes))
-        tasks.append(Task(name, tuple(nodes), stages, pools[nodes[0]]))
+        tasks.append(
+            Task(name, tuple(nodes), stages, route_of([merged[node] for node in nodes], router))
+        )
     return tasks
-
-
-def pool_of(nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Return the pool that each node asks for; a source or attached node follows its stage."""
-    pools: dict[str, str] = {}
-    for node in nodes.values():
-        asked = node.execution.get("require") or node.execution.get("prefer")
-        if asked:
-            pools[node.id] = str(asked)
-        elif node.role in ("observer", "sink") and node.inputs:
-            pools[node.id] = pools.get(node.inputs[0].node, DEFAULT_POOL)
-        else:
-            pools[node.id] = DEFAULT_POOL
-    for node in nodes.values():
-        if node.role == "source":
-            users = {
-                pools[item.id]
-                for item in nodes.values()
-                if item.role == "transform" and any(ref.node == node.id for ref in item.inputs)
-            }
-            if len(users) == 1:
-                pools[node.id] = users.pop()
-    for node in nodes.values():  # what observes a source goes where the source went
-        if node.role in ("observer", "sink") and node.inputs:
-            pools[node.id] = pools.get(node.inputs[0].node, DEFAULT_POOL)
-    return pools
 
 
 class _Cutter:
@@ -194,13 +177,14 @@ def _union(graphs: Mapping[str, Graph]) -> dict[str, Node]:
     return merged
 
 
-def _share_classes(graphs: Mapping[str, Graph]) -> dict[str, tuple[int, ...]]:
+def _share_classes(
+    signatures: Mapping[str, Mapping[str, NodeSignature]],
+) -> dict[str, tuple[int, ...]]:
     """Return, for each node, which variations have the same node there.
 
     Entry ``i`` is the first variation whose node equals that of variation ``i``; -1 without node.
     """
-    signatures = {name: static_signatures(graph, name) for name, graph in graphs.items()}
-    ordered = list(signatures.values())
+    ordered = [{node: item.digest for node, item in one.items()} for one in signatures.values()]
     nodes = dict.fromkeys(node for item in ordered for node in item)
     return {
         node: tuple(

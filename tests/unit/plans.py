@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fasthep_smk.describe.execution import read_execution
+from fasthep_smk.describe.routing import Router
 from fasthep_smk.flow import documents
 from fasthep_smk.flow.graph import Graph, describe
 
@@ -75,6 +77,18 @@ def node(kind: str, name: str, source: str | None = None, **details: Any) -> dic
         "output_scope": scope,
         "meta": meta,
     }
+
+
+def router_for(*graphs: Graph) -> Router:
+    """Return a router with a pool for every name that a stage asks for."""
+    nodes = [item for one in graphs for item in one.nodes.values() if item.execution]
+    stages = [{"id": item.stage, "execution": dict(item.execution)} for item in nodes]
+    labels = {str(value) for item in nodes for value in item.execution.values()}
+    pools: dict[str, Any] = {label: {"resources": {}} for label in sorted(labels)}
+    document = {"execution": {"pools": pools}, "analysis": {"stages": stages}}
+    found, problems = read_execution(document, {}, profile="local", workflow="workflow.yaml")
+    assert found is not None, problems
+    return found.router
 
 
 def define(name: str, source: str, expr: str, **details: Any) -> dict[str, Any]:

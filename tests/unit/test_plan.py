@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from fasthep_smk.describe.execution import read_execution
+from fasthep_smk.describe.routing import Router
+from fasthep_smk.inputs import Inputs
 from fasthep_smk.plan.columns import live_columns
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.tasks import Granularity, cut
+from fasthep_smk.plan.tasks import Granularity, Task, cut
 from fasthep_smk.plan.variations import unite_sources
-from tests.unit.plans import define, graph, histogram, node
+from tests.unit.plans import define, graph, histogram, node, router_for
 
 DATA = {"name": "data", "eventtype": "data", "files": ["d.root"]}
 SIM = {"name": "sim", "eventtype": "mc", "files": ["s.root"]}
@@ -27,11 +30,19 @@ def partition(dataset: str, part: str = "0_0") -> Partition:
 def rules_of(
     *variations: Variation, granularity: Granularity = "auto", root: Path = Path()
 ) -> dict[str, Rule]:
-    return {rule.name: rule for rule in make_rules(list(variations), granularity, root=root)}
+    router = router_for(*(item.graph for item in variations))
+    made = make_rules(
+        list(variations), granularity, identity=Inputs(root, root / "none").identity, router=router
+    )
+    return {rule.name: rule for rule in made}
 
 
 def stages(graphs: dict[str, Any], granularity: Granularity = "auto") -> list[tuple[str, ...]]:
-    return [task.nodes for task in cut(graphs, granularity, [SIM])]
+    return [task.nodes for task in tasks(graphs, granularity)]
+
+
+def tasks(graphs: dict[str, Any], granularity: Granularity = "auto") -> list[Task]:
+    return cut(graphs, granularity, [SIM], router_for(*graphs.values()))
 
 
 class TestTasks:
@@ -56,8 +67,8 @@ class TestTasks:
             define("B", "stage.A", "A_x", execution={"require": "gpu"}),
             histogram("H", "stage.B", "B_x"),
         )
-        tasks = cut({"nominal": plan}, "auto", [SIM])
-        assert [(task.nodes, task.pool) for task in tasks] == [
+        found = tasks({"nominal": plan})
+        assert [(task.nodes, *task.route.pools) for task in found] == [
             (("read.events", "stage.A"), "default"),
             (("stage.B",), "gpu"),
             (("stage.H",), "default"),
@@ -65,7 +76,7 @@ class TestTasks:
 
     def test_a_source_goes_where_its_only_consumer_runs(self) -> None:
         plan = graph(SOURCE, define("A", "read.events", "px", execution={"require": "big"}))
-        assert [task.pool for task in cut({"nominal": plan}, "auto", [SIM])] == ["big"]
+        assert [task.route.pools for task in tasks({"nominal": plan})] == [("big",)]
 
     def test_a_diamond_over_two_pools_has_no_cycle(self) -> None:
         plan = graph(
@@ -75,7 +86,7 @@ class TestTasks:
             define("B", "stage.G", "G_x"),
             histogram("H", "stage.A", "A_x"),
         )
-        order = [task.nodes for task in cut({"nominal": plan}, "auto", [SIM])]
+        order = stages({"nominal": plan})
         assert order == [("read.events", "stage.A", "stage.H"), ("stage.G",), ("stage.B",)]
 
     def test_a_writer_rides_with_its_stage(self) -> None:
@@ -151,11 +162,11 @@ class TestLiveColumns:
 
 
 class TestJobs:
-    def applied(self) -> Any:
+    def applied(self, expr: str = "A_x") -> Any:
         return graph(
             SOURCE,
             define("A", "read.events", "px"),
-            define("Sim", "stage.A", "A_x", applies_to={"eventtype": "mc"}),
+            define("Sim", "stage.A", expr, applies_to={"eventtype": "mc"}),
             histogram("H", "stage.Sim", "A_x"),
             datasets={"data": DATA, "sim": SIM},
         )
@@ -169,6 +180,15 @@ class TestJobs:
             "data/0_0": "smk/work/stage_A/data/0_0",
             "sim/0_0": "smk/work/stage_Sim/sim/0_0",
         }
+
+    def test_an_inactive_stage_is_in_no_signature(self) -> None:
+        parts = (partition("data"), partition("sim"))
+        before, after = (
+            rules_of(Variation(None, self.applied(expr), parts))["stage_A_to_H"].jobs
+            for expr in ("A_x", "A_x * 2")
+        )
+        assert before["data/0_0"].signature == after["data/0_0"].signature
+        assert before["sim/0_0"].signature != after["sim/0_0"].signature
 
     def test_the_end_reads_partitions_in_plan_order(self) -> None:
         item = Variation(
@@ -199,3 +219,57 @@ class TestJobs:
         assert signature("px + 1") != first
         (tmp_path / "sim.root").write_bytes(b"another")
         assert signature("px") != first
+
+
+class TestRoutes:
+    def gpu_default(self, *stages: dict[str, Any]) -> Router:
+        document = {
+            "execution": {
+                "pools": {"cuda": {"resources": {"gpus": 1}}, "plain": {}},
+                "default_pools": {"gpu": "cuda", "cpu": "plain"},
+            },
+            "analysis": {"stages": list(stages)},
+        }
+        found, problems = read_execution(document, {}, profile="local", workflow="w.yaml")
+        assert found is not None, problems
+        return found.router
+
+    def test_a_stage_with_a_gpu_modifier_goes_to_the_gpu_default_and_no_other_does(self) -> None:
+        execution = {"modifiers": [{"name": "gpu.preload"}]}
+        plan = graph(
+            SOURCE,
+            define("A", "read.events", "px"),
+            define("G", "stage.A", "A_x", execution=execution),
+            histogram("H", "stage.G", "G_x"),
+        )
+        router = self.gpu_default({"id": "G", "execution": execution})
+        found = cut({"nominal": plan}, "auto", [SIM], router)
+        assert [(task.stages, task.route.pools, task.route.why) for task in found] == [
+            (("read.events", "A"), ("plain",), "names nothing: default_pools.cpu"),
+            (("G",), ("cuda",), "needs a GPU: default_pools.gpu"),
+            (("H",), ("plain",), "names nothing: default_pools.cpu"),
+        ]
+
+    def test_what_a_stage_asks_for_itself_gives_it_a_job_of_its_own(self) -> None:
+        execution = {"timeout": 60}
+        plan = graph(
+            SOURCE,
+            define("A", "read.events", "px"),
+            define("T", "stage.A", "A_x", execution=execution),
+        )
+        router = self.gpu_default({"id": "T", "execution": execution})
+        found = cut({"nominal": plan}, "auto", [SIM], router)
+        limits = [task.route.attempts[0].request.walltime for task in found]
+        assert [task.stages for task in found] == [("read.events", "A"), ("T",)]
+        assert limits == [None, 60]
+
+    def test_timeouts_of_stages_that_share_a_job_add_up(self) -> None:
+        execution = {"timeout": 60}
+        plan = graph(
+            SOURCE,
+            define("S", "read.events", "px", execution=execution),
+            define("T", "stage.S", "S_x", execution=execution),
+        )
+        stages = [{"id": name, "execution": execution} for name in "ST"]
+        (task,) = cut({"nominal": plan}, "auto", [SIM], self.gpu_default(*stages))
+        assert task.route.attempts[0].request.walltime == 120

@@ -1,0 +1,94 @@
+"""Which columns each node of a plan reads and makes, as FAST-HEP's own data flow has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fasthep_smk.flow import identity, upstream
+
+__all__ = ["CATEGORY", "columns_read", "is_published", "modifiers_of", "user_hooks"]
+
+#: A node's role -> the section of the registry that its operation stands in.
+CATEGORY = {
+    "source": "sources",
+    "transform": "transforms",
+    "observer": "observers",
+    "sink": "sinks",
+}
+
+#: What a node may read or write (``None``: everything), and what it makes.
+_Columns = tuple[frozenset[str] | None, frozenset[str]]
+
+
+def columns_read(plan: Any) -> dict[str, _Columns]:
+    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
+    registry = upstream.merge_registry_config(
+        {
+            **upstream.default_expr_registry_config(),
+            **upstream.default_runtime_registry_config(),
+        },
+        plan.registry or {},
+    )
+    functions, constants = upstream.expression_registry_symbol_names(registry)
+    context = upstream.DependencyContext(
+        known_functions=functions,
+        known_constants=constants,
+        context_symbols=upstream.context_symbols_from_plan(plan, registry),
+    )
+    if user_hooks(plan, registry):
+        return {node.id: (None, frozenset()) for node in plan.nodes}
+    return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
+
+
+def user_hooks(plan: Any, registry: dict[str, Any]) -> bool:
+    """Tell whether the plan has a user's own hook: it is handed all that nodes read, and more."""
+    kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
+    return any(not is_published(registry, "hooks", kind) for kind in kinds)
+
+
+def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
+    everything: _Columns = (None, frozenset())
+    if node.role not in ("transform", "sink"):
+        return everything
+    streams = [
+        ref
+        for ref in node.inputs
+        if ref.input_name != "dependency"
+        and plan.get_node(ref.node_id).outputs.get(ref.output_name) == "event_stream"
+    ]
+    if len(streams) > 1:
+        return everything  # a join or merge renames and compares columns
+    if modifiers_of(node) or not is_published(registry, CATEGORY[node.role], node.impl):
+        # A user's op may use more than it declares; FAST-HEP never holds it to its word.
+        return everything
+    spec = upstream.component_spec_for_node(node, registry)
+    if spec is None or not (spec.requires or spec.dependency_parser):
+        return everything  # nothing is declared: everything may be read
+    behaviour = (spec.result or {}).get("field_propagation") if spec.result else None
+    if behaviour not in (None, "ordinary"):
+        return everything
+    try:
+        found = upstream.parse_component_data_dependencies(
+            spec=spec, params=dict(node.params), dep_ctx=context
+        )
+    except Exception:
+        # The compiler raised already if this mattered; not knowing means all columns.
+        return everything
+    if node.role == "sink" and not found.consumes:
+        return everything  # a writer without ``keep`` writes every column
+    made = frozenset(found.produces)
+    return frozenset(found.consumes) | made, made
+
+
+def modifiers_of(item: Any) -> list[str]:
+    execution = dict(dict(item.meta or {}).get("execution") or {})
+    return [
+        str(one.get("name") if isinstance(one, dict) else one)
+        for one in execution.get("modifiers") or []
+    ]
+
+
+def is_published(registry: dict[str, Any], category: str, name: str) -> bool:
+    entry = (registry.get(category) or {}).get(name)
+    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
+    return identity.is_published(reference.partition(":")[0])

@@ -1,0 +1,93 @@
+"""Which products of a plan leave their job, and who reads them after by-passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fasthep_smk.plan.columns import Live
+from fasthep_smk.plan.rules import Variation
+
+__all__ = [
+    "consumers_after_bypass",
+    "dataset_names",
+    "datasets_or_none",
+    "late_keys",
+    "partition_counts",
+    "ports",
+    "stream_keys_for",
+    "united_live",
+]
+
+Key = tuple[str, str]
+
+
+def consumers_after_bypass(item: Variation) -> dict[Key, set[str]]:
+    """Return which nodes read each product, for any dataset, inactive nodes being by-passed."""
+    found: dict[Key, set[str]] = {}
+    for dataset in datasets_or_none(item):
+        for node in item.graph.nodes.values():
+            # What runs at the end of the run has no dataset; it takes what is there.
+            if node.scope != "final" and not item.graph.active(node.id, dataset):
+                continue
+            for ref in node.inputs:
+                if ref.is_dependency:
+                    continue
+                actual = item.graph.resolve(ref, dataset, consumer=node.id)
+                if actual is not None:
+                    found.setdefault(actual.key, set()).add(node.id)
+    return found
+
+
+def late_keys(item: Variation, dataset: str | None) -> list[Key]:
+    """Return the products that are reduced after the partitions: retained or read later."""
+    graph = item.graph
+    late: dict[Key, None] = {}
+    content = item.dataset(dataset) if dataset is not None else None
+    for node in graph.nodes.values():
+        if node.scope == "partition":
+            late.update(((node.id, port), None) for port in sorted(node.retained))
+        if node.scope in ("dataset", "final"):
+            for ref in node.inputs:
+                if ref.is_dependency or graph.nodes[ref.node].scope != "partition":
+                    continue
+                actual = graph.resolve(ref, content, consumer=node.id)
+                late.update({actual.key: None} if actual is not None else {})
+    return list(late)
+
+
+def stream_keys_for(item: Variation, scope: str) -> list[Key]:
+    return [
+        ref.key
+        for node in item.graph.nodes.values()
+        if node.scope == scope
+        for ref in node.inputs
+        if not ref.is_dependency
+        and item.graph.nodes[ref.node].outputs.get(ref.port) == "event_stream"
+    ]
+
+
+def united_live(known: tuple[str, ...] | None, live: Live, key: Key) -> tuple[str, ...] | None:
+    found = live.get(key)
+    if known is None or found is None:
+        return None
+    return tuple(sorted({*known, *found}))
+
+
+def ports(item: Variation, node: str) -> list[str]:
+    return list(item.graph.nodes[node].outputs) if node in item.graph.nodes else []
+
+
+def dataset_names(item: Variation) -> list[str]:
+    return list(dict.fromkeys(partition.dataset for partition in item.partitions))
+
+
+def partition_counts(item: Variation) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for partition in item.partitions:
+        counts[partition.dataset] = counts.get(partition.dataset, 0) + 1
+    return counts
+
+
+def datasets_or_none(item: Variation) -> list[Mapping[str, Any] | None]:
+    return [item.dataset(name) for name in dataset_names(item)] or [None]
