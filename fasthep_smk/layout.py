@@ -7,31 +7,69 @@ from pathlib import PurePosixPath
 
 from fasthep_smk.names import encode
 
-__all__ = ["RUN", "SMK", "TASKS", "benchmark", "job_folder", "log", "plan", "table"]
+__all__ = [
+    "ARCHIVE",
+    "BENCHMARKS",
+    "CAPTURED",
+    "LEDGER",
+    "LOCK",
+    "LOGS",
+    "OLD",
+    "PLANS",
+    "RECORD",
+    "REQUESTS",
+    "RUN",
+    "RUN_LOG",
+    "SMK",
+    "STAGE",
+    "TASKS",
+    "WORK",
+    "benchmark",
+    "job_folder",
+    "log",
+    "plan",
+    "table",
+]
 
 SMK = "smk"
 RUN = "smk/run.json"
+REQUESTS = "smk/requests.json"
+RUN_LOG = "debug/distributed/snakemake.log"
 TASKS = "smk/tasks"
+WORK = "smk/work"
+OLD = "smk/old"
+LEDGER = "smk/ledger.json"
+STAGE = "smk/stage"
+PLANS = "smk/plans"
+BENCHMARKS = "smk/benchmarks"
+LOGS = "debug/distributed/logs"
+#: What a batch system keeps of jobs' standard output and error.
+CAPTURED = ("debug/distributed/out", "debug/distributed/err")
+LOCK = "smk/lock"
+
+#: In each job's folder: what is written last, and everything but event streams.
+RECORD = "record.json"
+ARCHIVE = "products.zip"
 
 
 def job_folder(rule: str, place: Iterable[str]) -> str:
     """Return the folder of a job's products; ``place`` are its wildcards' values."""
-    return str(PurePosixPath("smk/work", rule, *place))
+    return str(PurePosixPath(WORK, rule, *place))
 
 
 def log(rule: str, place: Iterable[str]) -> str:
     """Return the log of a job, in the folder that FAST-HEP's documentation shows."""
-    return _file("debug/distributed/logs", rule, place, "log")
+    return _file(LOGS, rule, place, "log")
 
 
 def benchmark(rule: str, place: Iterable[str]) -> str:
     """Return Snakemake's record of a job's time and memory."""
-    return _file("smk/benchmarks", rule, place, "tsv")
+    return _file(BENCHMARKS, rule, place, "tsv")
 
 
 def plan(variation: str) -> str:
     """Return the slim plan of a variation."""
-    return f"smk/plans/{encode(variation)}.json"
+    return f"{PLANS}/{encode(variation)}.json"
 
 
 def table(rule: str) -> str:

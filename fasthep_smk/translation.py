@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from fasthep_smk import sites
+from fasthep_smk.describe.execution import Execution, read_execution
+from fasthep_smk.describe.site import load_site
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow.check import plan_findings, registry_findings
 from fasthep_smk.flow.compile import Compiled, compile_workflow, load_document
 from fasthep_smk.flow.document import datasets_of, document_findings, root_trees_of
 from fasthep_smk.flow.execute import prepare_build
+from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
-from fasthep_smk.leftovers import forget_lost_results
+from fasthep_smk.placement import place
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
+from fasthep_smk.reuse import Settled, settle
+from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written, write
 
-__all__ = ["Options", "Translation", "from_config", "translate"]
+__all__ = [
+    "Options",
+    "Planned",
+    "Translation",
+    "build_folder",
+    "execution_of",
+    "plan",
+    "translate",
+]
 
 #: FAST-HEP takes the parent of a folder of such a name for the build folder.
 _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
@@ -32,23 +47,51 @@ _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "executio
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user chooses about a translation. ``chunk_size`` is in events."""
+    """What a user chooses about a translation. ``chunk_size`` is in events.
+
+    ``profile`` names a site; ``shrink_to_fit`` cuts what is larger than the one machine there.
+    ``identity`` says what makes an input file the same: size and time, or the checksum. ``without``
+    are partitions (dataset and part) that are left out of all reductions, each with what went wrong
+    with it.
+    """
 
     workflow: Path
     outdir: Path
     chunk_size: int | None = None
     granularity: Granularity = "auto"
     variation: str | None = None
+    profile: str | None = None
+    shrink_to_fit: bool = False
+    identity: Literal["stat", "checksum"] = "stat"
+    without: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A workflow cut into rules and sent to a site; nothing of it is written yet."""
+
+    rules: list[Rule]
+    variations: list[Variation]
+    execution: Execution
+    placement: Placement
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translated workflow: its rules, where they were written, what is worth a warning."""
+    """A translated workflow: its rules, where they were written, what is worth a warning.
+
+    ``settled`` tells which of its jobs are done already, and why the others are not. ``without``
+    are the partitions that are left out, as in the options.
+    """
 
     rules: list[Rule]
     variations: list[Variation]
     written: Written
+    placement: Placement
     warnings: list[str]
+    settled: Settled
+    without: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
 def translate(options: Options, *, root: Path) -> Translation:
@@ -57,21 +100,68 @@ def translate(options: Options, *, root: Path) -> Translation:
     Raises:
         Findings: everything that is wrong with the workflow or its input files.
     """
-    build = _build_folder(options.outdir)
+    build = build_folder(options.outdir)
+    planned = _plan(options, build, root)
+    for item in planned.variations:
+        prepare_build(item.graph.plan, build)
+    settled = settle(planned.rules, build, partial=options.variation is not None)
+    written = write(
+        planned.rules,
+        planned.variations,
+        build=build,
+        workflow=options.workflow,
+        root=root,
+        placement=planned.placement,
+        settled=settled,
+        without=options.without,
+    )
+    warnings = [*planned.warnings, *map(_unreadable_record, settled.unreadable[:3])]
+    return Translation(
+        planned.rules,
+        planned.variations,
+        written,
+        planned.placement,
+        warnings,
+        settled,
+        options.without,
+    )
+
+
+def plan(options: Options, *, root: Path) -> Planned:
+    """Do all that :func:`translate` does before it writes; leave no file behind.
+
+    Raises:
+        Findings: everything that is wrong with the workflow, its input files or the site.
+    """
+    with tempfile.TemporaryDirectory(prefix="fasthep-smk-") as folder:
+        return _plan(options, Path(folder) / "build", root)
+
+
+def _plan(options: Options, build: Path, root: Path) -> Planned:
     workflow = options.workflow
     shown = str(workflow)
     document = load_document(workflow)
-    _raise_if_any(document_findings(document, workflow=shown))
+    execution, findings = _execution(document, options, root)
+    _raise_if_any([*document_findings(document, workflow=shown), *findings])
+    assert execution is not None, "without findings there is an execution"
+    site = execution.site
+    execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
     _find_local_modules(root, workflow)
     _raise_if_any(registry_findings(document, workflow=shown))
     _make(build, options.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
     _raise_if_any(_file_findings(document, inputs))
+    source = workflow
+    if not compilable(document):
+        source = overlay(document, workflow, build / "smk" / "overlay.yaml", execution.asked)
     compiled = _selected(
-        compile_workflow(workflow, build, chunk_size=options.chunk_size), options.variation, shown
+        compile_workflow(workflow, build, chunk_size=options.chunk_size, source=source),
+        options.variation,
+        shown,
     )
     findings = [item for one in compiled for item in plan_findings(one.plan, workflow=shown)]
     _raise_if_any(findings)
+    unknown = inputs.ask_servers(_files_of(compiled))
     variations, warnings = _variations(
         compiled, options.chunk_size, inputs, (root, workflow.resolve().parent)
     )
@@ -80,58 +170,56 @@ def translate(options: Options, *, root: Path) -> Translation:
         findings += output_findings(item, workflow=shown)
     _raise_if_any(findings)
     unite_sources({item.label: item.graph for item in variations})
-    rules = make_rules(variations, options.granularity, root=root)
-    for item in variations:
-        prepare_build(item.graph.plan, build)
-    written = write(rules, variations, build=build, workflow=workflow, root=root)
-    forget_lost_results(rules, build)
-    return Translation(rules, variations, written, warnings)
+    if unknown:
+        warnings.append(_unknown_files(unknown))
+    rules = make_rules(
+        variations,
+        options.granularity,
+        identity=inputs.identity if options.identity == "stat" else inputs.checksum,
+        router=execution.router,
+        without=frozenset(options.without),
+    )
+    placement, findings, notes = place(rules, execution, shrink=options.shrink_to_fit)
+    _raise_if_any(findings)
+    said = [text for rule in rules for text in rule.warnings]
+    warnings = list(dict.fromkeys([*execution.notices, *warnings, *said, *notes]))
+    return Planned(rules, variations, execution, placement, warnings)
 
 
-def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Written:
-    """Translate what a Snakemake configuration names; return where it was written.
-
-    Without ``write`` the translation that the main process wrote is used.
+def execution_of(workflow: Path | None, profile: str | None, *, root: Path) -> Execution:
+    """Return where stages run: by a workflow and a site, or the pools of a site alone.
 
     Raises:
-        Findings: a setting or the workflow is wrong.
+        Findings: something is wrong with what is said about it.
     """
-    known = {"workflow", "outdir", "chunk_size", "granularity", "variation"}
-    granularity = config.get("granularity", "auto")
-    if granularity not in ("auto", "stage"):
-        raise Findings.one(
-            "unknown granularity",
-            key="config: granularity",
-            value=repr(granularity),
-            expected="auto or stage",
-        )
-    chunk_size = config.get("chunk_size")
-    if chunk_size is not None and (not str(chunk_size).isdigit() or int(chunk_size) < 1):
-        raise Findings.one(
-            "is not a number of events",
-            key="config: chunk_size",
-            value=repr(chunk_size),
-            expected="a positive whole number",
-        )
-    for name in config:
-        if name not in known:
-            close = nearest(name, known)
-            raise Findings.one(
-                "unknown setting",
-                key=f"config: {name}",
-                expected=", ".join(sorted(known)),
-                hint=f"did you mean {close!r}?" if close else None,
-            )
-    options = Options(
-        workflow=Path(str(config["workflow"])),
-        outdir=Path(str(config.get("outdir", "build"))),
-        chunk_size=None if chunk_size is None else int(chunk_size),
-        granularity=granularity,
-        variation=config.get("variation"),
+    if workflow is not None:
+        document = load_document(workflow)
+        options = Options(workflow=workflow, outdir=Path("build"), profile=profile)
+        execution, findings = _execution(document, options, root)
+    else:
+        # Every pool profile of the site is a pool, as if a workflow used them all.
+        site = load_site(profile, "local", workflow="")
+        pools: dict[str, Any] = {name: {} for name in site.pool_profiles}
+        document = {"execution": {"pools": pools}}
+        execution, findings = read_execution(document, {}, profile=profile, workflow="")
+    _raise_if_any(findings)
+    assert execution is not None, "without findings there is an execution"
+    return execution
+
+
+def _execution(
+    document: Mapping[str, Any], options: Options, root: Path
+) -> tuple[Execution | None, list[Finding]]:
+    """Return where stages run, or what is wrong with what is said about it."""
+    shape = document.get("execution")
+    if shape is not None and not isinstance(shape, dict):
+        return None, []  # among the findings of the document
+    return read_execution(
+        document,
+        profile_sections(document, options.workflow, root),
+        profile=options.profile,
+        workflow=str(options.workflow),
     )
-    if write:
-        return translate(options, root=root).written
-    return Written.below(_build_folder(options.outdir))
 
 
 def _variations(
@@ -186,7 +274,7 @@ def _selected(compiled: list[Compiled], wanted: str | None, workflow: str) -> li
     return chosen
 
 
-def _build_folder(outdir: Path) -> Path:
+def build_folder(outdir: Path) -> Path:
     build = outdir.absolute()
     if build.name in _RESERVED_FOLDERS:
         raise Findings.one(
@@ -232,6 +320,24 @@ def _file_findings(document: Mapping[str, Any], inputs: Inputs) -> list[Finding]
             if (problem := facts[file].problem)
         ]
     return findings
+
+
+def _files_of(compiled: list[Compiled]) -> list[str]:
+    return [
+        str(file)
+        for one in compiled
+        for dataset in (one.plan.context.get("datasets") or {}).values()
+        for file in dataset.get("files") or ()
+    ]
+
+
+def _unknown_files(paths: list[str]) -> str:
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"nothing can be learnt of {paths[0]}{more}: a change of the content will not be noticed"
+
+
+def _unreadable_record(path: Path) -> str:
+    return f"{path} is damaged, or of another version: its job runs again"
 
 
 def _find_local_modules(root: Path, workflow: Path) -> None:

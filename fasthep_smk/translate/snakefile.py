@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from fasthep_smk import layout
-from fasthep_smk.names import comment, literal
+from fasthep_smk import layout, sites
+from fasthep_smk.describe.requests import Attempt
+from fasthep_smk.names import comment, encode, literal
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.products import ARCHIVE, RECORD
 
-__all__ = ["COMMON", "output_files", "render"]
+__all__ = [
+    "COMMON",
+    "by_attempt",
+    "output_files",
+    "pool_token",
+    "render",
+    "render_probe",
+    "resources",
+]
 
 #: What the rules look up. It stands in its own file, as Snakemake's linter asks for.
 COMMON = '''\
@@ -35,8 +44,8 @@ def job_of(rule, wildcards):
 
 
 def inputs_of(rule):
-    """Return the input function of a rule."""
-    return lambda wildcards: job_of(rule, wildcards)["inputs"]
+    """Return the input function of a rule. Whether results stand is decided by signatures."""
+    return lambda wildcards: ancient(job_of(rule, wildcards)["inputs"])
 
 
 def signature_of(rule):
@@ -44,9 +53,25 @@ def signature_of(rule):
     return lambda wildcards: job_of(rule, wildcards)["signature"]
 
 
-def results_of(rule):
-    """Return the records of all jobs of a rule."""
-    return [job["record"] for job in TASKS[rule]["jobs"].values()]
+def by_attempt(*values):
+    """Return the function that gives a job's first attempt the first value, and so on."""
+    return lambda wildcards, attempt: values[min(attempt, len(values)) - 1]
+
+
+def attempt_of(wildcards, attempt):
+    """Return the number of a job's attempt, from 1."""
+    return attempt
+
+
+def tries(number):
+    """Return how often a failed job is tried again: by the main process, never inside a job."""
+    return number if workflow.is_main_process else 0
+
+
+def targets():
+    """Return the records of the jobs that make something for the user."""
+    jobs = [job for table in TASKS.values() for job in table["jobs"].values()]
+    return [job["record"] for job in jobs if job["target"]]
 '''
 
 _SENTENCE = {
@@ -64,7 +89,6 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
     Without ``conda`` the rules name no environment.
     """
     rules = list(rules)
-    last = rules[-1].name
     parts = [
         f"# Rules of the FAST-HEP workflow {comment(workflow)}, written by fasthep-smk.\n"
         "# The next translation overwrites this file: change the workflow or the profile instead.\n"
@@ -78,9 +102,33 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
         "\n\n"
         "rule all:\n"
         "    input:\n"
-        f"        results_of({literal(last)}),\n"
+        "        targets(),\n"
     ]
     parts += [_rule(rule, conda) for rule in rules]
+    return "\n\n".join(parts)
+
+
+def render_probe(rules: Iterable[Rule]) -> str:
+    """Return the Snakefile of ``fasthep-smk doctor``: one small job for each pool."""
+    rules = list(rules)
+    wanted = "".join(f"        {literal(f'{rule.name}.json')},\n" for rule in rules)
+    parts = [f'include: "common.smk"\n\n\nrule all:\n    input:\n{wanted}']
+    for rule in rules:
+        attempts = [*rule.route.attempts]
+        asked = "".join(
+            f"        {name}={by_attempt(values)},\n"
+            for name, values in resources(attempts).items()
+        )
+        parts.append(
+            f"rule {rule.name}:\n"
+            "    output:\n"
+            f"        {literal(f'{rule.name}.json')},\n"
+            f"    threads: {by_attempt([attempt.request.cpus for attempt in attempts])}\n"
+            "    resources:\n"
+            f"{asked}"
+            "    shell:\n"
+            '        "sh smk/worker {output}"\n'
+        )
     return "\n\n".join(parts)
 
 
@@ -101,7 +149,15 @@ def _rule(rule: Rule, conda: bool) -> str:
         f"        {name}={literal(f'{folder}/{file}')},\n"
         for name, file in output_files(rule).items()
     )
-    words = ["sh smk/worker", rule.name, *(f"{{wildcards.{name}}}" for name in rule.wildcards)]
+    # How a job was sent out is for its record. This text must stay the same whatever the pool.
+    words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
+    words += [f"{{wildcards.{name}}}" for name in rule.wildcards]
+    cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
+    asked = "".join(
+        f"        {name}={by_attempt(values)},\n"
+        for name, values in resources([*rule.route.attempts]).items()
+    )
+    retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)
     environment = '    conda:\n        "envs/fasthep-smk.yaml"\n' if conda else ""
     sentence = _SENTENCE[rule.scope] + (f": {stages}" if stages else "")
@@ -117,14 +173,46 @@ def _rule(rule: Rule, conda: bool) -> str:
         "    benchmark:\n"
         f"        {literal(layout.benchmark(rule.name, place))}\n"
         f"{environment}"
-        "    threads: 1\n"
+        f"    threads: {cpus}\n"
+        f"{retries}"
         "    resources:\n"
-        f"        pool={literal(rule.pool)},\n"
+        "        attempt=attempt_of,\n"
+        f"{asked}"
         "    params:\n"
         f"        signature=signature_of({literal(rule.name)}),\n"
         "    shell:\n"
-        f"        {literal(' '.join(words) + ' > {log} 2>&1')}\n"
+        f"        {literal(' '.join(words))}\n"
     )
+
+
+def resources(attempts: list[Attempt]) -> dict[str, list[str | int]]:
+    """Return the resources that a rule asks for, each with its value at every attempt.
+
+    ``pool`` is the pool's name; a job of pool ``gpu`` counts as one ``pool_gpu``, so that
+    ``--resources pool_gpu=2`` lets two of them run at a time on any executor.
+    """
+    found: dict[str, list[str | int]] = {"pool": [attempt.pool for attempt in attempts]}
+    for pool in dict.fromkeys(attempt.pool for attempt in attempts):
+        found[pool_token(pool)] = [int(attempt.pool == pool) for attempt in attempts]
+    common = [sites.common_resources(attempt) for attempt in attempts]
+    for name in dict.fromkeys(name for one in common for name in one):
+        # A job needs as much wherever it runs: a pool that says nothing takes the other's word.
+        stated = next(one[name] for one in common if name in one)
+        missing = 0 if name in ("gpu", "request_gpus") else stated
+        found[name] = [one.get(name, missing) for one in common]
+    return found
+
+
+def pool_token(pool: str) -> str:
+    """Return the name of the resource that counts the jobs of a pool."""
+    return f"pool_{encode(pool)}"
+
+
+def by_attempt(values: Sequence[str | int]) -> str:
+    """Return Python code for a value, or for one that changes with the attempt."""
+    if len(set(values)) == 1:
+        return literal(values[0])
+    return f"by_attempt({', '.join(literal(value) for value in values)})"
 
 
 def _docstring(sentence: str) -> str:

@@ -10,30 +10,54 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fasthep_smk import layout
+from fasthep_smk import layout, missing
 from fasthep_smk.inputs import is_remote
-from fasthep_smk.plan.rules import Job, Read, Rule
+from fasthep_smk.plan.rules import Job, Read, Rule, origin_facts, signatures
 from fasthep_smk.products import ARCHIVE, RECORD
 from fasthep_smk.translate.snakefile import output_files
+
+if TYPE_CHECKING:
+    from fasthep_smk.reuse import Settled
 
 __all__ = ["table_texts"]
 
 
-def table_texts(rules: Iterable[Rule], *, root: Path) -> dict[str, str]:
-    """Return the text of each rule's table by rule name. ``root`` resolves relative inputs."""
+def table_texts(
+    rules: Iterable[Rule],
+    *,
+    root: Path,
+    settled: Settled,
+    without: Mapping[tuple[str, str], str] | None = None,
+) -> dict[str, str]:
+    """Return the text of each rule's table by rule name.
+
+    ``root`` resolves relative inputs; ``settled`` tells which jobs are done, and ``without`` what
+    went wrong with the partitions (dataset and part) that are left out.
+    """
     rules = list(rules)
-    by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
-    return {rule.name: json.dumps(_table(rule, by_folder, root), indent=1) + "\n" for rule in rules}
+    awaited = _awaited(rules, settled)
+    texts = {}
+    for rule in rules:
+        jobs = {
+            key: {
+                **_job(job, awaited[job.folder], root),
+                "target": rule is rules[-1] or _makes_results(rule, job, without or {}),
+                **_missing(job, without or {}),
+            }
+            for key, job in rule.jobs.items()
+        }
+        texts[rule.name] = json.dumps(_table(rule, jobs), indent=1) + "\n"
+    return texts
 
 
-def _table(rule: Rule, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
+def _table(rule: Rule, jobs: dict[str, Any]) -> dict[str, Any]:
     return {
         "rule": rule.name,
         "scope": rule.scope,
         "stages": list(rule.stages),
-        "pool": rule.pool,
+        "pool": rule.route.attempts[0].pool,
         "wildcards": list(rule.wildcards),
         "outputs": list(output_files(rule).values()),
         "keeps": [
@@ -45,22 +69,35 @@ def _table(rule: Rule, by_folder: Mapping[str, Rule], root: Path) -> dict[str, A
             }
             for node, port in dict.fromkeys([*rule.keeps, *rule.streams])
         ],
-        "jobs": {key: _job(job, by_folder, root) for key, job in rule.jobs.items()},
+        "nodes": {name: signatures(nodes) for name, nodes in rule.nodes.items()},
+        "jobs": jobs,
     }
 
 
-def _job(job: Job, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
+def _missing(job: Job, without: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    return {"missing": missing.entries(job.missing, without)} if job.missing else {}
+
+
+def _makes_results(rule: Rule, job: Job, without: Mapping[tuple[str, str], str]) -> bool:
+    """Tell whether a job writes files for the user: it runs again if they were deleted."""
+    if job.partition and (job.partition.dataset, job.partition.part) in without:
+        return False
+    nodes = rule.nodes.get(job.signed_as, {})
+    return any(nodes[node].content["role"] in ("sink", "observer") for node in job.nodes)
+
+
+def _job(job: Job, awaited: list[str], root: Path) -> dict[str, Any]:
     local = [os.path.normpath(root / file) for file in job.files if not is_remote(file)]
     # Snakemake would take braces in a path for wildcards, and has no way to write them otherwise.
     # The signature knows the file too, so that a change of it is not missed.
     # What is no file at all is a key that the workflow's own source understands.
     inputs = [path for path in local if not set(path) & set("{}") and Path(path).is_file()]
-    for read in job.reads:
-        inputs += [f"{read.folder}/{name}" for name in _files_read(read, by_folder[read.folder])]
     return {
-        "inputs": inputs,
+        "inputs": [*inputs, *awaited],
         "record": f"{job.folder}/{RECORD}",
         "signature": job.signature,
+        "signed_as": job.signed_as,
+        "origin": origin_facts(job),
         "folder": job.folder,
         "plan": layout.plan(job.variation),
         "variation": job.variation,
@@ -70,6 +107,41 @@ def _job(job: Job, by_folder: Mapping[str, Rule], root: Path) -> dict[str, Any]:
         "reads": [
             {"folder": read.folder, "keys": [list(key) for key in read.keys]} for read in job.reads
         ],
+    }
+
+
+def _awaited(rules: Iterable[Rule], settled: Settled) -> dict[str, list[str]]:
+    """Return for each job, by its folder, which files of other jobs it waits for.
+
+    A finished job whose own files nobody needs does not wait for what runs: Snakemake would run it
+    again after that. What it has read may have been deleted to make room, or was taken over.
+    """
+    rules = list(rules)
+    by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
+    reads = {
+        job.folder: [(read.folder, _files_read(read, by_folder[read.folder])) for read in job.reads]
+        for rule in rules
+        for job in rule.jobs.values()
+    }
+    left = [folder for folder in reads if folder not in settled.standing]
+    running = set(left)
+    while left:
+        for folder, names in reads[left.pop()]:
+            gone = any(f"{folder}/{name}" in settled.deleted for name in names)
+            if gone and folder not in running:
+                running.add(folder)
+                left.append(folder)
+
+    def names_of(folder: str, read: str, names: list[str]) -> list[str]:
+        if folder in running or read not in running:
+            return names
+        return [RECORD] if read in settled.standing else []
+
+    return {
+        folder: [
+            f"{read}/{name}" for read, names in listed for name in names_of(folder, read, names)
+        ]
+        for folder, listed in reads.items()
     }
 
 

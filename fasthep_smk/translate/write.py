@@ -6,17 +6,19 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import files, layout
 from fasthep_smk.flow import documents
 from fasthep_smk.names import shell
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.translate import snakefile, tables
+from fasthep_smk.translate import profile, snakefile, tables
+from fasthep_smk.warmth import VARIABLE
+
+if TYPE_CHECKING:
+    from fasthep_smk.reuse import Settled
 
 __all__ = ["ENVIRONMENT", "Written", "write"]
 
@@ -34,6 +36,10 @@ dependencies:
       - fasthep-curator >=2026.10.1,<2026.11
       - fasthep-render >=2026.10.1,<2026.11
 """
+
+
+#: Hands a job to the warm worker: a script, to be started with nothing imported.
+CLIENT = Path(__file__).parents[1] / "worker" / "client.py"
 
 
 @dataclass(frozen=True)
@@ -57,17 +63,22 @@ def write(
     build: Path,
     workflow: Path,
     root: Path,
+    placement: profile.Placement,
+    settled: Settled,
+    without: Mapping[tuple[str, str], str] | None = None,
 ) -> Written:
     """Write the translation of a workflow; files that would not change are left alone.
 
     ``root`` is the folder the run was started in: relative paths of the workflow start there.
+    ``placement`` is where its jobs go, ``settled`` which of them are done, and ``without`` what
+    went wrong with the partitions (dataset and part) that are left out.
     """
     rules = list(rules)
     smk = build / "smk"
     for variation in variations:
         target = build / layout.plan(variation.label)
         files.write_text(target, documents.slim_text(variation.graph.plan))
-    texts = tables.table_texts(rules, root=root)
+    texts = tables.table_texts(rules, root=root, settled=settled, without=without)
     for name, text in texts.items():
         files.write_text(build / layout.table(name), text)
     for stale in (build / layout.TASKS).glob("*.json"):
@@ -82,7 +93,8 @@ def write(
     conda = not set(str(build)) & set("{}")
     text = snakefile.render(rules, workflow=workflow.name, conda=conda)
     files.write_text(written.snakefile, text)
-    files.write_text(written.profile / "config.yaml", _profile())
+    files.write_text(written.profile / "config.yaml", profile.render(rules, placement))
+    files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
 
 
@@ -97,31 +109,34 @@ def _run(root: Path, workflow: Path) -> dict[str, Any]:
     }
 
 
+def _requests(placement: profile.Placement) -> dict[str, Any]:
+    """Return what the jobs of each rule ask for, attempt by attempt, for their records."""
+    rules = {
+        rule: [{"pool": one.pool, **asdict(one.request)} for one in attempts]
+        for rule, attempts in placement.attempts.items()
+    }
+    return {"system": placement.site.system, "rules": rules}
+
+
 def _worker_script() -> str:
     # -P: the build folder, where Snakemake starts jobs, must not be searched for modules.
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker"])
+    client = shell([sys.executable, "-I", "-S", CLIENT])
     return (
         "#!/bin/sh\n"
-        "# Starts one job: worker RULE [VARIATION] [DATASET] [PARTITION], in the build folder.\n"
-        f'exec {command} "$@"\n'
+        "# Starts one job, in the build folder:\n"
+        "# worker LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] [PARTITION]\n"
+        "log=$1 attempt=$2 threads=$3\n"
+        "shift 3\n"
+        "# Snakemake removes the log of a failed attempt; under a name of its own it stays.\n"
+        ': >"$log"\n'
+        "FASTHEP_SMK_LOG=${log%.log}.attempt$attempt.log\n"
+        'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
+        "export FASTHEP_SMK_LOG\n"
+        'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
+        "# A run on one machine keeps a warm worker, which has one thread.\n"
+        f'if [ -n "${VARIABLE}" ] && [ "$threads" = 1 ]; then\n'
+        f'    exec {client} "${VARIABLE}" "$@" >>"$log" 2>&1\n'
+        "fi\n"
+        f'exec {command} "$@" >>"$log" 2>&1\n'
     )
-
-
-def _profile() -> str:
-    settings: Mapping[str, Any] = {
-        # Relative to the profile's own folder: the build folder can move, and no character of its
-        # path can mean anything to Snakemake.
-        "snakefile": "../Snakefile",
-        "directory": "../..",
-        "cores": "all",
-        # Thousands of short jobs: the default scheduler and rate limit cost more than they do.
-        "scheduler": "greedy",
-        "max-jobs-per-timespan": "10000/1s",
-        # A job that was killed half-way leaves no record: run it again without being asked.
-        "rerun-incomplete": True,
-        "printshellcmds": False,
-        "retries": 0,
-    }
-    header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
-    text: str = yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True)
-    return header + text

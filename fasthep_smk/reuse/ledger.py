@@ -1,0 +1,52 @@
+"""What digests stand for: the content of signatures, kept to say in words what changed.
+
+``smk/ledger.json`` is for messages only; without it a run goes on, and says less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import files, layout, values
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.plan.signatures import NodeSignature
+
+__all__ = ["described", "plain", "read", "write"]
+
+#: How many digests are remembered; those that were not seen for longest are forgotten.
+_MOST = 2000
+
+
+def read(build: Path) -> dict[str, Any]:
+    """Return the content of each digest that is known."""
+    try:
+        return files.unseal((build / layout.LEDGER).read_bytes())
+    except (OSError, files.Altered):
+        return {}
+
+
+def write(build: Path, rules: Iterable[Rule], known: Mapping[str, Any]) -> None:
+    """Add what the digests of a translation stand for."""
+    now: dict[str, Any] = {}
+    for rule in rules:
+        for nodes in rule.nodes.values():
+            for item in nodes.values():
+                now[item.digest] = described(item)
+        for job in rule.jobs.values():
+            if job.origin is not None:
+                now.update({name: plain(item) for name, item in job.origin.contexts.items()})
+    merged = {digest: item for digest, item in known.items() if digest not in now}
+    kept = dict(list(merged.items())[-max(_MOST - len(now), 0) :]) if len(now) < _MOST else {}
+    files.write_text(build / layout.LEDGER, files.seal({**kept, **now}, indent=None))
+
+
+def described(item: NodeSignature) -> dict[str, Any]:
+    """Return what a node's signature is made of, as plain data."""
+    return {"content": plain(item.content), "upstream": [list(one) for one in item.upstream]}
+
+
+def plain(value: Any) -> Any:
+    """Return a value as the ledger has it."""
+    return values.to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})

@@ -1,0 +1,215 @@
+"""Why a job has to run, in words: the first thing that differs from when it ran last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fasthep_smk.flow.context import SIGHTS
+from fasthep_smk.plan.rules import Job, Rule, made_of
+from fasthep_smk.reuse.ledger import described
+from fasthep_smk.reuse.store import Record
+
+__all__ = ["reason"]
+
+Known = Mapping[str, Any]
+
+
+def reason(
+    rule: Rule, job: Job, before: Record | None, known: Known, standing: Mapping[str, Any]
+) -> str:
+    """Return why a job does not stand.
+
+    ``before`` is its last record, ``known`` what digests stand for, ``standing`` the folders of
+    the jobs that stand.
+    """
+    if before is None:
+        return "it has not run yet"
+    then, now = before["made_of"], made_of(rule, job)
+    if before["signature"] == job.signature:
+        return "its earlier results are gone"
+    for text in (
+        *_nodes(rule, job, then, known),
+        *_origin(then.get("origin"), now["origin"], job, known, _who_sees(rule, job)),
+        *_reads(then["reads"], now["reads"], job, standing),
+    ):
+        return text
+    return "it hands on other columns than before" if job.origin else "what it sums up has changed"
+
+
+def _nodes(rule: Rule, job: Job, then: Mapping[str, Any], known: Known) -> Iterator[str]:
+    """Say which node differs, and how: what it does itself before what comes before it."""
+    signatures = rule.nodes.get(job.signed_as, {})
+    now = {node: described(signatures[node]) for node in job.nodes}
+    differ = [
+        node
+        for node in job.nodes
+        if node in then["nodes"] and then["nodes"][node][0] != signatures[node].digest
+    ]
+    for node in differ:
+        old = known.get(then["nodes"][node][0])
+        if old is not None:
+            yield from _node(node, old, now[node], known, set())
+    added = [node for node in job.nodes if node not in then["nodes"]]
+    removed = [node for node in then["nodes"] if node not in job.nodes]
+    for nodes, word in ((added, "new here"), (removed, "no longer here")):
+        if nodes:
+            yield f"{', '.join(_short(node) for node in nodes[:3])}: {word}"
+    if differ:
+        yield f"{_short(differ[0])}: it is another operation than before"
+
+
+def _node(node: str, old: Any, now: Any, known: Known, seen: set[str]) -> Iterator[str]:
+    """Say how a node differs, or else one of those before it."""
+    if node in seen:
+        return
+    seen.add(node)
+    if old["content"] != now["content"]:
+        changes = list(_content(old["content"], now["content"]))
+        more = f" (and {len(changes) - 2} more)" if len(changes) > 2 else ""
+        impl = now["content"].get("impl")
+        yield f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
+        return
+    if [item[:2] for item in old["upstream"]] != [item[:2] for item in now["upstream"]]:
+        names = [", ".join(_short(one[1]) for one in item["upstream"]) for item in (old, now)]
+        yield f"{_short(node)}: it reads {names[1]} instead of {names[0]}"
+        return
+    for (_, ref, was), (_, _, digest) in zip(old["upstream"], now["upstream"], strict=True):
+        if was != digest and was in known and digest in known:
+            yield from _node(ref, known[was], known[digest], known, seen)
+
+
+def _content(old: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    if old.get("implementation") != now.get("implementation"):
+        yield from _implementation(str(old.get("implementation")), str(now.get("implementation")))
+    for name in now:
+        if name != "implementation":
+            yield from _differences(name, old.get(name), now[name])
+
+
+def _implementation(old: str, now: str) -> Iterator[str]:
+    """Say which part of ``module:object@version@source|file|size…`` differs."""
+    before = {part.partition("@")[0].partition("|")[0]: part for part in old.split("|")}
+    for part in now.split("|"):
+        name, _, rest = part.partition("@")
+        was = before.get(name, "").partition("@")[2]
+        if part in old.split("|") or not rest:
+            continue
+        versions, source = was.rpartition("@")[0], rest.rpartition("@")[0]
+        if versions != source and versions:
+            yield f"{name.partition('.')[0]} {versions} → {source}"
+        else:
+            yield f"{name.partition(':')[0]}: source changed"
+        return
+    yield "a file that it reads has changed"
+
+
+def _differences(path: str, old: Any, now: Any) -> Iterator[str]:
+    """Yield ``path old → new`` for each leaf that differs."""
+    if isinstance(old, dict) and isinstance(now, dict):
+        for name in dict.fromkeys([*old, *now]):
+            yield from _differences(f"{path}.{name}", old.get(name), now.get(name))
+    elif isinstance(old, list) and isinstance(now, list) and len(old) == len(now):
+        for number, (one, other) in enumerate(zip(old, now, strict=True)):
+            yield from _differences(f"{path}[{number}]", one, other)
+    elif old != now:
+        yield f"{path} {_value(old)} → {_value(now)}"
+
+
+def _value(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _who_sees(rule: Rule, job: Job) -> dict[str, str]:
+    """Return of each sight the first node of a job that has it."""
+    known = rule.nodes.get(job.signed_as, {})
+    return {
+        sight: next(_short(node) for node in job.nodes if sight in known[node].sees)
+        for sight in SIGHTS
+        if any(sight in known[node].sees for node in job.nodes)
+    }
+
+
+def _origin(old: Any, now: Any, job: Job, known: Known, who: Mapping[str, str]) -> Iterator[str]:
+    if not old or not now:
+        return
+    if old["files"] != now["files"]:
+        yield from _files(old["files"], now["files"])
+    if old["entries"] != now["entries"]:
+        yield f"its entries are {_entries(now['entries'])} instead of {_entries(old['entries'])}"
+    contexts = job.origin.contexts if job.origin else {}
+    if old["context"] != now["context"]:
+        was, new = known.get(old["context"]), contexts.get(now["context"])
+        shown = "; ".join(_changes(was, new))
+        yield shown or "what its operations see of the dataset and the globals has changed"
+    if old["branches"] != now["branches"]:
+        yield "other branches are read"
+    for sight, node in who.items():
+        if old["seen"].get(sight) == now["seen"][sight]:
+            continue
+        if sight == "dataset":
+            yield f"its dataset's files or number of events, which {node} may see, have changed"
+        elif sight == "place":
+            yield f"its partition has another name or range, which {node} may see"
+        elif sight == "run" and old["before"] != now["before"]:
+            yield "what runs before the partitions has changed"
+        else:
+            what = _datasets(known.get(old["run"]), contexts.get(now["run"]))
+            yield f"the run's datasets, which {node} may see: {what}"
+
+
+def _changes(was: Any, new: Any) -> list[str]:
+    """Return the first two differences of two contexts, if both are known."""
+    found = list(_differences("", was, new)) if was and new else []
+    return [item.lstrip(".") for item in found[:2]]
+
+
+def _datasets(was: Any, new: Any) -> str:
+    """Return which datasets came and went, or else how one of them changed."""
+    if not was or not new:
+        return "others than before"
+    names = [set(one.get("datasets") or ()) for one in (was, new)]
+    changed = [f"+ {item}" for item in sorted(names[1] - names[0])]
+    changed += [f"- {item}" for item in sorted(names[0] - names[1])]
+    return ", ".join(changed) or "; ".join(_changes(was, new)) or "another order"
+
+
+def _files(old: list[str], now: list[str]) -> Iterator[str]:
+    """Say how files differ that are known as ``path|size|mtime`` or ``path|sha256:…``."""
+    before = {item.partition("|")[0]: item.split("|")[1:] for item in old}
+    for item in now:
+        path, *facts = item.split("|")
+        if path not in before:
+            yield f"input {path} instead of {', '.join(before) or 'nothing'}"
+        elif before[path] != facts:
+            both = len(facts) == 2 and len(before[path]) == 2
+            if both and facts[0] != before[path][0]:
+                yield f"input {path} changed size ({before[path][0]} → {facts[0]} bytes)"
+            elif both:
+                yield f"input {path} was written to (another modification time)"
+            else:
+                yield f"input {path} is known by other means or has another content"
+    if len(old) != len(now):
+        yield "the list of input files has changed"
+
+
+def _entries(entries: Any) -> str:
+    if entries == "all":
+        return "all"
+    start, stop = entries
+    return f"{start or 0} to {'the end' if stop is None else stop}"
+
+
+def _reads(old: list[str], now: list[str], job: Job, standing: Mapping[str, Any]) -> Iterator[str]:
+    added = [folder for folder in now if folder not in old]
+    removed = [folder for folder in old if folder not in now]
+    again = [folder for folder in now if folder in old and folder not in standing]
+    if job.origin is None and again:
+        yield f"{len(again)} of the {len(now)} jobs that it reads run again"
+    if job.origin is None and (added or removed):
+        yield f"it reads other jobs than before ({len(added)} new, {len(removed)} gone)"
+
+
+def _short(node: str) -> str:
+    return node.removeprefix("stage.")
