@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
-from fasthep_smk import failures
-from fasthep_smk.errors import RunFailed
+from fasthep_smk import failures, files, layout, sites, space
+from fasthep_smk.errors import JobsFailed, RunFailed
+from fasthep_smk.holding import locks_of_snakemake, mark, share, unshare
+from fasthep_smk.progress import Patience, Progress, Reader
 from fasthep_smk.translate.write import Written
+from fasthep_smk.warmth import Warmth, correct_benchmarks, warm_worker
 
 __all__ = ["Outcome", "dry_run", "run"]
 
-_STEPS = re.compile(r"^(\d+) of (\d+) steps \((\d+)%\) done")
-_TOTAL = re.compile(r"^total\s+(\d+)\s*$")
+#: Of so many failed jobs everything is said; the batch system is not asked about more.
+_SHOWN = 10
+_WITHOUT_A_WORD = "ended without a word: killed, perhaps for want of memory"
 _USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
-_FAILED_LOG = re.compile(r"^    log: (\S+) \(check log file")
-_STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many jobs of each rule ran or would run."""
+    """How many jobs of each rule ran or would run; the folders of those that would."""
 
     jobs: dict[str, int]
+    folders: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:
@@ -37,23 +43,80 @@ class Outcome:
 
 
 def run(
-    written: Written, *, cores: int | None, extra: Sequence[str] = (), output: TextIO
+    written: Written,
+    *,
+    system: str = "local",
+    jobs: int | None = None,
+    keep_going: bool = False,
+    extra: Sequence[str] = (),
+    output: TextIO,
+    reasons: Callable[[Progress], list[str]] | None = None,
+    patience: int = 60,
+    keep_logs: int | None = None,
+    held: int | None = None,
 ) -> Outcome:
     """Run the workflow; ``extra`` goes to Snakemake unchanged.
 
+    ``jobs`` is how many cores are used at a time, on a cluster how many jobs. With ``keep_going``,
+    jobs that do not need a failed one still run. When no job has ended for ``patience`` seconds,
+    ``reasons`` is asked why, and its lines are printed. After a success, logs older than
+    ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder, which Snakemake's
+    process shares.
+
     Raises:
-        RunFailed: Snakemake ended with an error; the message names each failed job.
+        JobsFailed: jobs failed; the message names each.
+        RunFailed: Snakemake ended with another error.
     """
-    log = written.build / "debug" / "distributed" / "snakemake.log"
+    log = written.build / layout.RUN_LOG
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = _command(written, cores, extra)
+    going = ["--keep-going"] if keep_going else []
+    command = _command(written, system, jobs, [*going, *extra])
     failures.forget(written.build)
-    reader = _Reader(output)
-    with log.open("w", encoding="utf-8") as stream:
-        status = _follow(command, written.build, stream, reader)
-    if status != 0:
-        raise RunFailed(_what_failed(written, log, status, reader))
+    name = str(written.build.resolve())
+    reader = Reader(output, name)
+    try:
+        with contextlib.ExitStack() as stack:
+            stream = stack.enter_context(log.open("wb", buffering=0))
+            stack.enter_context(Patience(reader, reasons, patience))
+            warm = stack.enter_context(
+                warm_worker(
+                    _environment() | ({} if held is None else mark(held)), wanted=system == "local"
+                )
+            )
+            # Elsewhere, jobs that are left are taken back.
+            waits = system == "local"
+            status = _follow(command, written.build, stream, reader, held, warm, waits)
+        if status != 0:
+            raise _what_failed(written, log, status, reader, sites.system(system))
+    finally:
+        # A batch system keeps jobs that Snakemake gave up; only those of this run are touched.
+        left = reader.submitted and sites.system(system).take_back(reader.run, reader.submitted)
+        if left:
+            reader.say(left)
+        _sort_captured(log.parent)
+        if system == "local" and reader.jobs:
+            correct_benchmarks(written.build)
+        files.discard(written.build / "smk" / "stage")  # of jobs that were killed
+    if keep_logs is not None:
+        _prune_logs(log.parent, keep_logs)
     return Outcome(reader.jobs)
+
+
+def _sort_captured(folder: Path) -> None:
+    """Put what a batch system captured of jobs' standard error beside ``out``, into ``err``."""
+    for path in (folder / "out").rglob("*.err"):
+        goal = folder / "err" / path.relative_to(folder / "out")
+        with contextlib.suppress(OSError):  # it is in ``out``, then
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(goal)
+
+
+def _prune_logs(folder: Path, keep: int) -> None:
+    """Remove logs that nobody has written to for ``keep`` seconds: this run has succeeded."""
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # another one's, or gone already
+            if path.is_file() and time.time() - path.stat().st_mtime > keep:
+                path.unlink()
 
 
 def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
@@ -62,7 +125,7 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     Raises:
         RunFailed: Snakemake refuses the workflow.
     """
-    command = _command(written, 1, ["--dry-run", *extra])
+    command = _command(written, "local", None, ["--dry-run", *extra])
     done = subprocess.run(
         command,
         capture_output=True,
@@ -72,46 +135,68 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
         env=_environment(),
         cwd=written.build,
     )
-    reader = _Reader(None)
-    for line in f"{done.stdout}\n{done.stderr}".splitlines():
-        reader.line(line)
+    reader = Reader(None)
+    reader.lines(f"{done.stdout}\n{done.stderr}".splitlines())
     if done.returncode != 0:
         raise RunFailed(_refusal(reader))
-    return Outcome(reader.jobs)
+    return Outcome(reader.jobs, frozenset(reader.folders))
 
 
-def _follow(command: list[str], folder: Path, log: TextIO, reader: _Reader) -> int:
+def _follow(
+    command: list[str],
+    folder: Path,
+    log: BinaryIO,
+    reader: Reader,
+    held: int | None,
+    warm: Warmth,
+    waits: bool,
+) -> int:
     """Run Snakemake, copy what it prints to ``log``, and return its exit status.
 
     It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
     its running jobs end and removes its lock. SIGTERM is handled alike; a second one ends
-    everything at once.
+    everything at once. If it is killed, its jobs go on; with ``waits``, so do we, until they end.
     """
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        env=_environment(),
-        cwd=folder,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
+    process: subprocess.Popen[str] | None = None
     asked_to_stop = False
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal asked_to_stop
-        os.killpg(process.pid, signal.SIGKILL if asked_to_stop else signal.SIGINT)
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL if asked_to_stop else signal.SIGINT)
         asked_to_stop = True
 
+    # Before Snakemake starts: in the background of a script, Ctrl-C is ignored, and it would
+    # inherit that.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=_environment() | ({} if held is None else mark(held)) | {**warm.environment},
+            cwd=folder,
+            start_new_session=True,
+            pass_fds=(*(() if held is None else (held,)), *warm.shared),
+        )
+        assert process.stdout is not None
+        if held is not None:
+            share(held, process.pid)
+        if asked_to_stop:
+            os.killpg(process.pid, signal.SIGINT)
         for line in process.stdout:
-            log.write(line)
-            log.flush()
+            with contextlib.suppress(OSError):  # the disk is full: what runs goes on
+                log.write(line.encode("utf-8", "surrogateescape"))
             reader.line(line.rstrip("\n"))
         status = process.wait()
+        if waits:
+            _let_jobs_end(folder, reader)
+        left = locks_of_snakemake(folder) and not reader.locked_out
+        if held is not None and status >= 0 and not left:
+            unshare(held)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -120,51 +205,31 @@ def _follow(command: list[str], folder: Path, log: TextIO, reader: _Reader) -> i
     return status
 
 
-class _Reader:
-    """Follows Snakemake's output: the table of jobs, then the steps done."""
-
-    def __init__(self, screen: TextIO | None) -> None:
-        self.jobs: dict[str, int] = {}
-        self.tail: list[str] = []
-        self.failed_logs: list[str] = []
-        self._screen = screen
-        self._in_table = False
-
-    def line(self, text: str) -> None:
-        self.tail = [*self.tail[-24:], text]
-        if text.startswith("Job stats:"):
-            self._in_table, self.jobs = True, {}
-        elif self._in_table and _TOTAL.match(text):
-            self._in_table = False
-            self._say_total()
-        elif self._in_table and (found := _STAT.match(text)) and found[1] != "all":
-            self.jobs[found[1]] = int(found[2])
-        elif found := _STEPS.match(text):
-            # "all" is a step of Snakemake's, not a job of ours.
-            done, total = int(found[1]), int(found[2])
-            if done < total:
-                self._say(f"[{done}/{total - 1}] jobs done")
-        elif found := _FAILED_LOG.match(text):
-            self.failed_logs.append(found[1])
-        elif text.startswith("Error in rule "):
-            self._say(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
-
-    def _say_total(self) -> None:
-        total = sum(self.jobs.values())
-        parts = ", ".join(f"{count} x {rule}" for rule, count in self.jobs.items())
-        self._say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
-
-    def _say(self, text: str) -> None:
-        if self._screen is not None:
-            print(text, file=self._screen, flush=True)
+def _let_jobs_end(folder: Path, reader: Reader) -> None:
+    """Wait for jobs that go on although Snakemake has ended: what they finish counts."""
+    told = False
+    while left := [note for note in failures.read_all(folder) if failures.lives(note)]:
+        if not told:
+            jobs = "a job" if len(left) == 1 else f"{len(left)} jobs"
+            reader.say(f"Snakemake has ended before {jobs} under way: what they finish counts")
+        told = True
+        time.sleep(0.2)
 
 
-def _command(written: Written, cores: int | None, extra: Sequence[str]) -> list[str]:
+def _signal(status: int) -> str:
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _command(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:
     # Run in the build folder: Snakemake would expand variables and globs in the profile's path.
     profile = str(written.profile.relative_to(written.build))
-    command = [sys.executable, "-P", "-m", "snakemake", "--profile", profile]
-    if cores is not None:
-        command += ["--cores", str(cores)]
+    module = sites.system(system).SNAKEMAKE
+    command = [sys.executable, "-P", "-m", module, "--profile", profile]
+    if jobs is not None:
+        command += ["--cores" if system == "local" else "--jobs", str(jobs)]
     return [*command, *extra]
 
 
@@ -173,31 +238,70 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
 
 
-def _refusal(reader: _Reader) -> str:
+def _refusal(reader: Reader) -> str:
     """Return why Snakemake did not start: its own line of it if there is one."""
     found = [line for line in reader.tail if _USAGE.match(line)]
     return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
 
 
-def _what_failed(written: Written, log: Path, status: int, reader: _Reader) -> str:
+def _no_space(build: Path, failed: list[failures.Failure]) -> str:
+    """Return that the disk is full, and which jobs that has cost."""
+    lines = [str(space.finding(build))]
+    for item in failed[:3]:
+        what = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
+        lines.append(f"    failed:  {what}{f', {item.key}' if item.key else ''}: {item.problem}")
+    if len(failed) > 3:
+        lines.append(f"    ... and {len(failed) - 3} more")
+    return "\n".join(lines)
+
+
+def _what_failed(
+    written: Written, log: Path, status: int, reader: Reader, system: sites.System
+) -> RunFailed:
     failed = failures.read_all(written.build)
+    if any(item.kind == "disk" for item in failed) or reader.disk_full or space.is_full(log.parent):
+        return RunFailed(_no_space(written.build, failed))
+    if status < 0 and not failed:
+        return RunFailed(
+            f"Snakemake was killed ({_signal(status)}); what finished is kept, run again to go on\n"
+            f"    log:     {log}"
+        )
     noted = {str(failures.log_of(item)) for item in failed}
-    silent = [item for item in dict.fromkeys(reader.failed_logs) if item not in noted]
+    silent = [item for item in dict.fromkeys(reader.failed_logs.values()) if item not in noted]
     count = len(failed) + len(silent)
     if not count and any(_USAGE.match(line) for line in reader.tail):
-        return _refusal(reader)
+        return RunFailed(_refusal(reader))
     if not count:
         tail = [f"    {line}" for line in reader.tail]
-        return "\n".join([f"Snakemake ended with status {status} (log: {log}):", *tail])
+        title = f"Snakemake ended with status {status} (log: {log}):"
+        return RunFailed("\n".join([title, *tail]))
+    fate = functools.cache(system.fate)
     title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
     shown = [
-        failures.message(item, written.build, log=failures.log_of(item), profile=written.profile)
-        for item in failed[:10]
+        failures.message(
+            item,
+            written.build,
+            log=failures.log_of(item),
+            profile=written.profile,
+            fate=fate,
+        )
+        for item in failed[:_SHOWN]
     ]
-    shown += [
-        "a job ended without a word: it was killed, perhaps for want of memory\n"
-        f"    log:     {written.build / item}"
-        for item in silent[: 10 - len(shown)]
-    ]
-    more = [f"... and {count - 10} more, see {log}"]
-    return "\n".join([title, *shown, *(more if count > 10 else [])])
+    heard = {item: reader.messages.get(item) or _WITHOUT_A_WORD for item in silent}
+    words: dict[str, list[str]] = {}
+    for item in silent[: _SHOWN - len(shown)]:
+        words.setdefault(heard[item], []).append(item)
+    for said, items in words.items():
+        jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
+        logs = [written.build / item for item in items]
+        found = [f"    log:     {path}" for path in logs if path.exists()]
+        shown.append("\n".join([f"{jobs}: {said}", *found]))
+    more = [f"... and {count - _SHOWN} more, see {log}"]
+    text = "\n".join([title, *shown, *(more if count > _SHOWN else [])])
+    if status != 1:  # it was killed itself: what would still have run is unknown
+        return RunFailed(text)
+    reasons = {
+        str(failures.log_of(item)): failures.in_short(item, fate if place < _SHOWN else None)
+        for place, item in enumerate(failed)
+    }
+    return JobsFailed(text, {**reasons, **heard}, reader.done)

@@ -8,16 +8,25 @@ what was expected, and what to do. Several findings are collected and raised tog
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Finding", "Findings", "RunFailed", "SmkError", "UsageError", "nearest"]
+__all__ = [
+    "Finding",
+    "Findings",
+    "JobsFailed",
+    "RunFailed",
+    "SmkError",
+    "UsageError",
+    "nearest",
+]
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name that resembles ``name`` most, or ``None`` if none does."""
-    matches = difflib.get_close_matches(str(name), [str(item) for item in valid], n=1, cutoff=0.5)
-    return matches[0] if matches else None
+    names = {str(item).lower(): str(item) for item in valid}
+    matches = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
+    return names[matches[0]] if matches else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,3 +79,16 @@ class Findings(SmkError):
 
 class RunFailed(SmkError):
     """Jobs ran and at least one of them failed; the message names them."""
+
+
+class JobsFailed(RunFailed):
+    """Jobs failed, and Snakemake ended the run in its own order.
+
+    ``reasons`` says what went wrong with each in one line, by their logs (relative to the build
+    folder), and ``done`` how many jobs succeeded.
+    """
+
+    def __init__(self, message: str, reasons: Mapping[str, str], done: int) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+        self.done = done

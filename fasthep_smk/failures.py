@@ -1,86 +1,212 @@
-"""What failed jobs leave for the end of the run: which stage, which events, which log."""
+"""What failed jobs leave for the end of the run: which stage, which events, where, which log.
+
+A job leaves its note when it starts and takes it back when it succeeds: one that is killed, or
+whose machine goes away, has left it too.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from fasthep_smk import files, layout
+from fasthep_smk import files, layout, space
+from fasthep_smk.describe.units import format_bytes
 from fasthep_smk.names import encode, shell
 
-__all__ = ["Failure", "clear", "forget", "log_of", "message", "one_line", "read_all", "write"]
+__all__ = [
+    "Failure",
+    "Kind",
+    "born",
+    "clear",
+    "earlier",
+    "forget",
+    "headline",
+    "in_short",
+    "lives",
+    "log_of",
+    "message",
+    "note",
+    "one_line",
+    "only_damaged",
+    "read_all",
+    "some_damaged",
+    "span",
+]
+
+#: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
+#: ``killed``: nobody said why; ``damaged``: a file that it reads is not what was written;
+#: ``disk``: there was no space left for what it writes.
+Kind = Literal["error", "memory", "time", "killed", "damaged", "disk"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """One failed job. ``start`` and ``stop`` are entries of ``file``."""
+    """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
+
+    ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its process from a later one
+    of the same number.
+    """
 
     rule: str
     key: str
     record: str
     problem: str
+    kind: Kind = "error"
     stage: str | None = None
     op: str | None = None
+    stages: list[str] = field(default_factory=list)
     dataset: str | None = None
     file: str | None = None
     start: int | None = None
     stop: int | None = None
     variation: str | None = None
+    pool: str | None = None
+    attempt: int = 1
+    host: str | None = None
+    pid: int | None = None
+    born: int | None = None
+    system: str = "local"
+    batch_job: str | None = None
+    memory: int | None = None
+    used: int | None = None
+    earlier: list[dict[str, Any]] = field(default_factory=list)
 
 
-def write(build: Path, rule: str, key: str, entry: Mapping[str, Any], error: BaseException) -> None:
-    """Note that a job failed."""
-    partition = dict(entry.get("partition") or {})
-    failure = Failure(
-        rule=rule,
-        key=key,
-        record=str(entry["record"]),
-        problem=one_line(error),
-        stage=getattr(error, "stage", None),
-        op=getattr(error, "impl", None),
-        dataset=entry.get("dataset"),
-        file=partition.get("file"),
-        start=partition.get("start"),
-        stop=partition.get("stop"),
-        variation=entry.get("variation"),
-    )
-    files.write_text(_path(build, rule, key), json.dumps(asdict(failure), indent=1) + "\n")
+def note(build: Path, failure: Failure) -> None:
+    """Leave a job's note."""
+    text = json.dumps(asdict(failure), indent=1) + "\n"
+    path = _path(build, failure.rule, failure.key)
+    try:
+        files.write_text(path, text)
+    except OSError as error:
+        if not space.shown(error) or not path.exists():
+            raise
+        with path.open("r+", encoding="utf-8") as stream:  # the disk is full: where it stands
+            stream.write(text)
+            stream.truncate()
+
+
+def earlier(build: Path, rule: str, key: str) -> list[dict[str, Any]]:
+    """Return what the earlier attempts of a job died of, first to last, for its record."""
+    found = _read(_path(build, rule, key))
+    if found is None:
+        return []
+    names = ("attempt", "pool", "host", "problem", "kind", "batch_job", "memory", "used")
+    return [*found.earlier, {name: getattr(found, name) for name in names}]
+
+
+def born(pid: int) -> int | None:
+    """Return when a process of this machine started, in clock ticks; ``None`` if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        state, *fields = text.rpartition(")")[2].split()
+        return None if state in ("Z", "X") else int(fields[18])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def lives(failure: Failure) -> bool:
+    """Tell whether the process of a job that left this note still runs on this machine."""
+    if failure.kind != "killed" or failure.host != socket.gethostname():
+        return False
+    return failure.pid is not None and failure.born == born(failure.pid) is not None
 
 
 def clear(build: Path, rule: str, key: str) -> None:
-    """Forget that a job failed: it runs again."""
+    """Forget that a job failed: it has succeeded."""
     _path(build, rule, key).unlink(missing_ok=True)
 
 
 def read_all(build: Path) -> list[Failure]:
     """Return the failures that no later success has cleared."""
-    found: list[Failure] = []
-    for path in sorted((build / "smk" / "failures").glob("*/*.json")):
-        try:
-            found.append(Failure(**json.loads(path.read_text(encoding="utf-8"))))
-        except (OSError, ValueError, TypeError):
-            continue  # another version's note
-    return found
+    paths = sorted((build / "smk" / "failures").glob("*/*.json"))
+    return [found for path in paths if (found := _read(path)) is not None]
 
 
-def message(failure: Failure, build: Path, *, log: Path, profile: Path) -> str:
-    """Return the lines that tell a person what failed, where, and how to run it alone."""
-    what = f"stage {failure.stage!r} ({failure.op})" if failure.stage else f"rule {failure.rule}"
-    lines = [f"{what} failed: {failure.problem}"]
+def only_damaged(build: Path) -> bool:
+    """Tell whether nothing but damaged files stopped a run: those are made again by another."""
+    found = read_all(build)
+    return bool(found) and all(note.kind == "damaged" for note in found)
+
+
+def some_damaged(build: Path) -> bool:
+    """Tell whether damaged files are among what stopped a run."""
+    return any(note.kind == "damaged" for note in read_all(build))
+
+
+def headline(failure: Failure) -> str:
+    """Return in one line what failed and why."""
+    if failure.stage:
+        what = f"stage {failure.stage!r} ({failure.op})"
+    else:
+        stages = f" (stages {', '.join(failure.stages)})" if failure.stages else ""
+        what = f"rule {failure.rule}{stages}"
+    return f"{what} failed: {failure.problem}"
+
+
+def message(
+    failure: Failure,
+    build: Path,
+    *,
+    log: Path,
+    profile: Path,
+    fate: Callable[[str], str | None] | None = None,
+) -> str:
+    """Return the lines that tell a person what failed, where, and how to run it alone.
+
+    ``fate`` is asked what the batch system says of a job that was killed.
+    """
+    lines = [headline(failure)]
+    if failure.kind == "killed" and fate is not None and failure.batch_job:
+        said = fate(failure.batch_job)
+        lines += [f"    reason:  {said}"] if said else []
+    before = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
+    lines += [
+        f"    before:  attempt {attempt}: {problem}"
+        for problem, attempt in reversed(before.items())
+        if problem != failure.problem
+    ]
     if failure.dataset is not None:
         lines.append(f"    dataset: {failure.dataset}")
     if failure.file is not None:
-        lines.append(f"    file:    {failure.file} ({_entries(failure)})")
+        lines.append(f"    file:    {failure.file} ({span(failure.start, failure.stop)})")
     if failure.variation not in (None, "nominal"):
         lines.append(f"    varied:  {failure.variation}")
+    if failure.pool is not None:
+        lines.append(f"    where:   {_where(failure)}")
+    # A last attempt that was not worth trying used next to nothing.
+    most = max([failure.used or 0, *(int(item.get("used") or 0) for item in failure.earlier)])
+    if failure.memory is not None or most:
+        asked = format_bytes(failure.memory) if failure.memory else "nothing"
+        used = f"{most // 1000**2} MB used" if most else "use unknown"
+        lines.append(f"    memory:  {asked} asked for, {used}")
     lines.append(f"    log:     {build / log}")
     command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
     lines.append(f"    alone:   {shell(['cd', build])} && {command}")
     return "\n".join(lines)
+
+
+def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) -> str:
+    """Return one line that says what failed; ``fate`` is asked as for :func:`message`."""
+    text = headline(failure)
+    if failure.variation not in (None, "nominal"):
+        text += f" (variation {failure.variation})"
+    if failure.kind == "killed" and fate is not None and failure.batch_job:
+        said = fate(failure.batch_job)
+        text += f" ({said})" if said else ""
+    return text
+
+
+def span(start: int | None, stop: int | None) -> str:
+    """Return in words which entries of a file a partition is."""
+    if start is None and stop is None:
+        return "all entries"
+    return f"entries {start or 0} to {stop if stop is not None else 'end'}"
 
 
 def log_of(failure: Failure) -> Path:
@@ -101,10 +227,18 @@ def forget(build: Path) -> None:
     shutil.rmtree(build / "smk" / "failures", ignore_errors=True)
 
 
-def _entries(failure: Failure) -> str:
-    if failure.start is None and failure.stop is None:
-        return "all entries"
-    return f"entries {failure.start or 0} to {failure.stop if failure.stop is not None else 'end'}"
+def _where(failure: Failure) -> str:
+    text = f"pool {failure.pool!r} on {failure.host}"
+    if failure.batch_job:
+        text += f", {failure.system} job {failure.batch_job}"
+    return f"{text}, attempt {failure.attempt}" if failure.attempt > 1 else text
+
+
+def _read(path: Path) -> Failure | None:
+    try:
+        return Failure(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None  # none, or another version's
 
 
 def _path(build: Path, rule: str, key: str) -> Path:

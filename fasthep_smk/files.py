@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
+import re
+import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.values import to_plain
+__all__ = [
+    "Altered",
+    "atomic_path",
+    "canonical_json",
+    "described",
+    "digest_of",
+    "discard",
+    "seal",
+    "sha256_file",
+    "sync",
+    "sync_all",
+    "unseal",
+    "write_text",
+]
 
-__all__ = ["atomic_path", "canonical_json", "digest_of", "sha256_file", "write_text"]
+_SEAL = re.compile(rb'^\{\n "checksum": "([0-9a-f]{64})",')
+#: What file systems answer that cannot put a folder's list of names on disk by itself.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
 
-@contextmanager
+class Altered(ValueError):
+    """A sealed text is not what was written."""
+
+
+@contextlib.contextmanager
 def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` when the block succeeds.
 
-    With ``durable`` the content reaches the disk before the rename, so that a power loss leaves
-    the old file or the new one, never an empty one with the new name.
+    With ``durable`` the content reaches the disk before the rename, and the rename before this
+    returns: a power loss leaves the old file or the new one, never an empty one with the new name,
+    and afterwards always the new one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=".", suffix=f".tmp-{os.getpid()}", dir=path.parent)
@@ -32,11 +56,44 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
         # mkstemp is private by design; results are shared as any file of the user's.
         temporary.chmod(0o666 & ~_umask())
         if durable:
-            with temporary.open("rb") as stream:
-                os.fsync(stream.fileno())
+            sync(temporary)
         temporary.replace(path)
+        if durable:
+            sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder if there is one; for whoever works in it, all of it goes at once."""
+    gone = folder.with_name(f".{folder.name}.gone-{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Return when a file's content, or the names in a folder, would survive a power loss."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if not path.is_dir() or error.errno not in _NO_FOLDER_SYNC:
+            raise
+
+
+def sync_all(paths: Iterable[Path]) -> None:
+    """Sync files or folders, but for those that are gone meanwhile; a disk takes many at a time."""
+
+    def sync_if_there(path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            sync(path)
+
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(sync_if_there, paths))
 
 
 def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
@@ -45,13 +102,36 @@ def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
     A file that holds this text already is left alone, time stamp included: regenerating a
     workflow must not look like an edit.
     """
-    if path.is_file() and path.read_bytes() == text.encode("utf-8"):
-        return False
-    with atomic_path(path, durable=False) as temporary:
-        temporary.write_bytes(text.encode("utf-8"))
-    if executable:
+    changed = not path.is_file() or path.read_bytes() != text.encode("utf-8")
+    if changed:
+        with atomic_path(path, durable=False) as temporary:
+            temporary.write_bytes(text.encode("utf-8"))
+    if executable and not os.access(path, os.X_OK):
         path.chmod(path.stat().st_mode | 0o111)
-    return True
+    return changed
+
+
+def seal(content: Mapping[str, Any], *, indent: int | None = 1) -> str:
+    """Return ``content``, which is not empty, as JSON text that begins with its checksum."""
+    text = json.dumps(content, indent=indent) + "\n"
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return f'{{\n "checksum": "{digest}",{text[1:]}'
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    """Return what was given to :func:`seal`.
+
+    Raises:
+        Altered: a single bit is not as it was written, or it was not sealed.
+    """
+    found = _SEAL.match(text)
+    if found is None:
+        raise Altered("it does not begin with a checksum")
+    rest = b"{" + text[found.end() :]
+    if hashlib.sha256(rest).hexdigest() != found[1].decode("ascii"):
+        raise Altered("its checksum differs")
+    content: dict[str, Any] = json.loads(rest)
+    return content
 
 
 def sha256_file(path: Path) -> str:
@@ -60,8 +140,15 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def described(path: Path) -> dict[str, Any]:
+    """Return what tells a file from another one: its size in bytes and its SHA-256."""
+    return {"size": path.stat().st_size, "sha256": sha256_file(path)}
+
+
 def canonical_json(value: Any) -> str:
     """Return ``value`` as JSON whose text depends on content only, not on the order of keys."""
+    from fasthep_smk.values import to_plain  # needs NumPy, which takes a while to import
+
     plain = to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})
     return json.dumps(_sorted(plain), sort_keys=True, separators=(",", ":"))
 

@@ -1,8 +1,9 @@
 """What jobs hand to each other, as files: exact, checksummed, and safe to read back.
 
 A job's products lie in one folder: an ``.arrow`` file for each event stream, ``products.zip`` for
-everything else, and ``record.json``, which is written last and describes the rest: the structure
-of each value, and size and SHA-256 of every file. Histograms are stored in the UHI serialization
+everything else, and ``record.json``, which is written last, when the others are on disk, and
+describes them: the structure of each value, and size and SHA-256 of every file; it begins with a
+checksum of itself. Histograms are stored in the UHI serialization
 (https://uhi.readthedocs.io/en/latest/serialization.html) with their raw arrays, plain data and
 artifact references as JSON. Only a value of a type that none of these can hold exactly (an object
 of a user's own class) is pickled.
@@ -11,11 +12,10 @@ of a user's own class) is pickled.
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,23 @@ from boost_histogram.serialization import from_uhi, to_uhi
 
 from fasthep_smk import files
 from fasthep_smk.errors import Finding, Findings
+from fasthep_smk.layout import ARCHIVE, RECORD
 from fasthep_smk.streams import read_stream, write_stream
 from fasthep_smk.values import NotPlainError, from_plain, to_plain
 
-__all__ = ["ARCHIVE", "RECORD", "Key", "Product", "load", "read_record", "save", "write_record"]
+__all__ = [
+    "ARCHIVE",
+    "RECORD",
+    "Damaged",
+    "Key",
+    "Product",
+    "load",
+    "read_record",
+    "save",
+    "verify",
+    "write_record",
+]
 
-RECORD = "record.json"
-ARCHIVE = "products.zip"
 # Changes when a file written before cannot be read any more.
 FORMAT = 1
 
@@ -55,8 +65,15 @@ class Product:
         return (self.node, self.port)
 
 
+@dataclass(eq=False)
+class Damaged(Findings):
+    """A finished job's file is missing, truncated or altered; ``record`` is that job's record."""
+
+    record: Path = field(default_factory=Path)
+
+
 def save(folder: Path, products: Iterable[Product], *, declared: Iterable[str]) -> dict[str, Any]:
-    """Write ``products`` into ``folder``; return their part of the record.
+    """Write ``products`` into ``folder``, to the disk itself; return their part of the record.
 
     ``declared`` names files that must exist afterwards even if no product needed them (a source
     that delivered no event stream), since Snakemake waits for them.
@@ -69,40 +86,53 @@ def save(folder: Path, products: Iterable[Product], *, declared: Iterable[str]) 
         if not (folder / name).exists():
             (folder / name).touch()
             writer.files.append(name)
-    described = {
-        name: {"size": (folder / name).stat().st_size, "sha256": files.sha256_file(folder / name)}
-        for name in writer.files
-    }
+    files.sync_all(folder / name for name in writer.files)
+    files.sync(folder)
+    described = {name: files.described(folder / name) for name in writer.files}
     return {"format": FORMAT, "products": entries, "files": described}
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Write the record: from here on the job counts as done."""
     with files.atomic_path(folder / RECORD) as temporary:
-        temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        temporary.write_text(files.seal(record), encoding="utf-8")
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """Return the record of a finished job.
 
     Raises:
-        Findings: the record is missing, unreadable or of another format.
+        Damaged: the record is missing, altered or of another format.
     """
     path = folder / RECORD
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise _corrupt(path, f"cannot be read ({error})") from error
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        record = files.unseal(path.read_bytes())
+    except OSError as error:
+        raise _corrupt(path, f"cannot be read ({error.strerror or error})") from error
+    except files.Altered as error:
+        raise _corrupt(path, f"was altered: {error}") from error
+    if record.get("format") != FORMAT:
         raise _corrupt(path, "was written by another version of fasthep-smk")
     return record
+
+
+def verify(folder: Path) -> None:
+    """Check the record of a finished job and all files that it describes.
+
+    Raises:
+        Damaged: a file is missing, truncated or altered.
+    """
+    described = read_record(folder)["files"]
+    reader = _Reader(folder, described)
+    for name in described:
+        reader.check(name)
 
 
 def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, Any]:
     """Return the products of a finished job, those in ``wanted`` or all, checksums verified.
 
     Raises:
-        Findings: a file is missing, truncated or altered, or does not hold what is wanted.
+        Damaged: a file is missing, truncated or altered, or does not hold what is wanted.
     """
     record = read_record(folder)
     reader = _Reader(folder, record["files"])
@@ -154,6 +184,7 @@ class _Writer:
             "port": product.port,
             "kind": product.kind,
             "type": type(product.value).__name__,
+            "live": None if product.live is None else list(product.live),
             "value": plain,
         }
 
@@ -220,7 +251,7 @@ class _Reader:
     def _leaf(self, item: dict[str, Any]) -> Any:
         kind = item["$"]
         if kind == "stream":
-            return read_stream(self._verify(item["file"]), item["meta"])
+            return read_stream(self.check(item["file"]), item["meta"])
         if kind == "histogram":
             cls = hist.NamedHist if item.get("named") else hist.Hist
             return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
@@ -231,10 +262,11 @@ class _Reader:
 
     def _open(self) -> zipfile.ZipFile:
         if self._archive is None:
-            self._archive = zipfile.ZipFile(self._verify(ARCHIVE))
+            self._archive = zipfile.ZipFile(self.check(ARCHIVE))
         return self._archive
 
-    def _verify(self, name: str) -> Path:
+    def check(self, name: str) -> Path:
+        """Return the path of a file that is what was written."""
         path = self.folder / name
         if name in self._verified:
             return path
@@ -287,13 +319,10 @@ def _safe_stem(product: Product) -> str:
     return encode(f"{product.node}.{product.port}")
 
 
-def _corrupt(path: Path, problem: str) -> Findings:
-    return Findings(
-        [
-            Finding(
-                file=str(path),
-                problem=f"this intermediate file {problem}",
-                hint=f"delete the folder {path.parent} and run again: it is made anew",
-            )
-        ]
+def _corrupt(path: Path, problem: str) -> Damaged:
+    finding = Finding(
+        file=str(path),
+        problem=f"this intermediate file {problem}",
+        hint="its job runs again",
     )
+    return Damaged([finding], path.parent / RECORD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import stat
 from pathlib import Path
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.files import (
+    Altered,
     atomic_path,
     canonical_json,
     digest_of,
+    seal,
     sha256_file,
+    unseal,
     write_text,
 )
 
@@ -104,3 +108,31 @@ def test_a_digest_depends_on_content_only() -> None:
     assert digest_of([1, 2]) != digest_of([2, 1])
     assert digest_of("1") != digest_of(1)
     assert len(digest_of("\udcff")) == 32
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_sealed_text_is_json_and_comes_back(indent: int | None) -> None:
+    content = {"a": [1, 2.5, None, {"b": "ü 🎉"}], "nan": 1e308}
+    text = seal(content, indent=indent)
+    assert unseal(text.encode()) == content
+    assert json.loads(text) == {"checksum": json.loads(text)["checksum"], **content}
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{}\n", b"\x00\xff", b"null"])
+def test_what_is_not_sealed_is_refused(damaged: bytes) -> None:
+    with pytest.raises(Altered, match="does not begin with a checksum"):
+        unseal(damaged)
+
+
+def test_a_sealed_text_may_not_change() -> None:
+    text = seal({"a": 1}).encode()
+    for altered in (text[:-1], text + b" ", text.replace(b"1\n", b"2\n")):
+        with pytest.raises(Altered, match="checksum differs"):
+            unseal(altered)
+
+
+def test_a_script_that_lost_its_mode_gets_it_again(tmp_path: Path) -> None:
+    path = tmp_path / "script"
+    write_text(path, "#!/bin/sh\n")
+    assert not write_text(path, "#!/bin/sh\n", executable=True)
+    assert os.access(path, os.X_OK)

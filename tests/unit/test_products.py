@@ -14,7 +14,7 @@ import hist
 import numpy as np
 import pytest
 
-from fasthep_smk import products
+from fasthep_smk import files, products
 from fasthep_smk.errors import Findings
 from fasthep_smk.flow import upstream
 from fasthep_smk.products import ARCHIVE, RECORD, Product
@@ -353,28 +353,51 @@ def test_a_damaged_file_is_named_and_what_to_do(
     folder = tmp_path / "job"
     shutil.copytree(finished, folder)
     DAMAGE.get(damage, flip)(folder / name)
-    with pytest.raises(Findings) as caught:
+    with pytest.raises(products.Damaged) as caught:
         products.load(folder)
     assert str(folder / name) in str(caught.value)
-    assert f"delete the folder {folder} and run again" in str(caught.value)
+    assert caught.value.record == folder / RECORD  # which goes, so that its job runs again
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", [*DAMAGE, "one bit flipped"])
 def test_a_damaged_record_is_named(finished: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "job"
     shutil.copytree(finished, folder)
-    path = folder / RECORD
-    if damage == "truncated":
-        path.write_bytes(path.read_bytes()[:-10])
-    else:
-        DAMAGE[damage](path)
-    with pytest.raises(Findings, match="cannot be read") as caught:
+    DAMAGE.get(damage, flip)(folder / RECORD)
+    with pytest.raises(products.Damaged, match=r"was altered|cannot be read") as caught:
         products.load(folder)
-    assert str(path) in str(caught.value)
+    assert str(folder / RECORD) in str(caught.value)
+    assert caught.value.record == folder / RECORD
 
 
-@pytest.mark.parametrize("content", ["[]", '"text"', "{}", '{"format": 0}', '{"format": 999}'])
-def test_a_record_of_another_version_is_refused(tmp_path: Path, content: str) -> None:
+def test_no_bit_of_a_record_can_flip_unseen(finished: Path, tmp_path: Path) -> None:
+    content = (finished / RECORD).read_bytes()
+    for position in range(len(content)):
+        flipped = bytes([content[position] ^ 1 << position % 8])
+        (tmp_path / RECORD).write_bytes(content[:position] + flipped + content[position + 1 :])
+        with pytest.raises(products.Damaged):
+            products.read_record(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[]", '"text"', "{}", "null", '{"format": 1}'])
+def test_json_of_another_shape_is_no_record(tmp_path: Path, content: str) -> None:
     (tmp_path / RECORD).write_text(content)
-    with pytest.raises(Findings, match="another version"):
+    with pytest.raises(products.Damaged, match="does not begin with a checksum"):
         products.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, {"format": 0}, {"format": 999}])
+def test_a_record_of_another_version_is_refused(tmp_path: Path, content: dict[str, int]) -> None:
+    (tmp_path / RECORD).write_text(files.seal(content))
+    with pytest.raises(products.Damaged, match="another version"):
+        products.load(tmp_path)
+
+
+def test_verifying_looks_at_every_file(finished: Path, tmp_path: Path) -> None:
+    products.verify(finished)
+    for name in ("A.arrow", ARCHIVE, RECORD):
+        folder = tmp_path / name
+        shutil.copytree(finished, folder)
+        flip(folder / name)
+        with pytest.raises(products.Damaged, match=name):
+            products.verify(folder)

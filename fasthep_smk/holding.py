@@ -1,0 +1,284 @@
+"""One run at a time on a build folder; what a run that was killed left behind is cleared away.
+
+The holder is a lock on ``smk/lock`` (flock), shared with Snakemake's process: it ends when both are
+gone, however they ended. What stands in the file is for people and for the next holder. Snakemake
+and all that it starts carry a mark in their environment, by which the next holder finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import failures, files, layout, sites, space
+from fasthep_smk.errors import SmkError
+from fasthep_smk.progress import Reader
+
+__all__ = ["Held", "hold", "holder", "locks_of_snakemake", "mark", "share", "unshare"]
+
+#: Seconds that processes of a killed run get to end by themselves.
+_GRACE = 5.0
+_MARK = "FASTHEP_SMK_RUN"
+#: Bytes of the lock's content: on a disk that gets full, it is written where it stands.
+_LENGTH = 400
+
+
+class Held(SmkError):
+    """Another run works on the build folder."""
+
+    @classmethod
+    def by(cls, who: Mapping[str, Any], build: Path) -> Held:
+        """Return the error that names a process, its host and since when."""
+        return cls(
+            f"another run works on {build}\n"
+            f"    by       process {who.get('pid', '?')} on {who.get('host', '?')}, "
+            f"since {who.get('since', '?')}\n"
+            "    hint     wait for it, stop it, or choose another --outdir"
+        )
+
+
+@contextlib.contextmanager
+def hold(build: Path) -> Iterator[int | None]:
+    """Hold a build folder for a run; yield the file descriptor to share with Snakemake.
+
+    ``None`` where no such folder can be made: whoever wants to write there will say why.
+
+    Raises:
+        Held: another run holds it, or Snakemake alone; the message says which.
+        DiskFull: in the meantime, there was no space left to write into it.
+    """
+    path = build / layout.LOCK
+    new = not path.parent.exists()
+    with space.saying(build):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:
+            yield None
+            return
+        try:
+            _lock(descriptor, build)
+            if os.fstat(descriptor).st_size and _read(descriptor).get("state") != "ended":
+                _clear_after_crash(build, descriptor)
+            if locks_of_snakemake(build):
+                _take_over_from_snakemake(build, descriptor)
+            _write(descriptor, state="running")
+            try:
+                yield descriptor
+            finally:
+                # A Snakemake that was killed has left its lock, and perhaps jobs.
+                if "snakemake" not in _read(descriptor):
+                    _write(descriptor, state="ended")
+        finally:
+            os.close(descriptor)
+            if new and [item.name for item in path.parent.iterdir()] == ["lock"]:
+                # Nothing was made of it: the workflow was refused.
+                path.unlink()
+                with contextlib.suppress(OSError):
+                    path.parent.rmdir()
+                    build.rmdir()
+
+
+def mark(descriptor: int) -> dict[str, str]:
+    """Return the environment variable by which processes of a run on this folder are known."""
+    status = os.fstat(descriptor)
+    return {_MARK: f"{status.st_dev}:{status.st_ino}"}
+
+
+def locks_of_snakemake(build: Path) -> list[Path]:
+    """Return the files by which Snakemake says that it works on the folder, or did when it died."""
+    return list((build / ".snakemake" / "locks").glob("*"))
+
+
+def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
+    """Clear away what a plain Snakemake left when it was killed.
+
+    Its lock says nothing of who made it: where no Snakemake of this machine works in the folder, it
+    is taken for a left one.
+
+    Raises:
+        Held: one does.
+    """
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if (process / "cwd").samefile(build) and b"snakemake" in (
+                process / "cmdline"
+            ).read_bytes():
+                raise Held(
+                    f"another run works on {build}\n"
+                    f"    by       process {process.name}, Snakemake without fasthep-smk\n"
+                    "    hint     wait for it, stop it, or choose another --outdir"
+                )
+    print(
+        "fasthep-smk: warning: a Snakemake that is not on this machine any more has left its lock; "
+        "taken over",
+        file=sys.stderr,
+    )
+    _clear_after_crash(build, descriptor)
+
+
+def share(descriptor: int, snakemake: int) -> None:
+    """Note which process shares the lock: it goes on if ours is killed."""
+    _write(
+        descriptor, state="running", snakemake=snakemake, snakemake_born=failures.born(snakemake)
+    )
+
+
+def unshare(descriptor: int) -> None:
+    """Note that Snakemake has ended by itself, and left nothing behind."""
+    _write(descriptor, state="running")
+
+
+def holder(build: Path) -> dict[str, Any] | None:
+    """Return who holds a build folder now (``host``, ``pid``, ``since``); change nothing.
+
+    ``None`` if nobody does. On a file system without locks a process of another host is believed.
+    """
+    try:
+        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        who = _read(descriptor)
+        # An ended run's lock is not tried: a run that begins just now would meet us in it.
+        if who.get("state", "ended") == "ended":
+            return None
+        orphan = _is_orphan(who)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None  # it was killed
+        except BlockingIOError:
+            if orphan:
+                who["pid"] = who.get("snakemake", who["pid"])
+        except OSError:
+            if orphan:
+                return None
+        return {name: who.get(name) for name in ("host", "pid", "since")}
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, build: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        who = _read(descriptor)
+    except OSError:
+        return  # a file system without locks: Snakemake's own lock is left
+    if not _is_orphan(who) or not _end_and_lock(descriptor):
+        raise Held.by(who, build)
+
+
+def _is_orphan(who: dict[str, Any]) -> bool:
+    """Tell whether the holder's first process was killed, so that only its Snakemake is left."""
+    pid = who.get("pid")
+    here = who.get("host") == socket.gethostname()
+    return here and isinstance(pid, int) and failures.born(pid) != who.get("born")
+
+
+def _end_and_lock(descriptor: int) -> bool:
+    """End what is left of a run that was killed, and lock; tell whether that worked."""
+    _end(lambda: _marked(descriptor), signal.SIGINT, signal.SIGKILL)
+    end = time.monotonic() + _GRACE
+    while time.monotonic() < end:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _end(find: Callable[[], set[int]], *numbers: signal.Signals) -> None:
+    """Send the processes that ``find`` finds one signal after the other until none is left."""
+    for number in numbers:
+        told: set[int] = set()
+        end = time.monotonic() + _GRACE
+        while (left := find()) and time.monotonic() < end:
+            for pid in left - told:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            told |= left
+            time.sleep(0.1)
+
+
+def _marked(descriptor: int) -> set[int]:
+    """Return the processes of this machine that a run on this folder has started."""
+    ((name, value),) = mark(descriptor).items()
+    if os.environ.get(name) == value:
+        return set()  # we are one of them
+    wanted = f"{name}={value}".encode()
+    found: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                found.add(int(folder.name))
+    return found
+
+
+def _read(descriptor: int) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError):
+        content = json.loads(os.pread(descriptor, 4096, 0) or b"{}")
+        if isinstance(content, dict):
+            return content
+    return {}
+
+
+def _write(descriptor: int, **state: Any) -> None:
+    content = {
+        **state,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "born": failures.born(os.getpid()),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    length = max(_LENGTH, os.fstat(descriptor).st_size - 1)
+    os.pwrite(descriptor, (json.dumps(content).ljust(length) + "\n").encode(), 0)
+    os.fsync(descriptor)
+
+
+def _clear_after_crash(build: Path, descriptor: int) -> None:
+    """End what is left of the run that was killed, and take away what it left half-written.
+
+    Its jobs would write beside their next attempt. What they had finished has its record and
+    counts.
+    """
+    notes = failures.read_all(build)
+    _end(
+        lambda: _marked(descriptor) | {note.pid or 0 for note in notes if failures.lives(note)},
+        signal.SIGTERM,
+        signal.SIGKILL,
+    )
+    _take_back_queued(build)
+    for lock in locks_of_snakemake(build):
+        lock.unlink(missing_ok=True)
+    files.discard(build / "smk" / "stage")
+    for gone in (build / "smk").glob(".*.gone-*"):
+        shutil.rmtree(gone, ignore_errors=True)
+    for folder in (build / "smk", build / "artifacts" / "provenance"):
+        for half_written in folder.rglob(".*.tmp-*"):
+            half_written.unlink(missing_ok=True)
+
+
+def _take_back_queued(build: Path) -> None:
+    """Take what the killed run had submitted out of its batch system's queue."""
+    reader = Reader(None, str(build.resolve()))
+    try:
+        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        system = sites.system(str(requests["system"]))
+        with (build / layout.RUN_LOG).open(encoding="utf-8", errors="replace") as log:
+            reader.lines(log)
+    except (OSError, ValueError, KeyError, ImportError):
+        return  # it had not come to that
+    if reader.submitted and (said := system.take_back(reader.run, reader.submitted)):
+        print(f"fasthep-smk: warning: {said}", file=sys.stderr)
