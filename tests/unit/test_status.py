@@ -1,0 +1,181 @@
+"""What a build folder says of its jobs; folders that are none."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk import build, failures, holding, status
+from fasthep_smk.errors import Findings
+from fasthep_smk.failures import Failure
+
+HERE = socket.gethostname()
+RUN = {"host": HERE, "pid": 1, "since": "2026-01-01 00:00:00"}
+
+
+def note(**content: Any) -> Failure:
+    return Failure(
+        **{"rule": "r", "key": "a", "record": "smk/work/r/a/record.json", "problem": "p", **content}
+    )
+
+
+def started(**content: Any) -> Failure:
+    """The note of a job that started in this process."""
+    pid = os.getpid()
+    return note(
+        **{"kind": "killed", "host": HERE, "pid": pid, "born": failures.born(pid), **content}
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A build folder with a rule of two jobs, the first of them done."""
+    place = tmp_path / "build"
+    (place / "smk/tasks").mkdir(parents=True)
+    jobs = {
+        key: {
+            "folder": f"smk/work/r/{key}",
+            "signature": f"signature of {key}",
+            "plan": "smk/plans/nominal.json",
+            "inputs": [],
+        }
+        for key in ("a", "b")
+    }
+    table = {"rule": "r", "scope": "partition", "outputs": ["record.json"], "jobs": jobs}
+    (place / "smk/tasks/r.json").write_text(json.dumps(table))
+    record(place, "a", "signature of a")
+    return place
+
+
+def record(place: Path, key: str, signature: str) -> None:
+    (place / "smk/work/r" / key).mkdir(parents=True)
+    content = {"rule": "r", "key": key, "signature": signature, "runs": [{"signature": "x"}]}
+    text = json.dumps(content, indent=1)
+    (place / "smk/work/r" / key / "record.json").write_text(text)
+
+
+# --- jobs -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("done", "found", "run", "state"),
+    [
+        (True, None, None, "done"),
+        (True, note(), None, "done"),
+        (False, None, None, "to do"),
+        (False, None, RUN, "to do"),
+        (False, note(kind="error"), RUN, "failed"),
+        (False, note(kind="memory"), None, "failed"),
+        (False, started(), None, "running"),
+        (False, started(born=1), RUN, "failed"),
+        (False, started(host="another"), RUN, "running"),
+        (False, started(host="another"), None, "failed"),
+    ],
+)
+def test_the_state_of_a_job(
+    done: bool, found: Failure | None, run: dict[str, Any] | None, state: str
+) -> None:
+    assert status.state_of(done, found, run) == state
+
+
+def test_a_job_is_done_by_the_record_of_what_it_is_now(folder: Path) -> None:
+    record(folder, "b", "signature of what it was")
+    assert [build.is_done(folder, job) for job in build.read_jobs(folder)] == [True, False]
+
+
+def test_a_failed_job_has_one_line(folder: Path) -> None:
+    failures.note(folder, note(key="b", stage="Met", op="hep.hist", problem="x" * 500))
+    text = status.as_text(status.look(folder))
+    assert "1 job failed:\n    r b: stage 'Met' (hep.hist) failed: xxx" in text
+    assert max(map(len, text.splitlines())) == 160
+    assert status.as_data(status.look(folder))["failed"][0]["problem"] == "x" * 500
+
+
+def test_who_works_on_a_folder_is_named_only_while_it_works(folder: Path) -> None:
+    assert holding.holder(folder) is None
+    with holding.hold(folder):
+        found = holding.holder(folder)
+        assert found is not None
+        assert (found["pid"], found["host"]) == (os.getpid(), HERE)
+        assert f"process {os.getpid()} on {HERE} works on it since" in status.as_text(
+            status.look(folder)
+        )
+    assert holding.holder(folder) is None
+    # As a run that was killed leaves it.
+    lock = folder / "smk/lock"
+    lock.write_text(lock.read_text().replace("ended", "running"))
+    assert holding.holder(folder) is None
+
+
+def test_results_that_lack_partitions_are_called_incomplete(folder: Path) -> None:
+    assert "INCOMPLETE" not in status.as_text(status.look(folder))
+    assert status.as_data(status.look(folder))["incomplete"] is False
+    (folder / "reports").mkdir()
+    (folder / "reports/missing_partitions.md").touch()
+    assert "THE RESULTS ARE INCOMPLETE: see " in status.as_text(status.look(folder))
+    assert status.as_data(status.look(folder))["incomplete"] is True
+
+
+def test_looking_changes_nothing(folder: Path) -> None:
+    before = {path: path.stat() for path in folder.rglob("*")}
+    status.as_text(status.look(folder))
+    after = {path: path.stat() for path in folder.rglob("*")}
+    assert before.keys() == after.keys()
+    assert all(before[path].st_ctime_ns == after[path].st_ctime_ns for path in before)
+
+
+def test_nothing_large_is_imported(folder: Path) -> None:
+    program = (
+        "import sys\n"
+        "from fasthep_smk.cli import main\n"
+        "assert main(['status']) == main(['clean', '-n']) == 0\n"
+        "large = {'hepflow', 'snakemake', 'awkward', 'numpy', 'yaml'}\n"
+        "print(sorted(large & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder.parent, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "problem", "meant"),
+    [
+        (".", "is not a build folder", "'build'"),
+        ("biuld", "there is no such folder", "'build'"),
+        ("build/smk/work", "is not a build folder", "'build'"),
+        ("workflow.yaml", "is a file", "'build'"),
+        ("other", "is not a build folder", "'other/build'"),
+        ("empty/deep/er/folder", "there is no such folder", None),
+    ],
+)
+def test_what_is_no_build_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, given: str, problem: str, meant: str | None
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    Path("workflow.yaml").touch()
+    Path("other/build/smk/tasks").mkdir(parents=True)
+    with pytest.raises(Findings) as raised:
+        build.find_build(Path(given))
+    assert f"BUILD: {problem}" in str(raised.value)
+    assert f"found: {given}" in str(raised.value)
+    assert ("did you mean" in str(raised.value)) == (meant is not None)
+    assert meant is None or f"did you mean {meant}?" in str(raised.value)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"rule": "r"}', '{"jobs": {"a": 1}}'])
+def test_a_task_table_that_cannot_be_read_is_named(folder: Path, content: str) -> None:
+    (folder / "smk/tasks/r.json").write_text(content)
+    with pytest.raises(Findings, match=r"tasks/r.json: this task table cannot be read"):
+        status.look(folder)
