@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk import files
 from fasthep_smk.names import encode
 
-__all__ = ["Job", "staging"]
+__all__ = ["Job", "Sent", "staging"]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """How a job was sent out: at which attempt, with how many threads, asking for what."""
+
+    attempt: int = 1
+    threads: int = 1
+    asked: dict[str, Any] = field(default_factory=dict)
+    system: str = "local"
+    batch_job: str | None = None
+    warm: bool = False
+
+    @property
+    def walltime(self) -> int | None:
+        """The job's time limit in seconds."""
+        value = self.asked.get("walltime")
+        return None if value is None else int(value)
 
 
 @dataclass(frozen=True)
@@ -26,7 +45,10 @@ class Job:
     entry: dict[str, Any]
     keeps: tuple[dict[str, Any], ...]
     outputs: tuple[str, ...]
+    sent: Sent
     results: list[str] = field(default_factory=list)
+    stages: tuple[str, ...] = ()
+    made_of: dict[str, Any] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -39,39 +61,55 @@ class Job:
         return self.build / str(self.entry["plan"])
 
 
-@contextmanager
+@contextlib.contextmanager
 def staging(job: Job) -> Iterator[Path]:
     """Yield a folder for what operations write; move the files into the build on success.
 
     A job that dies leaves no half-written skim or plot where a person would look for it. After a
     failure only FAST-HEP's diagnostics are kept.
+
+    Raises:
+        FileNotFoundError: somebody took this job for dead, and removed the folder.
     """
     parent = job.build / "smk" / "stage" / job.rule
     name = encode(job.key or job.rule)
     for stale in parent.glob(f"{name}.*"):  # of a job that was killed
-        shutil.rmtree(stale, ignore_errors=True)
+        files.discard(stale)
     folder = parent / f"{name}.{os.getpid()}"
     folder.mkdir(parents=True)
+    mine = os.open(folder, os.O_RDONLY)
     try:
         yield folder
-        job.results.extend(_move_files(folder, job))
+        found = _files_in(folder)
+        if not os.path.samestat(os.fstat(mine), folder.stat()):
+            raise FileNotFoundError(f"{folder} was removed while the job worked in it")
+        job.results.extend(_move(found, folder, job))
     except BaseException:
-        _move_files(folder, job, below="reports/diagnostics")
+        with contextlib.suppress(OSError):  # there may be no space for them
+            _move(_files_in(folder / "reports" / "diagnostics"), folder, job)
         raise
     finally:
+        os.close(mine)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _move_files(source: Path, job: Job, *, below: str = "") -> list[str]:
-    """Move what operations wrote into the build; return the paths relative to it."""
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
+
+
+def _move(found: list[Path], source: Path, job: Job) -> list[str]:
+    """Move what operations wrote below ``source`` into the build; return the paths relative to it.
+
+    Content and names are on disk when this returns: the job's record will say that they are there.
+    """
+    files.sync_all(path for path in found if not path.is_symlink())
     moved: list[str] = []
-    for path in sorted((source / below).rglob("*")):
-        if path.is_dir() and not path.is_symlink():
-            continue
+    for path in found:
         goal = _goal(path.relative_to(source), job)
         (job.build / goal).parent.mkdir(parents=True, exist_ok=True)
         path.replace(job.build / goal)
         moved.append(str(goal))
+    files.sync_all({(job.build / goal).parent for goal in moved})
     return moved
 
 

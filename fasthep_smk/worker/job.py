@@ -2,48 +2,200 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import sys
 import time
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, layout
+from fasthep_smk import failures, files, layout, sites, space
+from fasthep_smk.describe.units import format_bytes
 from fasthep_smk.errors import SmkError
-from fasthep_smk.worker.entry import Job
+from fasthep_smk.worker.entry import Job, Sent
+from fasthep_smk.worker.limits import (
+    MemoryLimit,
+    TimeLimit,
+    cpu_time,
+    memory_limit,
+    peak_memory,
+    time_limit,
+)
 
 __all__ = ["main"]
 
+_NOT_AGAIN = ": not tried again"
 
-def main(arguments: list[str]) -> int:
-    """Run the job that ``arguments`` name (rule, then its wildcards); return the exit status."""
+
+def main(arguments: list[str], *, warm: bool = False) -> int:
+    """Run the job that ``arguments`` name (rule, then its wildcards); return the exit status.
+
+    ``warm`` is for its record: it was forked by a warm worker.
+    """
     build = Path.cwd()
-    if not arguments:
-        print("usage: worker RULE [VALUE ...]", file=sys.stderr)
-        return 2
+    given = _parser().parse_args(arguments)
     try:
-        job = _load(build, arguments[0], "/".join(arguments[1:]))
+        job = _load(build, given, warm)
     except (OSError, ValueError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
         return 2
-    failures.clear(build, job.rule, job.key)
+    if _is_done(job):
+        print("an earlier process has finished this job, and could not say so", file=sys.stderr)
+        failures.clear(build, job.rule, job.key)
+        return 0
+    earlier = _earlier(build, job) if job.sent.attempt > 1 else []
+    started = _note(job, earlier)
+    asked = job.sent.asked
+    pool = asked.get("pool")
+    # A batch system holds jobs to their memory; on one machine there may be enough for all.
+    memory = asked.get("memory") if job.sent.system != "local" else None
     try:
+        failures.note(build, started)
+        _stop_if_hopeless(job, earlier)
         _enter_launch_folder(build)
-        _run(job)
+        # For messages and diagnostics of an op; no result may depend on it.
+        os.environ["FASTHEP_SMK_POOL"] = str(pool or "")
+        with (
+            memory_limit(memory, pool, lambda error: _leave(job, started, error)),
+            time_limit(job.sent.walltime, pool),
+        ):
+            _run(job, earlier)
     except Exception as error:
-        if not isinstance(error, SmkError):
-            traceback.print_exc()
-        failures.write(build, job.rule, job.key, job.entry, error)
-        print(failures.one_line(error), file=sys.stderr)
+        if space.shown(error):
+            # Nobody reads what is half-written, and others may need the space.
+            shutil.rmtree(job.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
+            _leave(job, started, error)
+            if not isinstance(error, SmkError):
+                traceback.print_exc()
+            print(failures.one_line(error), file=sys.stderr)
         return 1
+    failures.clear(build, job.rule, job.key)
+    if log := os.environ.get("FASTHEP_SMK_LOG"):
+        (build / log).unlink(missing_ok=True)  # the job's log has it under its plain name
     return 0
 
 
-def _run(job: Job) -> None:
+def _is_done(job: Job) -> bool:
+    """Tell whether the job's record is there: Snakemake removes it when a job is to run again."""
+    try:
+        record = files.unseal((job.build / str(job.entry["record"])).read_bytes())
+    except (OSError, files.Altered):
+        return False
+    return bool(record.get("signature") == job.entry["signature"])
+
+
+def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
+    """Return the note of a job that ends without a word."""
+    partition = dict(job.entry.get("partition") or {})
+    return failures.Failure(
+        rule=job.rule,
+        key=job.key,
+        record=str(job.entry["record"]),
+        problem="it ended without a word: it was killed, or its machine went away",
+        kind="killed",
+        stages=list(job.stages),
+        dataset=job.entry.get("dataset"),
+        file=partition.get("file"),
+        start=partition.get("start"),
+        stop=partition.get("stop"),
+        variation=job.entry.get("variation"),
+        pool=job.sent.asked.get("pool"),
+        attempt=job.sent.attempt,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        born=failures.born(os.getpid()),
+        system=job.sent.system,
+        batch_job=job.sent.batch_job,
+        memory=job.sent.asked.get("memory"),
+        earlier=earlier,
+    )
+
+
+def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
+    """Say in a job's note what it died of."""
+    cause = getattr(error, "cause", error)  # a stage's error holds the one that was raised in it
+    kind: failures.Kind = "error"
+    if isinstance(cause, MemoryLimit | MemoryError):
+        kind = "memory"
+    elif isinstance(cause, TimeLimit):
+        kind = "time"
+    elif (record := getattr(cause, "record", None)) is not None:
+        kind = "damaged"
+        _forget_damaged(job, Path(record))
+    elif space.shown(error):
+        kind = "disk"
+    failures.note(
+        job.build,
+        replace(
+            started,
+            problem=failures.one_line(error),
+            kind=kind,
+            stage=getattr(error, "stage", None),
+            op=getattr(error, "impl", None),
+            used=getattr(error, "used", None) or peak_memory(),
+        ),
+    )
+
+
+def _forget_damaged(job: Job, record: Path) -> None:
+    """Let the job run again whose file is damaged, and all others that made such a file for us.
+
+    Without its record a job counts as not done.
+    """
+    from fasthep_smk import products
+
+    record.unlink(missing_ok=True)
+    for read in job.entry["reads"]:
+        try:
+            products.verify(job.build / read["folder"])
+        except products.Damaged as error:
+            error.record.unlink(missing_ok=True)
+
+
+def _stop_if_hopeless(job: Job, earlier: list[dict[str, Any]]) -> None:
+    """Raise if the last attempt died for want of memory and this one has no more."""
+    ran = [item for item in earlier if not str(item["problem"]).endswith(_NOT_AGAIN)]
+    last = ran[-1] if ran else {}
+    memory = job.sent.asked.get("memory")
+    if memory and last.get("kind") == "memory" and (last.get("memory") or 0) >= memory:
+        error = MemoryLimit(
+            f"attempt {last['attempt']} needed more than its {format_bytes(last['memory'])}, and "
+            f"pool {job.sent.asked.get('pool')!r} has no more{_NOT_AGAIN}"
+        )
+        error.used = last.get("used")
+        raise error
+
+
+def _earlier(build: Path, job: Job) -> list[dict[str, Any]]:
+    """Return what the earlier attempts died of; of a kill, the batch system knows why."""
+    found = failures.earlier(build, job.rule, job.key)
+    last = found[-1] if found else {}
+    if last.get("kind") == "killed" and last.get("batch_job"):
+        said = sites.system(job.sent.system).fate(str(last["batch_job"]))
+        if said is not None:
+            for_memory = re.search("memory|oom", said, re.IGNORECASE)
+            last |= {"problem": said, "kind": "memory" if for_memory else "killed"}
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="worker", description="Run one job in the build folder.")
+    parser.add_argument("rule", help="the job's rule")
+    parser.add_argument("place", nargs="*", help="the values of its wildcards")
+    parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")
+    parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
+    return parser
+
+
+def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
     from fasthep_smk import products
 
     started = time.time()
@@ -58,7 +210,15 @@ def _run(job: Job) -> None:
         "pid": os.getpid(),
         "started": round(started, 3),
         "ended": round(time.time(), 3),
-        "results": sorted(set(job.results)),
+        "attempt": job.sent.attempt,
+        "threads": job.sent.threads,
+        "asked": job.sent.asked,
+        "used": {"memory": peak_memory(), "cpu": cpu_time(), "warm": job.sent.warm},
+        "batch_job": job.sent.batch_job,
+        "earlier": earlier,
+        "results": {name: files.described(job.build / name) for name in sorted(set(job.results))},
+        "made_of": job.made_of,
+        "build": str(job.build),
         **content,
     }
     products.write_record(job.folder, record)
@@ -79,17 +239,44 @@ def _runner(scope: str) -> Any:
     }[scope]
 
 
-def _load(build: Path, rule: str, key: str) -> Job:
-    table = json.loads((build / layout.table(rule)).read_text(encoding="utf-8"))
+def _load(build: Path, given: argparse.Namespace, warm: bool) -> Job:
+    key = "/".join(given.place)
+    table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
     return Job(
         build=build,
-        rule=rule,
+        rule=given.rule,
         scope=str(table["scope"]),
         key=key,
         entry=table["jobs"][key],
         keeps=tuple(table["keeps"]),
         outputs=tuple(table["outputs"]),
+        sent=_sent(build, given, warm),
+        stages=tuple(table["stages"]),
+        made_of=_made_of(table, table["jobs"][key]),
     )
+
+
+def _made_of(table: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """Return what a job's products follow from: its nodes' signatures, and their origin."""
+    known = table["nodes"].get(entry["signed_as"], {})
+    return {
+        "nodes": {node: known[node] for node in entry["nodes"]},
+        "origin": entry["origin"],
+        "reads": [read["folder"] for read in entry["reads"]],
+    }
+
+
+def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
+    """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
+    try:
+        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        attempts = requests["rules"][given.rule]
+        asked = dict(attempts[min(given.attempt, len(attempts)) - 1])
+        system = str(requests["system"])
+    except (OSError, ValueError, KeyError, IndexError):
+        asked, system = {}, "local"  # an older translation: without limits
+    batch_job = sites.system(system).batch_job()
+    return Sent(given.attempt, given.threads, asked, system, batch_job, warm)
 
 
 def _enter_launch_folder(build: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk import files, layout, products
+from fasthep_smk import files, layout, missing, products
 from fasthep_smk.flow import documents, summary
 from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import Run, relocate
@@ -57,9 +57,9 @@ def run_finish(job: Job) -> dict[str, Any]:
         for read in job.entry["reads"]:
             record = records[read["folder"]]
             if record["rule"] == "side_products":
-                side.update(products.load(job.build / read["folder"]))
+                side.update(_load(job, read["folder"]))
             elif record["rule"] == "merge":
-                stores.append(products.load(job.build / read["folder"]))
+                stores.append(_load(job, read["folder"]))
             else:
                 dataset = record["runs"][0]["partition"]
                 by_dataset.setdefault(dataset["dataset"] if dataset else None, []).append(read)
@@ -79,6 +79,7 @@ def run_finish(job: Job) -> dict[str, Any]:
         for key, value in side.items():
             merged.setdefault(key, value)
         session.write_products(merged)
+        _note_missing(folder.glob("artifacts/**/manifest.json"), job.entry.get("missing"))
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
     with staging(job) as folder:
@@ -92,12 +93,13 @@ def run_finish(job: Job) -> dict[str, Any]:
     }
     varied = "variation" in plan.context
     if not varied:
-        session.write_manifests(artifacts, job.build)
+        _write_manifests(session, artifacts, job.build, job.entry)
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
     content = _save(job, plan, artifacts if varied else {}, str(folder), None)
     if not varied:
-        job.results.append(_summarise(plan, job.build, [*runs, own]))
+        job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry))
+    _sync_in_place(job.build)
     return {**content, "runs": [*map(asdict, runs), asdict(own)]}
 
 
@@ -109,6 +111,7 @@ def run_publish(job: Job) -> dict[str, Any]:
     writer manifests lie below its own ``artifacts/<variation>/files``.
     """
     manifests: list[dict[str, Any]] = []
+    lacking: list[dict[str, Any]] = []
     table = json.loads((job.build / layout.table("finish")).read_text(encoding="utf-8"))
     for read in job.entry["reads"]:
         record = _record(job, read["folder"])
@@ -118,20 +121,26 @@ def run_publish(job: Job) -> dict[str, Any]:
         session = Session(plan, job.build)
         session.replay(runs)
         before = _writer_manifests(job.build)
-        session.write_manifests(products.load(job.build / read["folder"]), job.build)
+        _write_manifests(session, _load(job, read["folder"]), job.build, entry)
         variation = str(plan.context["variation"]["name"])
-        _move_writer_manifests(job.build, variation, before)
-        manifest = job.build / "artifacts" / "provenance" / "manifest.json"
+        job.results.extend(_move_writer_manifests(job.build, variation, before))
+        manifest = _manifest(job.build)
         if manifest.is_file():
             manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
             _keep_execution(job.build, variation, manifests[-1], manifests)
-        job.results.append(_summarise(plan, job.build, runs))
+        job.results.extend(_summarise(plan, job.build, runs, entry))
+        lacking += [one for one in entry.get("missing", ()) if one not in lacking]
+    _note_missing([_manifest(job.build)], lacking)
     content = products.save(job.folder, [], declared=[])
+    _sync_in_place(job.build)
     return {**content, "runs": []}
 
 
-def _summarise(plan: Any, build: Path, runs: list[Run]) -> str:
-    """Write the summary of a run; return its path relative to the build folder."""
+def _summarise(plan: Any, build: Path, runs: list[Run], entry: dict[str, Any]) -> list[str]:
+    """Write the summary of a run, and a report on what it lacks; return their paths.
+
+    ``entry`` is that of the finish job in its table.
+    """
     compiled = build / "compile"
     variation = plan.context.get("variation")
     if isinstance(variation, dict):
@@ -143,8 +152,56 @@ def _summarise(plan: Any, build: Path, runs: list[Run]) -> str:
         warnings=[warning for run in runs for warning in run.warnings],
         hooks=summary.merged_hooks(runs),
         bundle_id=_bundle_id(compiled),
+        missing=entry.get("missing", ()),
     )
-    return str(Path(written["summary_path"]).relative_to(build))
+    summary_path = Path(written["summary_path"])
+    # The summary of a variation lies among its reports.
+    reports = build / "reports" if summary_path.parent == build else summary_path.parent
+    report = reports / missing.REPORT
+    results = [summary_path]
+    if lacking := entry.get("missing"):
+        total = written["progress"]["counts"]["total"]
+        files.write_text(report, missing.markdown(lacking, total))
+        results.append(report)
+    else:
+        report.unlink(missing_ok=True)
+    return [str(path.relative_to(build)) for path in results]
+
+
+def _write_manifests(session: Session, store: Store, build: Path, entry: dict[str, Any]) -> None:
+    """Write the manifests of a run and of its writers, with what they lack."""
+    before = _writer_manifests(build)
+    session.write_manifests(store, build)
+    written = [path for path, time in _writer_manifests(build).items() if before.get(path) != time]
+    _note_missing([*written, _manifest(build)], entry.get("missing"))
+
+
+def _note_missing(manifests: Iterable[Path], lacking: list[dict[str, Any]] | None) -> None:
+    """Let manifests say which partitions the files listed there were made without, if any."""
+    for path in manifests:
+        if not path.is_file():
+            continue
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if lacking:
+            content["missing_partitions"] = lacking
+        elif content.pop("missing_partitions", None) is None:
+            continue
+        files.write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def _manifest(build: Path) -> Path:
+    return build / "artifacts" / "provenance" / "manifest.json"
+
+
+def _sync_in_place(build: Path) -> None:
+    """Let what FAST-HEP writes straight into the build reach the disk: manifests and reports."""
+    written = [
+        *(build / "artifacts").rglob("*.json"),
+        *(path for path in (build / "reports").rglob("*") if path.is_file()),
+        *build.glob("run_summary.yaml"),
+    ]
+    files.sync_all(written)
+    files.sync_all({path.parent for path in written})
 
 
 def _reduce_partitions(
@@ -166,14 +223,14 @@ def _available(job: Job, read: dict[str, Any], record: dict[str, Any] | None = N
     record = record or _record(job, read["folder"])
     made = {(entry["node"], entry["port"]) for entry in record["products"]}
     wanted = [(node, port) for node, port in read["keys"] if (node, port) in made]
-    return products.load(job.build / read["folder"], wanted) if wanted else {}
+    return _load(job, read["folder"], wanted) if wanted else {}
 
 
 def _side_products(job: Job) -> Store:
     side: Store = {}
     for read in job.entry["reads"]:
         if _record(job, read["folder"])["rule"] == "side_products":
-            side.update(products.load(job.build / read["folder"]))
+            side.update(_load(job, read["folder"]))
     return side
 
 
@@ -213,7 +270,20 @@ def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) 
 
 
 def _record(job: Job, folder: str) -> dict[str, Any]:
-    return products.read_record(job.build / folder)
+    """Return another job's record; paths in it are those of the build folder as it is now."""
+    record = products.read_record(job.build / folder)
+    here, there = str(job.build), record.get("build")
+    moved: dict[str, Any] = relocate(record, there, here) if there not in (None, here) else record
+    return moved
+
+
+def _load(job: Job, folder: str, wanted: Iterable[Key] | None = None) -> Store:
+    """Return products of another job; what they refer to lies in the build folder as it is now."""
+    found: Store = products.load(job.build / folder, wanted)
+    here, there = str(job.build), products.read_record(job.build / folder).get("build")
+    if there in (None, here):
+        return found
+    return {key: relocate(value, there, here) for key, value in found.items()}
 
 
 def _partitions(runs: Iterable[Run]) -> list[dict[str, Any]]:
@@ -235,15 +305,19 @@ def _writer_manifests(build: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in found}
 
 
-def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int]) -> None:
+def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int]) -> list[str]:
+    """Move what was written into a variation's own folder; return it relative to the build."""
+    moved = []
     for path, written in _writer_manifests(build).items():
         if before.get(path) == written:
             continue
         goal = build / "artifacts" / variation / "files" / path.parent.name / path.name
         goal.parent.mkdir(parents=True, exist_ok=True)
         path.replace(goal)
+        moved.append(str(goal.relative_to(build)))
         if not any(path.parent.iterdir()):
             path.parent.rmdir()
+    return moved
 
 
 def _keep_execution(

@@ -1,0 +1,115 @@
+"""Keep a warm worker for a run on one machine; see ``worker.warm`` for what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import files, layout
+
+__all__ = ["VARIABLE", "Warmth", "correct_benchmarks", "warm_worker"]
+
+#: Names the socket of the warm worker to ``smk/worker``; empty or missing: jobs start cold.
+VARIABLE = "FASTHEP_SMK_WARM"
+#: Libraries for linear algebra start a thread per core where nothing is said; a process with
+#: threads cannot be forked safely.
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    # The allocator in pyarrow tidies up in a thread of its own.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+
+
+@dataclass(frozen=True)
+class Warmth:
+    """What Snakemake is started with: variables, and the descriptors that it shares."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    shared: tuple[int, ...] = ()
+
+
+@contextlib.contextmanager
+def warm_worker(environment: Mapping[str, str], *, wanted: bool = True) -> Iterator[Warmth]:
+    """Start a warm worker and end it with the block, or with Snakemake if we are killed before.
+
+    ``environment`` is that of the run. Where it cannot be started, jobs start cold.
+    """
+    if not wanted or os.environ.get(VARIABLE) == "":
+        yield Warmth()
+        return
+    folder = Path(tempfile.mkdtemp(prefix="fasthep-smk-"))
+    path = folder / "worker"
+    lifeline, held = os.pipe()
+    command = [sys.executable, "-P", "-m", "fasthep_smk.worker.warm", str(path), str(lifeline)]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**environment, **_ONE_THREAD},
+            pass_fds=(lifeline,),
+            start_new_session=True,
+        )
+    finally:
+        os.close(lifeline)
+    try:
+        yield Warmth({VARIABLE: str(path)}, (held,))
+    finally:
+        os.close(held)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:  # Snakemake still shares the lifeline
+            process.kill()
+            process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def correct_benchmarks(build: Path) -> None:
+    """Write into Snakemake's benchmarks what jobs of the warm worker really took.
+
+    Snakemake has measured the client that waited for them.
+    """
+    for path in (build / layout.BENCHMARKS).rglob("*.tsv"):
+        record = _record(build, path)
+        if not record.get("used", {}).get("warm"):
+            continue
+        with contextlib.suppress(OSError, csv.Error, StopIteration, ValueError):
+            with path.open(newline="", encoding="utf-8") as stream:
+                rows = csv.DictReader(stream, delimiter="\t")
+                row = next(rows)
+                names = list(rows.fieldnames or ())
+            real = {"max_rss": record["used"]["memory"] / 2**20, "cpu_time": record["used"]["cpu"]}
+            if row["max_vms"] == "NA":
+                continue  # done before
+            row.update(dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"))
+            row.update({name: f"{value:.2f}" for name, value in real.items()})
+            row["mean_load"] = f"{100 * real['cpu_time'] / max(float(row['s']), 0.01):.2f}"
+            lines = ["\t".join(names), "\t".join(row[name] for name in names)]
+            files.write_text(path, "\n".join(lines) + "\n")
+
+
+def _record(build: Path, benchmark: Path) -> dict[str, Any]:
+    """Return the record of the job that a benchmark is of."""
+    *folders, name = benchmark.relative_to(build / layout.BENCHMARKS).with_suffix("").parts
+    place = [] if [name] == folders else [name]
+    try:
+        path = Path(build, layout.WORK, *folders, *place, "record.json")
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

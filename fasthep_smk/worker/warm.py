@@ -1,0 +1,235 @@
+"""Warm workers: jobs forked from a process that has everything imported.
+
+``python -m fasthep_smk.worker.warm SOCKET LIFELINE`` is started by a run on one machine, and
+listens at a Unix socket. ``smk/worker``, which Snakemake starts for each job, hands the job over
+through ``client.py`` instead of starting a cold Python, and ends with its exit status.
+
+A forked job is as good as a cold one:
+
+- the process that forks has one thread, which is looked at before every fork; libraries that start
+  threads for linear algebra are held to one while it lives, and a job that was given more cpus
+  starts cold;
+- nothing of the user's is imported before the fork, no file of the analysis is open, and the random
+  numbers of each job start anew;
+- a job has its own session, working directory, environment, standard output and error; a signal to
+  the client reaches it, and if the client dies, so does it;
+- its memory and time are its own, as the kernel counts them.
+
+The process ends when the last holder of the lifeline (a pipe) is gone: the run and its Snakemake,
+however they ended.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import ctypes
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import NamedTuple
+
+__all__ = ["main", "serve"]
+
+#: What partition jobs and reductions import; nothing of this starts a thread.
+_MODULES = (
+    "fasthep_smk.worker.job",
+    "fasthep_smk.worker.partition",
+    "fasthep_smk.worker.reduction",
+    "fasthep_smk.flow.execute",
+    "fasthep_carpenter.sources.root_tree",
+    "fasthep_carpenter.operations.define",
+    "fasthep_carpenter.operations.hist",
+    "fasthep_carpenter.operations.cutflow",
+    "fasthep_curator",
+)
+_MOST = 1_000_000
+_PR_SET_PDEATHSIG = 1
+
+
+class _Request(NamedTuple):
+    """A job that a client asks for: its folder, its arguments, its environment."""
+
+    folder: bytes
+    arguments: list[str]
+    variables: dict[bytes, bytes]
+
+
+def main() -> int:
+    """Import, listen, and fork until nobody holds the lifeline."""
+    path, lifeline = Path(sys.argv[1]), int(sys.argv[2])
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run to handle; jobs hear the client
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen(128)
+        try:
+            for name in _MODULES:
+                with contextlib.suppress(ImportError):  # a job that needs it will say so
+                    importlib.import_module(name)
+            gc.collect()
+            gc.freeze()
+            serve(listener, lifeline)
+        finally:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
+    return 0
+
+
+def serve(listener: socket.socket, lifeline: int) -> None:
+    """Fork a job for each connection; tell its exit status to whoever asked for it."""
+    wake, woken = os.pipe()
+    os.set_blocking(woken, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken)
+    jobs: dict[int, socket.socket] = {}  # by process
+    with selectors.DefaultSelector() as selector:
+        for source in (listener, lifeline, wake):
+            selector.register(source, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is listener:
+                    connection, _ = listener.accept()
+                    pid = _start(connection, [listener.fileno(), lifeline, wake, woken])
+                    if pid is None:
+                        connection.close()
+                    else:
+                        jobs[pid] = connection
+                        selector.register(connection, selectors.EVENT_READ, data=pid)
+                elif key.fileobj == wake:
+                    os.read(wake, 4096)
+                    _reap(jobs, selector)
+                elif key.fileobj == lifeline:
+                    for pid in jobs:
+                        _signal(pid, signal.SIGKILL)
+                    return
+                elif not _hear(key.data, jobs):
+                    # It is reaped as ever; until then its silence must not wake us again.
+                    selector.unregister(key.fileobj)
+
+
+def _start(connection: socket.socket, own: list[int]) -> int | None:
+    """Fork a job; ``None`` if it cannot be done safely: the client then starts it cold."""
+    try:
+        connection.settimeout(10)
+        request, descriptors = _receive(connection)
+    except (OSError, ValueError, KeyError):
+        return None
+    pid = None
+    if len(list(Path("/proc/self/task").iterdir())) == 1:
+        connection.sendall(b"+")
+        pid = os.fork()
+        if pid == 0:
+            for descriptor in own:
+                os.close(descriptor)
+            _become(request, descriptors)
+        connection.setblocking(False)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return pid
+
+
+def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
+    """Return what is asked for, and the job's standard output and error."""
+    descriptors = array.array("i")
+    data, ancillary, _, _ = connection.recvmsg(_MOST, socket.CMSG_SPACE(2 * descriptors.itemsize))
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
+    head, _, body = data.partition(b"\n")
+    length, count = map(int, head.split())
+    while len(body) < length:
+        part = connection.recv(_MOST)
+        if not part:
+            raise ValueError("no whole request")
+        body += part
+    if len(descriptors) != 2:
+        raise ValueError("no output to write to")
+    folder, *rest = body.split(b"\0")
+    variables = [item.partition(b"=") for item in rest[count:]]
+    request = _Request(
+        folder, [os.fsdecode(item) for item in rest[:count]], {n: v for n, _, v in variables}
+    )
+    return request, list(descriptors)
+
+
+def _become(request: _Request, descriptors: list[int]) -> None:
+    """Be the job, in the forked process; never return."""
+    status = 1
+    try:
+        os.setsid()
+        _die_with_parent()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.dup2(descriptors[0], 1)
+        os.dup2(descriptors[1], 2)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        os.chdir(request.folder)
+        os.environ.clear()
+        os.environb.update(request.variables)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
+        from fasthep_smk.worker.job import main as run_job
+
+        status = run_job(request.arguments, warm=True)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _die_with_parent() -> None:
+    """Let the kernel kill this process when the warm worker is gone: the job starts again, cold."""
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def _reap(jobs: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
+    """Tell clients how their jobs ended."""
+    while jobs:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == 0:
+            return
+        connection = jobs.pop(pid, None)
+        if connection is not None:
+            with contextlib.suppress(KeyError):
+                selector.unregister(connection)
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+
+
+def _hear(pid: int, jobs: dict[int, socket.socket]) -> bool:
+    """Pass a client's signal on to its job; without a client the job ends, and ``False``."""
+    try:
+        numbers = jobs[pid].recv(64)
+    except (BlockingIOError, InterruptedError):
+        return True
+    except OSError:
+        numbers = b""
+    for number in numbers or [signal.SIGKILL]:
+        _signal(pid, number)
+    return bool(numbers)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
