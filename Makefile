@@ -4,15 +4,18 @@
 VENV ?= .venv
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
+CHAOS_ROUNDS ?= 400
+CHAOS_SEED ?= $(shell date +%s)
 RUN = "$(VENV)/bin/python"
 
-.PHONY: help demo test unit lint clean pictures
+.PHONY: help demo test unit lint chaos clean pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
 	@echo "make test      install and run all checks and tests"
 	@echo "make unit      the fast tests only"
 	@echo "make lint      formatter, linter, type checker"
+	@echo "make chaos     kill runs at $(CHAOS_ROUNDS) random moments, and go on: a night's work"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
 
@@ -36,6 +39,10 @@ unit: $(VENV)/.installed-test
 
 test: lint
 	$(RUN) -m pytest $(PYTEST_ARGS)
+
+chaos: $(VENV)/.installed-test
+	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration/test_chaos.py
 
 pictures: demo
 	@.ci/make-pictures "$(VENV)"

@@ -1,35 +1,40 @@
-"""The command line: ``fasthep-smk [run|translate] workflow.yaml [options] [-- for snakemake]``."""
+"""The command line: ``fasthep-smk [COMMAND] workflow.yaml [options] [-- for snakemake]``."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk import __version__
+from fasthep_smk import space
+from fasthep_smk.arguments import misplaced, parse
 from fasthep_smk.errors import SmkError, UsageError
+from fasthep_smk.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.engine import Outcome
-    from fasthep_smk.translation import Translation
+    from fasthep_smk.translation import Options, Translation
 
 __all__ = ["main"]
-
-_COMMANDS = ("run", "translate")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 (it failed) or 2 (wrong usage)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        options, extra = _parse(arguments)
-        if options.command == "translate" and extra:
-            raise UsageError(f"translate runs nothing: no use for {' '.join(extra)} after --")
-        return _translate(options) if options.command == "translate" else _run(options, extra)
+        options, extra = parse(arguments)
+        if options.command != "run" and extra:
+            raise UsageError(
+                f"{options.command} runs nothing: no use for {' '.join(extra)} after --"
+            )
+        if options.command == "run":
+            return _run(options, extra)
+        return _RUN_NOTHING[options.command](options)
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
         return error.exit_code
@@ -43,106 +48,96 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 1
-
-
-def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    extra: list[str] = []
-    if "--" in arguments:
-        cut = arguments.index("--")
-        arguments, extra = arguments[:cut], arguments[cut + 1 :]
-    if arguments and arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
-        # The short form: a workflow instead of a command.
-        arguments = ["run", *arguments]
-    return _parser().parse_args(arguments), extra
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fasthep-smk",
-        description="Run a FAST-HEP workflow as a Snakemake workflow. "
-        "'fasthep-smk workflow.yaml' is short for 'fasthep-smk run workflow.yaml'.",
-    )
-    parser.add_argument("--version", action="version", version=f"fasthep-smk {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    run = commands.add_parser(
-        "run",
-        help="compile, translate and run a workflow",
-        description="Compile, translate and run a workflow. What follows -- goes to Snakemake.",
-    )
-    translate = commands.add_parser(
-        "translate",
-        help="only write the Snakefile, profile and task tables",
-        description="Write the Snakefile, profile and task tables below OUTDIR/smk; run nothing.",
-    )
-    for command in (run, translate):
-        command.add_argument("workflow", type=Path, help="the workflow's YAML file")
-        command.add_argument(
-            "-o",
-            "--outdir",
-            type=_folder,
-            default=Path("build"),
-            metavar="FOLDER",
-            help="build folder (default: build)",
-        )
-        command.add_argument(
-            "--chunk-size",
-            type=_positive,
-            metavar="EVENTS",
-            help="cut each file into partitions of at most this many events",
-        )
-        command.add_argument(
-            "--granularity",
-            choices=("auto", "stage"),
-            default="auto",
-            help="join stages that gain nothing from a file in between (auto, the default), or "
-            "make one rule per stage (stage)",
-        )
-        command.add_argument(
-            "--variation", metavar="NAME", help="only this systematic variation (default: all)"
-        )
-    run.add_argument(
-        "-j", "--jobs", type=_positive, metavar="N", help="jobs at a time (default: all cores)"
-    )
-    run.add_argument("-n", "--dry-run", action="store_true", help="say what would run, run nothing")
-    run.add_argument("-q", "--quiet", action="store_true", help="print errors only")
-    return parser
-
-
-def _folder(text: str) -> Path:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return value
+    except OSError as error:
+        if not space.shown(error):
+            raise
+        print(f"fasthep-smk: {space.finding(space.temporary(), error)}", file=sys.stderr)
+        return 1
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
-    from fasthep_smk import engine
+    from fasthep_smk.holding import hold
 
-    if extra and (close := _misplaced(extra)):
+    with hold(options.outdir.absolute()) as held:
+        return _run_held(options, extra, held)
+
+
+def _run_held(options: argparse.Namespace, extra: list[str], held: int | None) -> int:
+    from fasthep_smk import engine, failures, missing, sites, waiting, why
+    from fasthep_smk.disk.free import after_run
+    from fasthep_smk.placement import capped
+    from fasthep_smk.reuse import retire_results
+    from fasthep_smk.rounds import run_to_the_end
+
+    if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
     translation = _translation(options)
+    _warn(translation.warnings)
+    placement = translation.placement
+    sites.require_plugin(placement.site.system)
+    if placement.site.system == "local" and options.jobs:
+        _warn(capped(placement, options.jobs))
     if options.dry_run:
-        _print_plan(engine.dry_run(translation.written, extra=extra), translation)
+        print(why.as_text(_dry_run(translation, extra), translation), end="")
         return 0
+    done = 0
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Path(os.devnull).open("w")) if options.quiet else sys.stderr
-        outcome = engine.run(translation.written, cores=options.jobs, extra=extra, output=output)
+        if _is_idle(translation, extra):
+            failures.forget(translation.written.build)
+        else:
+            done, translation = run_to_the_end(
+                translation,
+                lambda written, more: engine.run(
+                    written,
+                    system=placement.site.system,
+                    jobs=options.jobs,
+                    keep_going=options.keep_going or options.accept_missing is not None,
+                    extra=[*more, *extra],
+                    output=output,
+                    reasons=lambda progress: waiting.reasons(progress, placement),
+                    patience=options.waiting or placement.site.waiting,
+                    keep_logs=placement.site.keep_logs,
+                    held=held,
+                ),
+                limit=options.accept_missing,
+                translate_without=lambda without: _translation(options, without),
+                output=output,
+            )
+    if options.variation is None:
+        retire_results(translation.rules, translation.written.build)
+    keep = options.keep
+    if translation.without:
+        keep = "all"  # what is missing is tried again by the next run, which needs the rest
+    disk = after_run(translation.written.build, keep, shown=options.outdir)
     if not options.quiet:
-        _print_results(outcome, translation)
+        _print_results(done, translation)
+        print(disk)
+    if lacking := missing.last_word(translation, options.accept_missing):
+        sys.stdout.flush()  # where both go to one file, this is last
+        print(f"fasthep-smk: {lacking}", file=sys.stderr)
     return 0
 
 
+def _is_idle(translation: Translation, extra: list[str]) -> bool:
+    """Tell whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
+    return not translation.settled.reasons and not extra
+
+
+def _dry_run(translation: Translation, extra: list[str]) -> Outcome:
+    from fasthep_smk import engine
+
+    if _is_idle(translation, extra):
+        return engine.Outcome({})
+    return engine.dry_run(translation.written, extra=extra)
+
+
 def _translate(options: argparse.Namespace) -> int:
-    translation = _translation(options)
+    from fasthep_smk.holding import hold
+
+    with hold(options.outdir.absolute()):
+        translation = _translation(options)
+    _warn(translation.warnings)
     written = translation.written
     print(f"Snakefile: {written.snakefile}")
     print(f"profile:   {written.profile}")
@@ -152,41 +147,137 @@ def _translate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _translation(options: argparse.Namespace) -> Translation:
-    from fasthep_smk.translation import Options, translate
+def _why(options: argparse.Namespace) -> int:
+    from fasthep_smk import why
+    from fasthep_smk.holding import hold
 
-    translation = translate(
-        Options(
-            workflow=options.workflow,
-            outdir=options.outdir,
-            chunk_size=options.chunk_size,
-            granularity=options.granularity,
-            variation=options.variation,
-        ),
-        root=Path.cwd(),
+    with hold(options.outdir.absolute()):
+        translation = _translation(options)
+        outcome = _dry_run(translation, [])
+    if options.json:
+        print(json.dumps(why.as_data(outcome, translation), indent=1))
+    else:
+        print(why.as_text(outcome, translation, each=True), end="")
+    return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from fasthep_smk import explain
+    from fasthep_smk.translation import plan
+
+    planned = plan(_options(options), root=Path.cwd())
+    if options.json:
+        print(json.dumps(explain.as_data(planned), indent=1))
+    else:
+        print(explain.as_text(planned), end="")
+    return 0
+
+
+def _check(options: argparse.Namespace) -> int:
+    from fasthep_smk.translation import plan
+
+    planned = plan(_options(options), root=Path.cwd())
+    _warn(planned.warnings)
+    jobs = sum(len(rule.jobs) for rule in planned.rules)
+    print(f"{options.workflow}: ready to run: {jobs} jobs in {len(planned.rules)} rules")
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from dataclasses import asdict
+
+    from tabulate import tabulate
+
+    from fasthep_smk import doctor
+    from fasthep_smk.translation import execution_of
+
+    execution = execution_of(options.workflow, options.profile, root=Path.cwd())
+    checks = doctor.examine(execution, folder=Path.cwd(), timeout=options.timeout)
+    if options.json:
+        print(json.dumps([asdict(check) for check in checks], indent=1))
+    else:
+        rows = [[check.what, check.state, check.found, check.mend] for check in checks]
+        widths = [None, None, 60, 40]
+        print(tabulate(rows, headers=["what", "", "found", "mend"], maxcolwidths=widths))
+    return int(any(check.state == "FAILED" for check in checks))
+
+
+def _site(options: argparse.Namespace) -> int:
+    from fasthep_smk.site_init import init_site
+
+    folder = options.folder or Path(f"site-{options.system}")
+    for path in init_site(options.system, folder):
+        print(f"written: {path}")
+    print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    from fasthep_smk import status
+
+    found = status.look(options.build)
+    if options.json:
+        print(json.dumps(status.as_data(found), indent=1))
+    else:
+        print(status.as_text(found), end="")
+    return 0
+
+
+def _clean(options: argparse.Namespace) -> int:
+    from fasthep_smk.disk import free
+
+    freed = free.clean(options.build, everything=options.all, dry_run=options.dry_run)
+    print(free.as_text(freed, everything=options.all, dry_run=options.dry_run), end="")
+    return 0
+
+
+_RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
+    "translate": _translate,
+    "why": _why,
+    "explain": _explain,
+    "check": _check,
+    "doctor": _doctor,
+    "site": _site,
+    "status": _status,
+    "clean": _clean,
+}
+
+
+def _options(
+    options: argparse.Namespace, without: Mapping[tuple[str, str], str] | None = None
+) -> Options:
+    from fasthep_smk.translation import Options
+
+    return Options(
+        workflow=options.workflow,
+        outdir=options.outdir,
+        chunk_size=options.chunk_size,
+        granularity=options.granularity,
+        variation=options.variation,
+        profile=options.profile,
+        shrink_to_fit=options.shrink_to_fit,
+        identity=options.identity,
+        without=without or {},
     )
-    for warning in translation.warnings:
-        print(f"fasthep-smk: warning: {warning}", file=sys.stderr)
-    return translation
 
 
-def _print_plan(outcome: Outcome, translation: Translation) -> None:
-    jobs = sum(len(rule.jobs) for rule in translation.rules)
-    if outcome.total == 0:
-        print(f"Nothing to do: all {jobs} jobs are up to date.")
-        return
-    print(f"{outcome.total} of {jobs} jobs would run:")
-    for rule in translation.rules:
-        if outcome.jobs.get(rule.name):
-            stages = ", ".join(rule.stages)
-            shown = stages if len(stages) <= 60 else f"{stages[:57]}..."
-            print(f"    {outcome.jobs[rule.name]:6d} x {rule.name}  ({shown})")
+def _translation(
+    options: argparse.Namespace, without: Mapping[tuple[str, str], str] | None = None
+) -> Translation:
+    from fasthep_smk.translation import translate
+
+    return translate(_options(options, without), root=Path.cwd())
 
 
-def _print_results(outcome: Outcome, translation: Translation) -> None:
+def _warn(texts: Iterable[str]) -> None:
+    for text in texts:
+        print(f"fasthep-smk: warning: {text}", file=sys.stderr)
+
+
+def _print_results(done: int, translation: Translation) -> None:
     build = translation.written.build
-    done = f"{outcome.total} jobs done" if outcome.total else "everything was up to date"
-    print(f"{done}; results in {build}")
+    rest = "everything else" if translation.without else "everything"
+    print(f"{f'{done} jobs done' if done else f'{rest} was up to date'}; results in {build}")
     for title, pattern in (
         ("plots", "artifacts/**/plots/**/*.png"),
         ("tables", "artifacts/**/tables/**/*.csv"),
@@ -219,10 +310,3 @@ def _unsupported(error: ImportError) -> str:
         f"    expected {wanted[0] if wanted else 'a tested release'}\n"
         f"    hint     pip install '{wanted[0] if wanted else 'fasthep-flow'}'"
     )
-
-
-def _misplaced(extra: list[str]) -> str | None:
-    """Return an option of ours that was given after ``--`` by mistake."""
-    ours = ("--outdir", "-o", "--chunk-size", "--granularity", "--variation")
-    words = [word.partition("=")[0] for word in extra]
-    return next((word for word in words if word in ours), None)

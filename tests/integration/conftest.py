@@ -73,7 +73,7 @@ def analysis(tmp_path: Path, small_files: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def smk() -> Run:
     """Run ``fasthep-smk`` with these arguments in a folder."""
 

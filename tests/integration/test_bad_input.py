@@ -665,6 +665,13 @@ def test_an_unknown_report(document: Document, refused_as: Refused) -> None:
         (["workflow.yaml", "--", "--cores", "1", "--chunk-size", "5"], "--chunk-size belongs"),
         (["workflow.yaml", "--", "-o", "x"], "-o belongs before --"),
         (["workflow.yaml", "--outdir", ""], "--outdir"),
+        (["workflow.yaml", "--accept-missing", "-1"], "--accept-missing: '-1' is neither"),
+        (["workflow.yaml", "--accept-missing", "150%"], "'150%' is more than all partitions"),
+        (["workflow.yaml", "--accept-missing", "abc"], "--accept-missing: 'abc' is neither"),
+        (["workflow.yaml", "--accept-missing", "0"], "'0' accepts nothing: use --keep-going"),
+        (["workflow.yaml", "--accept-missing", "0%"], "'0%' accepts nothing: use --keep-going"),
+        (["workflow.yaml", "--accept-missing"], "--accept-missing: expected one argument"),
+        (["workflow.yaml", "--", "--accept-missing", "1"], "--accept-missing belongs before --"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "said",
 )

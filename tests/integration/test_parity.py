@@ -68,7 +68,7 @@ def test_the_results_are_those_of_fasthep_run(
     for granularity, jobs in (("auto", "1"), ("stage", "4")):
         ours = tmp_path / granularity
         smk = [sys.executable, "-m", "fasthep_smk", workflow.name, "--outdir", str(ours)]
-        run([*smk, "-j", jobs, "--granularity", granularity, *sized], tmp_path, env)
+        run([*smk, "-j", jobs, "--granularity", granularity, *sized, *case.options], tmp_path, env)
         drop_empty_partitions(reference, ours, root=tmp_path)
         ignore = list(case.ignore_at(chunk))
         if case.variations:

@@ -20,10 +20,11 @@ SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "schemas"
 
 
 def tree(folder: Path) -> dict[str, bytes]:
+    """The files of a translation; the lock says who made it, and is not among them."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        if path.is_file() and path.name != "lock"
     }
 
 

@@ -92,6 +92,8 @@ class Case:
     wrong_files: tuple[str, ...] = ()
     variations: tuple[str, ...] = ()
     pythonpath: bool = field(default=False)
+    # What only fasthep-smk is told: a laptop is smaller than the pools of the workflow.
+    options: tuple[str, ...] = ()
 
     def env(self, folder: Path) -> dict[str, str]:
         """Environment to run in: components beside the workflow must be importable."""
@@ -318,6 +320,7 @@ CASES: tuple[Case, ...] = (
          "stage:render_op", "stage.write", "op.hep.selection.cutflow", "op.hep.render.hist1d"),
         (None, 80),
         pythonpath=True,
+        options=("--shrink-to-fit",),
     ),
     Case(
         "schemas",
