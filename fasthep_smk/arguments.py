@@ -120,6 +120,14 @@ def _parser() -> argparse.ArgumentParser:
             "make one rule per stage (stage)",
         )
         command.add_argument(
+            "--bundle",
+            type=_bundle,
+            default="auto",
+            metavar="N",
+            help="so many partitions share a job; auto (the default) joins them where jobs would "
+            "be tiny or too many",
+        )
+        command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
         )
         command.add_argument(
@@ -227,6 +235,10 @@ def _positive(text: str) -> int:
     return value
 
 
+def _bundle(text: str) -> int | str:
+    return text if text == "auto" else _positive(text)
+
+
 def _limit(text: str) -> Limit:
     from fasthep_smk.missing import Limit
 
@@ -240,7 +252,7 @@ def misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
     ours = (
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
-        "--identity",
+        "--identity", "--bundle",
         "--waiting", "--accept-missing", "--keep",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]

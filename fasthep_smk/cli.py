@@ -125,11 +125,11 @@ def _is_idle(translation: Translation, extra: list[str]) -> bool:
 
 
 def _dry_run(translation: Translation, extra: list[str]) -> Outcome:
-    from fasthep_smk import engine
+    from fasthep_smk import engine, why
 
     if _is_idle(translation, extra):
         return engine.Outcome({})
-    return engine.dry_run(translation.written, extra=extra)
+    return why.unbundled(engine.dry_run(translation.written, extra=extra), translation)
 
 
 def _translate(options: argparse.Namespace) -> int:
@@ -143,7 +143,7 @@ def _translate(options: argparse.Namespace) -> int:
     print(f"profile:   {written.profile}")
     print(f"tasks:     {written.snakefile.parent / 'tasks'}")
     for rule in translation.rules:
-        print(f"    {len(rule.jobs):6d} x {rule.name}")
+        print(f"    {len(rule.jobs):6d} x {rule.name}{f' ({rule.bundled})' * bool(rule.bundles)}")
     return 0
 
 
@@ -257,6 +257,7 @@ def _options(
         profile=options.profile,
         shrink_to_fit=options.shrink_to_fit,
         identity=options.identity,
+        bundle=options.bundle,
         without=without or {},
     )
 

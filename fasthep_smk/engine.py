@@ -32,7 +32,10 @@ _USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many jobs of each rule ran or would run; the folders of those that would."""
+    """How many jobs of each rule ran or would run; the folders of those that would.
+
+    Of a bundle of jobs, its marker.
+    """
 
     jobs: dict[str, int]
     folders: frozenset[str] = frozenset()
@@ -266,7 +269,7 @@ def _what_failed(
             f"Snakemake was killed ({_signal(status)}); what finished is kept, run again to go on\n"
             f"    log:     {log}"
         )
-    noted = {str(failures.log_of(item)) for item in failed}
+    noted = {log for item in failed for log in failures.logs_of(item)}
     silent = [item for item in dict.fromkeys(reader.failed_logs.values()) if item not in noted]
     count = len(failed) + len(silent)
     if not count and any(_USAGE.match(line) for line in reader.tail):

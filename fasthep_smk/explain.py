@@ -76,6 +76,8 @@ def _rule(rule: Rule, planned: Planned) -> dict[str, Any]:
         "scope": rule.scope,
         "stages": list(rule.stages),
         "jobs": len(rule.jobs),
+        "bundles": len(rule.bundles) or None,
+        "bundled": rule.bundled or None,
         "why": rule.route.why,
         "retries": rule.route.retries,
         "attempts": [
@@ -191,7 +193,8 @@ def _row(rule: Mapping[str, Any], attempt: Attempt, number: str) -> list[str]:
 
 def _why(rule: Mapping[str, Any]) -> str:
     stages = ", ".join(rule["stages"]) or "what ends the run"
-    return f"    {rule['rule']}: {stages}: {rule['why']}"
+    bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
+    return f"    {rule['rule']}: {stages}: {rule['why']}{bundled}"
 
 
 def _pool_row(pool: Mapping[str, Any], planned: Planned) -> list[str]:

@@ -29,6 +29,7 @@ __all__ = [
     "in_short",
     "lives",
     "log_of",
+    "logs_of",
     "message",
     "note",
     "one_line",
@@ -48,14 +49,16 @@ Kind = Literal["error", "memory", "time", "killed", "damaged", "disk"]
 class Failure:
     """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
 
-    ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its process from a later one
-    of the same number.
+    ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
+    is in, if any. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its process
+    from a later one of the same number.
     """
 
     rule: str
     key: str
     record: str
     problem: str
+    bundle: str | None = None
     kind: Kind = "error"
     stage: str | None = None
     op: str | None = None
@@ -212,6 +215,12 @@ def span(start: int | None, stop: int | None) -> str:
 def log_of(failure: Failure) -> Path:
     """Return the log of a failed job, relative to the build folder."""
     return Path(layout.log(failure.rule, failure.key.split("/") if failure.key else ()))
+
+
+def logs_of(failure: Failure) -> list[str]:
+    """Return the logs that tell of a failed job: its own, and that of its bundle."""
+    bundle = [layout.log(failure.rule, failure.bundle.split("/"))] if failure.bundle else []
+    return [str(log_of(failure)), *bundle]
 
 
 def one_line(error: BaseException) -> str:

@@ -23,6 +23,7 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
     """
     known = {
         "workflow", "outdir", "chunk_size", "granularity", "variation", "profile", "shrink_to_fit",
+        "bundle",
     }  # fmt: skip
     granularity = config.get("granularity", "auto")
     if granularity not in ("auto", "stage"):
@@ -40,6 +41,14 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
             value=repr(chunk_size),
             expected="a positive whole number",
         )
+    bundle = config.get("bundle", "auto")
+    if bundle != "auto" and (not str(bundle).isdigit() or int(bundle) < 1):
+        raise Findings.one(
+            "is not a number of partitions",
+            key="config: bundle",
+            value=repr(bundle),
+            expected="a positive whole number, or auto",
+        )
     for name in config:
         if name not in known:
             close = nearest(name, known)
@@ -54,6 +63,7 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
         outdir=Path(str(config.get("outdir", "build"))),
         chunk_size=None if chunk_size is None else int(chunk_size),
         granularity=granularity,
+        bundle="auto" if bundle == "auto" else int(bundle),
         variation=config.get("variation"),
         profile=config.get("profile"),
         shrink_to_fit=str(config.get("shrink_to_fit", False)).lower() in ("true", "1", "yes"),

@@ -10,6 +10,7 @@ from fasthep_smk.names import encode
 __all__ = [
     "ARCHIVE",
     "BENCHMARKS",
+    "BUNDLES",
     "CAPTURED",
     "LEDGER",
     "LOCK",
@@ -25,6 +26,7 @@ __all__ = [
     "TASKS",
     "WORK",
     "benchmark",
+    "bundle",
     "job_folder",
     "log",
     "plan",
@@ -38,6 +40,7 @@ RUN_LOG = "debug/distributed/snakemake.log"
 TASKS = "smk/tasks"
 WORK = "smk/work"
 OLD = "smk/old"
+BUNDLES = "smk/bundles"
 LEDGER = "smk/ledger.json"
 STAGE = "smk/stage"
 PLANS = "smk/plans"
@@ -55,6 +58,11 @@ ARCHIVE = "products.zip"
 def job_folder(rule: str, place: Iterable[str]) -> str:
     """Return the folder of a job's products; ``place`` are its wildcards' values."""
     return str(PurePosixPath(WORK, rule, *place))
+
+
+def bundle(rule: str, place: Iterable[str]) -> str:
+    """Return the file that says that all jobs of a bundle are done."""
+    return _file(BUNDLES, rule, place, "json")
 
 
 def log(rule: str, place: Iterable[str]) -> str:

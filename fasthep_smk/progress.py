@@ -21,7 +21,7 @@ _FAILED_JOB = re.compile(r"^    jobid: (\S+)")
 _FAILED_LOG = re.compile(r"^    log: (\S+?)(?:, \S+)* \(check log file")
 _AGAIN = re.compile(r"^Trying to restart job (\S+)\.$")
 _STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
-_OUTPUT = re.compile(r"^    output: (\S+)/record\.json\b")
+_OUTPUT = re.compile(r"^    output: (?:(\S+)/record\.json\b|(smk/bundles/\S+\.json)$)")
 _STARTED = re.compile(r"^(?:local)?rule (\w+):$")
 _FINISHED = re.compile(r"^Finished jobid: \d+ \(Rule: (\w+)\)")
 _ERROR = re.compile(r"^Error in rule (\w+):")
@@ -86,7 +86,7 @@ class Reader:
 
     def __init__(self, screen: TextIO | None, run: str = "") -> None:
         self.jobs: dict[str, int] = {}
-        #: The folders of the jobs that were announced.
+        #: The folders of the jobs, and the markers of the bundles, that were announced.
         self.folders: list[str] = []
         self.tail: list[str] = []
         #: The logs of jobs that failed and are not tried again, by Snakemake's numbers of them;
@@ -134,7 +134,7 @@ class Reader:
             if done < total:
                 self._say(f"[{done}/{total - 1}] jobs done")
         elif found := _OUTPUT.match(text):
-            self.folders.append(found[1])
+            self.folders.append(found[1] or found[2])
         elif found := _FAILED_LOG.match(text):
             self.failed_logs[self._failed_job or found[1]] = found[1]
             self._failed_job = None

@@ -21,6 +21,7 @@ from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
 from fasthep_smk.placement import place
+from fasthep_smk.plan.bundles import BundleSize, bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
@@ -28,6 +29,7 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Settled, settle
+from fasthep_smk.reuse.times import seconds
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written, write
 
@@ -50,7 +52,8 @@ class Options:
     """What a user chooses about a translation. ``chunk_size`` is in events.
 
     ``profile`` names a site; ``shrink_to_fit`` cuts what is larger than the one machine there.
-    ``identity`` says what makes an input file the same: size and time, or the checksum. ``without``
+    ``identity`` says what makes an input file the same: size and time, or the checksum. ``bundle``
+    is how many partitions share a job. ``without``
     are partitions (dataset and part) that are left out of all reductions, each with what went wrong
     with it.
     """
@@ -59,6 +62,7 @@ class Options:
     outdir: Path
     chunk_size: int | None = None
     granularity: Granularity = "auto"
+    bundle: BundleSize = "auto"
     variation: str | None = None
     profile: str | None = None
     shrink_to_fit: bool = False
@@ -181,6 +185,13 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     )
     placement, findings, notes = place(rules, execution, shrink=options.shrink_to_fit)
     _raise_if_any(findings)
+    bundle(
+        rules,
+        options.bundle,
+        seconds=seconds(rules, build_folder(options.outdir)),
+        apart=placement.together,
+        without=options.without,
+    )
     said = [text for rule in rules for text in rule.warnings]
     warnings = list(dict.fromkeys([*execution.notices, *warnings, *said, *notes]))
     return Planned(rules, variations, execution, placement, warnings)

@@ -107,9 +107,12 @@ def _record(build: Path, benchmark: Path) -> dict[str, Any]:
     """Return the record of the job that a benchmark is of."""
     *folders, name = benchmark.relative_to(build / layout.BENCHMARKS).with_suffix("").parts
     place = [] if [name] == folders else [name]
-    try:
-        path = Path(build, layout.WORK, *folders, *place, "record.json")
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    places = (
+        Path(build, layout.WORK, *folders, *place, layout.RECORD),
+        Path(build, layout.BUNDLES, *folders, f"{name}.json"),
+    )
+    for path in places:
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else {}
+    return {}

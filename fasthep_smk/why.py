@@ -9,9 +9,22 @@ from fasthep_smk.engine import Outcome
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.translation import Translation
 
-__all__ = ["as_data", "as_text"]
+__all__ = ["as_data", "as_text", "unbundled"]
 
 _WIDTH = 100
+
+
+def unbundled(outcome: Outcome, translation: Translation) -> Outcome:
+    """Return the jobs that would run, where Snakemake has named bundles of them."""
+    jobs, folders = dict(outcome.jobs), set(outcome.folders)
+    standing = translation.settled.standing
+    for rule in translation.rules:
+        found = [one for one in rule.bundles.values() if one.marker in folders]
+        if found:
+            inside = {rule.jobs[key].folder for one in found for key in one.jobs} - standing
+            folders = folders - {one.marker for one in found} | inside
+            jobs[rule.name] = len(inside)
+    return Outcome(jobs, frozenset(folders))
 
 
 def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -> str:

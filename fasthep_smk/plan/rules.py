@@ -14,6 +14,7 @@ from fasthep_smk.plan.signatures import NodeSignature, Origin
 
 __all__ = [
     "NOMINAL",
+    "Bundle",
     "Job",
     "JobScope",
     "Read",
@@ -89,12 +90,31 @@ class Job:
         return layout.job_folder(self.rule, self.wildcards.values())
 
 
+@dataclass(frozen=True)
+class Bundle:
+    """Jobs of a rule, by their keys, that are one job of Snakemake's; ``place`` names it."""
+
+    rule: str
+    place: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+    @property
+    def key(self) -> str:
+        return "/".join(self.place)
+
+    @property
+    def marker(self) -> str:
+        """The file that says that all of its jobs are done, relative to the build folder."""
+        return layout.bundle(self.rule, self.place)
+
+
 @dataclass
 class Rule:
     """All jobs of one kind. ``streams`` maps event-stream products to their files.
 
     ``nodes`` are the signatures of the nodes that its jobs run or reduce: by variation, and by
-    dataset where stages do not apply to all.
+    dataset where stages do not apply to all. Without ``bundles`` each job is one of Snakemake's;
+    ``bundled`` says why they are there.
     """
 
     name: str
@@ -109,6 +129,12 @@ class Rule:
     warnings: list[str] = field(default_factory=list)
     nodes: dict[str, dict[str, NodeSignature]] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
+    bundles: dict[str, Bundle] = field(default_factory=dict)
+    bundled: str = ""
+
+    def bundle_of(self) -> dict[str, Bundle]:
+        """Return the bundle that each of its jobs is in, by the job's key."""
+        return {key: one for one in self.bundles.values() for key in one.jobs}
 
 
 def made_of(rule: Rule, job: Job) -> dict[str, Any]:

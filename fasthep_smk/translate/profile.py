@@ -14,7 +14,7 @@ from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.describe.site import Site
 from fasthep_smk.names import literal
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.translate.snakefile import pool_token, resources
+from fasthep_smk.translate.snakefile import lengthened, pool_token, resources
 
 __all__ = ["Placement", "render"]
 
@@ -81,7 +81,7 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
     threads: dict[str, int] = {}
     for rule in rules:
         given = placement.attempts[rule.name]
-        if found := _own_resources(rule, given, system):
+        if found := _own_resources(rule, lengthened(rule, given, site.longest), system):
             own[rule.name] = found
         cpus = max(attempt.request.cpus for attempt in given)
         if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
@@ -103,12 +103,10 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
     return header + str(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=10000))
 
 
-def _own_resources(
-    rule: Rule, given: tuple[Attempt, ...], system: sites.System
-) -> dict[str, str | int]:
+def _own_resources(rule: Rule, given: list[Attempt], system: sites.System) -> dict[str, str | int]:
     """Return the resources that the Snakefile does not have, or has otherwise."""
-    stated = resources([*rule.route.attempts])
-    wanted: dict[str, list[Any]] = {**resources([*given])}
+    stated = resources(lengthened(rule, rule.route.attempts))
+    wanted: dict[str, list[Any]] = {**resources(given)}
     own = [dict(system.resources(attempt)) for attempt in given]
     for name in dict.fromkeys(name for one in own for name in one):
         known = next(one[name] for one in own if name in one)

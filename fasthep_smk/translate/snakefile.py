@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from fasthep_smk import layout, sites
 from fasthep_smk.describe.requests import Attempt
@@ -13,6 +14,7 @@ from fasthep_smk.products import ARCHIVE, RECORD
 __all__ = [
     "COMMON",
     "by_attempt",
+    "lengthened",
     "output_files",
     "pool_token",
     "render",
@@ -31,21 +33,39 @@ TASKS = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
     for path in sorted(Path("smk", "tasks").glob("*.json"))
 }
+MARKERS = {
+    table["jobs"][key]["folder"]: bundle["marker"]
+    for table in TASKS.values()
+    for bundle in table["bundles"].values()
+    for key in bundle["jobs"]
+}
 
 
 def job_of(rule, wildcards):
-    """Return the entry of one job; a rule's wildcards name it."""
+    """Return the entry of one job, or bundle of jobs; a rule's wildcards name it."""
     table = TASKS[rule]
-    key = PurePosixPath(*(str(getattr(wildcards, name)) for name in table["wildcards"]))
+    names = list(table["wildcards"])
+    if table["bundles"]:
+        names[-1] = "bundle"
+    key = PurePosixPath(*(str(getattr(wildcards, name)) for name in names))
     key = "" if key == PurePosixPath() else str(key)
-    if key not in table["jobs"]:
+    jobs = table["bundles"] or table["jobs"]
+    if key not in jobs:
         raise ValueError(f"rule {rule} has no job {key!r}")
-    return table["jobs"][key]
+    return jobs[key]
 
 
 def inputs_of(rule):
     """Return the input function of a rule. Whether results stand is decided by signatures."""
-    return lambda wildcards: ancient(job_of(rule, wildcards)["inputs"])
+    return lambda wildcards: ancient(files_for(rule, job_of(rule, wildcards)))
+
+
+def files_for(rule, entry):
+    """Return what a job waits for; of jobs in a bundle, that all of them are done."""
+    jobs = TASKS[rule]["jobs"]
+    entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
+    paths = [path for one in entries for path in one["inputs"]]
+    return list(dict.fromkeys(MARKERS.get(path.rpartition("/")[0], path) for path in paths))
 
 
 def signature_of(rule):
@@ -71,7 +91,8 @@ def tries(number):
 def targets():
     """Return the records of the jobs that make something for the user."""
     jobs = [job for table in TASKS.values() for job in table["jobs"].values()]
-    return [job["record"] for job in jobs if job["target"]]
+    records = {job["record"]: job["folder"] for job in jobs if job["target"]}
+    return list(dict.fromkeys(MARKERS.get(records[path], path) for path in records))
 '''
 
 _SENTENCE = {
@@ -99,6 +120,7 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
         '    variation="[A-Za-z0-9_]+",\n'
         '    dataset="[A-Za-z0-9_]+",\n'
         '    part="[A-Za-z0-9_]+",\n'
+        '    bundle="bundle_[0-9]+",\n'
         "\n\n"
         "rule all:\n"
         "    input:\n"
@@ -133,7 +155,7 @@ def render_probe(rules: Iterable[Rule]) -> str:
 
 
 def output_files(rule: Rule) -> dict[str, str]:
-    """Return the declared outputs of a rule's jobs, by name, relative to the job's folder."""
+    """Return the files that each job of a rule makes, by name, relative to the job's folder."""
     outputs = {"record": RECORD}
     if rule.archive:
         outputs["products"] = ARCHIVE
@@ -143,19 +165,20 @@ def output_files(rule: Rule) -> dict[str, str]:
 
 
 def _rule(rule: Rule, conda: bool) -> str:
-    place = [f"{{{name}}}" for name in rule.wildcards]
+    wildcards = (*rule.wildcards[:-1], "bundle") if rule.bundles else rule.wildcards
+    place = [f"{{{name}}}" for name in wildcards]
     folder = layout.job_folder(rule.name, place)
-    outputs = "".join(
-        f"        {name}={literal(f'{folder}/{file}')},\n"
-        for name, file in output_files(rule).items()
-    )
+    paths = {name: f"{folder}/{file}" for name, file in output_files(rule).items()}
+    if rule.bundles:
+        paths = {"marker": layout.bundle(rule.name, place)}
+    outputs = "".join(f"        {name}={literal(path)},\n" for name, path in paths.items())
     # How a job was sent out is for its record. This text must stay the same whatever the pool.
     words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
-    words += [f"{{wildcards.{name}}}" for name in rule.wildcards]
+    words += [f"{{wildcards.{name}}}" for name in wildcards]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
     asked = "".join(
         f"        {name}={by_attempt(values)},\n"
-        for name, values in resources([*rule.route.attempts]).items()
+        for name, values in resources(lengthened(rule, rule.route.attempts)).items()
     )
     retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)
@@ -206,6 +229,24 @@ def resources(attempts: list[Attempt]) -> dict[str, list[str | int]]:
 def pool_token(pool: str) -> str:
     """Return the name of the resource that counts the jobs of a pool."""
     return f"pool_{encode(pool)}"
+
+
+def lengthened(
+    rule: Rule, attempts: Iterable[Attempt], longest: int | None = None
+) -> list[Attempt]:
+    """Return attempts with time for all jobs of a bundle, up to ``longest`` seconds."""
+    most = max((len(one.jobs) for one in rule.bundles.values()), default=1)
+    return [
+        replace(one, request=replace(one.request, walltime=_times(one, most, longest)))
+        for one in attempts
+    ]
+
+
+def _times(attempt: Attempt, number: int, longest: int | None) -> int | None:
+    walltime = attempt.request.walltime
+    if walltime is None or number == 1:
+        return walltime
+    return walltime * number if longest is None else max(walltime, min(walltime * number, longest))
 
 
 def by_attempt(values: Sequence[str | int]) -> str:

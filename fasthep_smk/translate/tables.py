@@ -10,16 +10,15 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fasthep_smk import layout, missing
 from fasthep_smk.inputs import is_remote
-from fasthep_smk.plan.rules import Job, Read, Rule, origin_facts, signatures
-from fasthep_smk.products import ARCHIVE, RECORD
+from fasthep_smk.plan.rules import Job, Rule, origin_facts, signatures
+from fasthep_smk.products import RECORD
+from fasthep_smk.translate.awaited import Waits
+from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.snakefile import output_files
-
-if TYPE_CHECKING:
-    from fasthep_smk.reuse import Settled
 
 __all__ = ["table_texts"]
 
@@ -28,21 +27,21 @@ def table_texts(
     rules: Iterable[Rule],
     *,
     root: Path,
-    settled: Settled,
+    waits: Waits,
     without: Mapping[tuple[str, str], str] | None = None,
 ) -> dict[str, str]:
     """Return the text of each rule's table by rule name.
 
-    ``root`` resolves relative inputs; ``settled`` tells which jobs are done, and ``without`` what
+    ``root`` resolves relative inputs; ``waits`` tells what jobs wait for, and ``without`` what
     went wrong with the partitions (dataset and part) that are left out.
     """
     rules = list(rules)
-    awaited = _awaited(rules, settled)
+    markers = _markers(rules)
     texts = {}
     for rule in rules:
         jobs = {
             key: {
-                **_job(job, awaited[job.folder], root),
+                **_job(job, waits.of(job), root, markers),
                 "target": rule is rules[-1] or _makes_results(rule, job, without or {}),
                 **_missing(job, without or {}),
             }
@@ -71,6 +70,24 @@ def _table(rule: Rule, jobs: dict[str, Any]) -> dict[str, Any]:
         ],
         "nodes": {name: signatures(nodes) for name, nodes in rule.nodes.items()},
         "jobs": jobs,
+        "bundles": {
+            key: {
+                "jobs": list(one.jobs),
+                "marker": one.marker,
+                "signature": signature_of(rule, one),
+            }
+            for key, one in rule.bundles.items()
+        },
+    }
+
+
+def _markers(rules: Iterable[Rule]) -> dict[str, str]:
+    """Return the marker of the bundle that a job is in, by the job's folder."""
+    return {
+        rule.jobs[key].folder: one.marker
+        for rule in rules
+        for one in rule.bundles.values()
+        for key in one.jobs
     }
 
 
@@ -86,7 +103,7 @@ def _makes_results(rule: Rule, job: Job, without: Mapping[tuple[str, str], str])
     return any(nodes[node].content["role"] in ("sink", "observer") for node in job.nodes)
 
 
-def _job(job: Job, awaited: list[str], root: Path) -> dict[str, Any]:
+def _job(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -> dict[str, Any]:
     local = [os.path.normpath(root / file) for file in job.files if not is_remote(file)]
     # Snakemake would take braces in a path for wildcards, and has no way to write them otherwise.
     # The signature knows the file too, so that a change of it is not missed.
@@ -105,54 +122,14 @@ def _job(job: Job, awaited: list[str], root: Path) -> dict[str, Any]:
         "partition": job.partition.as_dict() if job.partition else None,
         "nodes": list(job.nodes),
         "reads": [
-            {"folder": read.folder, "keys": [list(key) for key in read.keys]} for read in job.reads
+            {
+                "folder": read.folder,
+                "keys": [list(key) for key in read.keys],
+                **({"marker": markers[read.folder]} if read.folder in markers else {}),
+            }
+            for read in job.reads
         ],
     }
-
-
-def _awaited(rules: Iterable[Rule], settled: Settled) -> dict[str, list[str]]:
-    """Return for each job, by its folder, which files of other jobs it waits for.
-
-    A finished job whose own files nobody needs does not wait for what runs: Snakemake would run it
-    again after that. What it has read may have been deleted to make room, or was taken over.
-    """
-    rules = list(rules)
-    by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
-    reads = {
-        job.folder: [(read.folder, _files_read(read, by_folder[read.folder])) for read in job.reads]
-        for rule in rules
-        for job in rule.jobs.values()
-    }
-    left = [folder for folder in reads if folder not in settled.standing]
-    running = set(left)
-    while left:
-        for folder, names in reads[left.pop()]:
-            gone = any(f"{folder}/{name}" in settled.deleted for name in names)
-            if gone and folder not in running:
-                running.add(folder)
-                left.append(folder)
-
-    def names_of(folder: str, read: str, names: list[str]) -> list[str]:
-        if folder in running or read not in running:
-            return names
-        return [RECORD] if read in settled.standing else []
-
-    return {
-        folder: [
-            f"{read}/{name}" for read, names in listed for name in names_of(folder, read, names)
-        ]
-        for folder, listed in reads.items()
-    }
-
-
-def _files_read(read: Read, producer: Rule) -> list[str]:
-    files = [RECORD]
-    if producer.archive and any(key not in producer.streams for key in read.keys):
-        files.append(ARCHIVE)
-    files += [producer.streams[key] for key in read.keys if key in producer.streams]
-    if producer.scope == "side" and producer.archive:
-        files.append(ARCHIVE)
-    return list(dict.fromkeys(files))
 
 
 def _listed(live: tuple[str, ...] | None) -> list[str] | None:

@@ -14,7 +14,8 @@ from fasthep_smk import files, layout
 from fasthep_smk.flow import documents
 from fasthep_smk.names import shell
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.translate import profile, snakefile, tables
+from fasthep_smk.translate import bundles, profile, snakefile, tables
+from fasthep_smk.translate.awaited import Waits
 from fasthep_smk.warmth import VARIABLE
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ def write(
     for variation in variations:
         target = build / layout.plan(variation.label)
         files.write_text(target, documents.slim_text(variation.graph.plan))
-    texts = tables.table_texts(rules, root=root, settled=settled, without=without)
+    waits = Waits(rules, settled)
+    bundles.mark(rules, waits, build)
+    texts = tables.table_texts(rules, root=root, waits=waits, without=without)
     for name, text in texts.items():
         files.write_text(build / layout.table(name), text)
     for stale in (build / layout.TASKS).glob("*.json"):

@@ -36,7 +36,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's entry in its task table, with the folders it works in."""
+    """A job's entry in its task table, with the folders it works in.
+
+    ``bundle`` is the key of the bundle that it runs in, ``marker`` that one's file.
+    """
 
     build: Path
     rule: str
@@ -49,6 +52,8 @@ class Job:
     results: list[str] = field(default_factory=list)
     stages: tuple[str, ...] = ()
     made_of: dict[str, Any] = field(default_factory=dict)
+    bundle: str | None = None
+    marker: str | None = None
 
     @property
     def folder(self) -> Path:

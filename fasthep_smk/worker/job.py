@@ -28,6 +28,7 @@ from fasthep_smk.worker.limits import (
     peak_memory,
     time_limit,
 )
+from fasthep_smk.worker.process import LOG
 
 __all__ = ["main"]
 
@@ -35,17 +36,44 @@ _NOT_AGAIN = ": not tried again"
 
 
 def main(arguments: list[str], *, warm: bool = False) -> int:
-    """Run the job that ``arguments`` name (rule, then its wildcards); return the exit status.
+    """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
 
-    ``warm`` is for its record: it was forked by a warm worker.
+    ``warm`` is for their records: forked by a warm worker. Returns the exit status.
     """
     build = Path.cwd()
     given = _parser().parse_args(arguments)
+    key = "/".join(given.place)
     try:
-        job = _load(build, given, warm)
+        table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
+        bundle = table["bundles"].get(key)
+        if bundle is None:
+            return _run_job(_load(build, given, table, key, warm))
+        jobs = {one: _load(build, given, table, one, warm) for one in bundle["jobs"]}
     except (OSError, ValueError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
         return 2
+    from fasthep_smk.worker.bundle import run_bundle
+
+    return run_bundle(
+        build,
+        given.rule,
+        bundle,
+        lambda one: _run_job(replace(jobs[one], bundle=key, marker=bundle["marker"])),
+        attempt=given.attempt,
+        warm=warm,
+        command=lambda one: _command(given, one),
+    )
+
+
+def _command(given: argparse.Namespace, key: str) -> list[str]:
+    """Return the command that runs one job of a bundle alone."""
+    sent = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
+    words = [*sent, "--", given.rule, *key.split("/")]
+    return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
+
+
+def _run_job(job: Job) -> int:
+    build = job.build
     if _is_done(job):
         print("an earlier process has finished this job, and could not say so", file=sys.stderr)
         failures.clear(build, job.rule, job.key)
@@ -78,7 +106,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
             print(failures.one_line(error), file=sys.stderr)
         return 1
     failures.clear(build, job.rule, job.key)
-    if log := os.environ.get("FASTHEP_SMK_LOG"):
+    if log := os.environ.get(LOG):
         (build / log).unlink(missing_ok=True)  # the job's log has it under its plain name
     return 0
 
@@ -98,7 +126,8 @@ def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
     return failures.Failure(
         rule=job.rule,
         key=job.key,
-        record=str(job.entry["record"]),
+        record=job.marker or str(job.entry["record"]),
+        bundle=job.bundle,
         problem="it ended without a word: it was killed, or its machine went away",
         kind="killed",
         stages=list(job.stages),
@@ -148,7 +177,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
 def _forget_damaged(job: Job, record: Path) -> None:
     """Let the job run again whose file is damaged, and all others that made such a file for us.
 
-    Without its record a job counts as not done.
+    Without its record a job counts as not done, and without its marker a bundle.
     """
     from fasthep_smk import products
 
@@ -158,6 +187,8 @@ def _forget_damaged(job: Job, record: Path) -> None:
             products.verify(job.build / read["folder"])
         except products.Damaged as error:
             error.record.unlink(missing_ok=True)
+            if "marker" in read:
+                (job.build / read["marker"]).unlink(missing_ok=True)
 
 
 def _stop_if_hopeless(job: Job, earlier: list[dict[str, Any]]) -> None:
@@ -239,9 +270,9 @@ def _runner(scope: str) -> Any:
     }[scope]
 
 
-def _load(build: Path, given: argparse.Namespace, warm: bool) -> Job:
-    key = "/".join(given.place)
-    table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
+def _load(
+    build: Path, given: argparse.Namespace, table: dict[str, Any], key: str, warm: bool
+) -> Job:
     return Job(
         build=build,
         rule=given.rule,

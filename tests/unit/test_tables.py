@@ -8,6 +8,7 @@ from typing import Any
 
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.reuse import Settled
+from fasthep_smk.translate.awaited import Waits
 from fasthep_smk.translate.tables import table_texts
 from tests.unit.plans import define, graph, histogram, node
 from tests.unit.test_plan import SIM, partition, rules_of
@@ -42,7 +43,8 @@ def inputs(*, done: tuple[str, ...], deleted: tuple[str, ...] = ()) -> dict[str,
         standing=frozenset(folders[rule] for rule in done),
         deleted=frozenset(f"smk/work/{path}" for path in deleted),
     )
-    texts = table_texts(rules.values(), root=Path("/nowhere"), settled=settled)
+    waits = Waits(rules.values(), settled)
+    texts = table_texts(rules.values(), root=Path("/nowhere"), waits=waits)
     tables: dict[str, Any] = {name: json.loads(text) for name, text in texts.items()}
     jobs = {name: next(iter(tables[name]["jobs"].values())) for name in ALL}
     return {

@@ -1,0 +1,132 @@
+"""Several partitions in one job: jobs are neither tiny nor many.
+
+A bundle is one job of Snakemake's that runs jobs of a rule one after the other, each with a folder,
+a record and a log of its own. How they are bundled is in no signature: what is done stays done when
+the bundles change, and a bundle that is tried again runs only what it has not finished.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from statistics import median
+from typing import Literal
+
+from fasthep_smk.plan.rules import Bundle, Job, Rule
+
+__all__ = ["BundleSize", "bundle"]
+
+#: So many partitions in a bundle, or as the numbers suggest.
+BundleSize = int | Literal["auto"]
+
+#: Snakemake's time and memory grow with its jobs; beyond this number they hurt.
+MOST_JOBS = 3000
+#: A job of so many seconds is long against what it costs to start, and short enough to lose.
+_SECONDS = 5.0
+#: At least so many jobs of a rule are left: all cores have work until the end.
+_FEWEST = 32
+#: Until a rule has run once: what a job takes besides its events, and events per second.
+_BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
+
+
+def bundle(
+    rules: Iterable[Rule],
+    wanted: BundleSize = "auto",
+    *,
+    seconds: Mapping[str, Sequence[float]] | None = None,
+    apart: Collection[str] = (),
+    without: Collection[tuple[str, str]] = (),
+) -> None:
+    """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
+
+    ``seconds`` are times that earlier jobs of a rule took, ``apart`` rules whose jobs the batch
+    system joins itself. Partitions that a run goes ``without`` share a job with nobody.
+    """
+    rules = list(rules)
+    sizes = {
+        rule.name: _size(rule, wanted, (seconds or {}).get(rule.name, ()))
+        for rule in rules
+        if rule.scope == "partition" and rule.name not in apart
+    }
+    if wanted == "auto":
+        _fewer(rules, sizes)
+    for rule in rules:
+        size, why = sizes.get(rule.name, (1, ""))
+        if size > 1:
+            rule.bundles = _bundles(rule, size, without)
+            rule.bundled = f"{size} partitions a job: {why}"
+
+
+def _size(rule: Rule, wanted: BundleSize, seconds: Sequence[float]) -> tuple[int, str]:
+    if wanted != "auto":
+        return wanted, "as asked for"
+    if seconds:
+        each, how = max(median(seconds), 0.001), "as measured before"
+    else:
+        known = [found for job in rule.jobs.values() if (found := _expected(job)) is not None]
+        if len(known) < len(rule.jobs):
+            return 1, ""
+        each, how = median(known), "by their events"
+    size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST)
+    return max(size, 1), f"each takes about {each:.2g} s, {how}"
+
+
+def _expected(job: Job) -> float | None:
+    """Return the seconds that a job may take, by its events; ``None`` if nobody knows them."""
+    partition = job.partition
+    if partition is None or partition.start is None or partition.stop is None:
+        return None
+    return _BESIDES + (partition.stop - partition.start) / _EVENTS_PER_SECOND
+
+
+def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
+    """Let all bundles grow until there are few enough jobs."""
+    most = max((count for rule in rules for count in _by_dataset(rule).values()), default=1)
+    least = 1
+
+    def total() -> int:
+        return sum(
+            sum(
+                math.ceil(count / max(least, sizes[rule.name][0]))
+                for count in _by_dataset(rule).values()
+            )
+            if rule.name in sizes
+            else len(rule.jobs)
+            for rule in rules
+        )
+
+    before = total()
+    while total() > MOST_JOBS and least < most:
+        least = max(least + 1, int(least * 1.05))
+    for name, (size, _) in list(sizes.items()):
+        if size < least:
+            sizes[name] = (least, f"there would be {before} jobs")
+
+
+def _by_dataset(rule: Rule) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for key in rule.jobs:
+        above = key.rpartition("/")[0]
+        counts[above] = counts.get(above, 0) + 1
+    return counts
+
+
+def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dict[str, Bundle]:
+    """Return bundles of neighbouring partitions of one dataset (and variation) each."""
+    places: dict[tuple[str, ...], list[list[str]]] = {}
+    alone: dict[tuple[str, ...], list[list[str]]] = {}
+    for key, job in rule.jobs.items():
+        above = tuple(job.wildcards.values())[:-1]
+        where = places.setdefault(above, [])
+        if job.partition and (job.partition.dataset, job.partition.part) in without:
+            alone.setdefault(above, []).append([key])
+        elif where and len(where[-1]) < size:
+            where[-1].append(key)
+        else:
+            where.append([key])
+    found = [
+        Bundle(rule.name, (*above, f"bundle_{number}"), tuple(keys))
+        for above, listed in places.items()
+        for number, keys in enumerate([*listed, *alone.get(above, ())])
+    ]
+    return {one.key: one for one in found}

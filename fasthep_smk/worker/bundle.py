@@ -1,0 +1,120 @@
+"""A bundle: jobs of one rule, one after the other, each as if it were started alone.
+
+Each runs in a process of its own, forked from this one, which has everything imported: what it
+takes is its own, and one that is killed or fails leaves the others alone. A bundle that is tried
+again passes over what is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import files, layout
+from fasthep_smk.translate.bundles import marker_text
+from fasthep_smk.worker.process import LOG, die_with_parent, has_one_thread
+
+__all__ = ["run_bundle"]
+
+#: What partition jobs import, besides their own operations.
+_MODULES = ("fasthep_smk.worker.partition", "fasthep_carpenter", "fasthep_curator")
+
+
+def run_bundle(
+    build: Path,
+    rule: str,
+    bundle: Mapping[str, Any],
+    run_one: Callable[[str], int],
+    *,
+    attempt: int,
+    warm: bool,
+    command: Callable[[str], Sequence[str]],
+) -> int:
+    """Run the jobs of a bundle, by its entry in the task table; return the exit status.
+
+    ``run_one`` runs a job, by its key, and returns its exit status; ``command`` is the same as a
+    command, for a process that cannot be forked. After a job that failed, the others still run.
+    """
+    for name in _MODULES:
+        with contextlib.suppress(ImportError):  # a job that needs it will say so
+            importlib.import_module(name)
+    failed, own_log = [], os.environ.get(LOG)
+    for key in bundle["jobs"]:
+        with _log(build, rule, key, attempt) as (stream, again):
+            os.environ[LOG] = again
+            if has_one_thread():
+                status = _forked(partial(run_one, key), stream)
+            else:
+                status = subprocess.run(command(key), stdout=stream, stderr=stream).returncode
+        if status != 0:
+            failed.append(key)
+            print(f"{rule} {key}: failed ({_fate(status)})", file=sys.stderr, flush=True)
+    if failed:
+        return 1
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = {
+        "memory": used.ru_maxrss * 1024,
+        "cpu": round(used.ru_utime + used.ru_stime, 3),
+        "warm": warm,
+    }
+    files.write_text(build / bundle["marker"], marker_text(bundle["signature"], took))
+    if own_log:
+        (build / own_log).unlink(missing_ok=True)
+    return 0
+
+
+@contextlib.contextmanager
+def _log(build: Path, rule: str, key: str, attempt: int) -> Any:
+    """Open a job's log; the log of a failed attempt keeps a name of its own, as ever."""
+    path = build / layout.log(rule, key.split("/"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    again = path.with_suffix(f".attempt{attempt}.log")
+    path.unlink(missing_ok=True)
+    with path.open("wb") as stream:
+        again.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # no hard links here: one name must do
+            again.hardlink_to(path)
+        yield stream, str(again.relative_to(build))
+
+
+def _forked(run: Callable[[], int], stream: Any) -> int:
+    """Run in a forked process; return its exit status, negative for a signal."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            die_with_parent(parent)
+            os.dup2(stream.fileno(), 1)
+            os.dup2(stream.fileno(), 2)
+            if "numpy" in sys.modules:
+                sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
+            status = run()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with contextlib.suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _fate(status: int) -> str:
+    if status >= 0:
+        return f"status {status}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-status).name
+    return f"signal {-status}"

@@ -1,0 +1,99 @@
+"""How partitions are bundled: by what they take and how many there are."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+
+from fasthep_smk.describe.requests import Route
+from fasthep_smk.plan.bundles import MOST_JOBS, BundleSize, bundle
+from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.rules import Job, Rule
+
+
+def rule(name: str, events: int | None = None, **datasets: int) -> Rule:
+    """A rule with so many partitions of each dataset."""
+    found = Rule(name, "partition", (), Route(()), ("dataset", "part"))
+    for dataset, count in datasets.items():
+        for number in range(count):
+            start, stop = (None, None) if events is None else (0, events)
+            part = Partition(f"{dataset}{number}", dataset, "f", "s", str(number), start, stop)
+            place = {"dataset": dataset, "part": str(number)}
+            job = Job(name, place, "nominal", dataset, part, (), (), (), f"{dataset}{number}")
+            found.jobs[job.key] = job
+    return found
+
+
+def sizes(one: Rule) -> list[int]:
+    return [len(item.jobs) for item in one.bundles.values()]
+
+
+def bundled(*rules: Rule, wanted: BundleSize = "auto", **more: object) -> list[list[int]]:
+    bundle(rules, wanted, **more)  # type: ignore[arg-type]
+    return [sizes(one) for one in rules]
+
+
+def test_a_few_partitions_have_a_job_each() -> None:
+    assert bundled(rule("a", 1000, data=20, dy=11)) == [[]]
+
+
+def test_many_small_partitions_share_jobs_and_leave_enough_of_them() -> None:
+    [found] = bundled(rule("a", 1000, data=320))
+    assert found == [10] * 32
+
+
+def test_as_many_as_take_some_seconds_by_earlier_runs() -> None:
+    [found] = bundled(rule("a", 1000, data=3200), seconds={"a": [0.9, 1.0, 7.0]})
+    assert found == [5] * 640
+
+
+@pytest.mark.parametrize("events", [None, 5_000_000])
+def test_long_ones_and_those_that_nobody_knows_are_left_alone(events: int | None) -> None:
+    assert bundled(rule("a", events, data=400)) == [[]]
+
+
+def test_neighbours_of_one_dataset_share_a_job() -> None:
+    one = rule("a", data=3, dy=2)
+    bundle([one], 2)
+    assert {key: item.jobs for key, item in one.bundles.items()} == {
+        "data/bundle_0": ("data/0", "data/1"),
+        "data/bundle_1": ("data/2",),
+        "dy/bundle_0": ("dy/0", "dy/1"),
+    }
+
+
+def test_there_are_not_too_many_jobs() -> None:
+    rules = [rule("a", 5_000_000, data=9990, dy=10), rule("b", None, data=9990, dy=10)]
+    found = bundled(*rules)
+    assert 0.8 * MOST_JOBS < sum(map(len, found)) <= MOST_JOBS
+    assert all(Counter(one).most_common(1)[0][1] > 0.9 * len(one) for one in found)
+    assert "there would be 20000 jobs" in rules[0].bundled
+
+
+def test_many_datasets_cannot_be_fewer_jobs_than_datasets() -> None:
+    names = {f"d{number}": 2 for number in range(4000)}
+    [found] = bundled(rule("a", None, **names))
+    assert found == [2] * 4000
+
+
+def test_one_that_is_left_out_keeps_no_other_from_being_done() -> None:
+    one = rule("a", data=5)
+    bundle([one], 2, without={("data", "1")})
+    assert [item.jobs for item in one.bundles.values()] == [
+        ("data/0", "data/2"),
+        ("data/3", "data/4"),
+        ("data/1",),
+    ]
+
+
+def test_what_the_batch_system_joins_is_left_to_it() -> None:
+    assert bundled(rule("a", data=4), rule("b", data=4), wanted=4, apart={"a"}) == [[], [4]]
+
+
+def test_a_number_that_was_asked_for() -> None:
+    one = rule("a", data=10)
+    bundle([one], 3)
+    assert len(one.bundles) == math.ceil(10 / 3)
+    assert one.bundled == "3 partitions a job: as asked for"
