@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.errors import Findings, nearest
+from fasthep_smk.outdir import build_folder
 from fasthep_smk.translate.write import Written
-from fasthep_smk.translation import Options, build_folder, translate
+from fasthep_smk.translation import Options, translate
 
 __all__ = ["from_config"]
 

@@ -20,6 +20,7 @@ from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
+from fasthep_smk.outdir import build_folder, make_folder
 from fasthep_smk.placement import place
 from fasthep_smk.plan.bundles import BundleSize, bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
@@ -37,14 +38,10 @@ __all__ = [
     "Options",
     "Planned",
     "Translation",
-    "build_folder",
     "execution_of",
     "plan",
     "translate",
 ]
-
-#: FAST-HEP takes the parent of a folder of such a name for the build folder.
-_RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +149,7 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
     _find_local_modules(root, workflow)
     _raise_if_any(registry_findings(document, workflow=shown))
-    _make(build, options.outdir)
+    make_folder(build, options.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
     _raise_if_any(_file_findings(document, inputs))
     source = workflow
@@ -283,32 +280,6 @@ def _selected(compiled: list[Compiled], wanted: str | None, workflow: str) -> li
             hint=f"did you mean {close!r}?" if close else None,
         )
     return chosen
-
-
-def build_folder(outdir: Path) -> Path:
-    build = outdir.absolute()
-    if build.name in _RESERVED_FOLDERS:
-        raise Findings.one(
-            "this name has a meaning inside a FAST-HEP build folder",
-            key="--outdir",
-            value=str(outdir),
-            expected=f"another name than {', '.join(_RESERVED_FOLDERS)}",
-        )
-    if build.exists() and not build.is_dir():
-        raise Findings.one("is a file, not a folder", key="--outdir", value=str(outdir))
-    return build
-
-
-def _make(build: Path, outdir: Path) -> None:
-    try:
-        build.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Findings.one(
-            f"the folder cannot be made: {error.strerror or error}",
-            key="--outdir",
-            value=str(outdir),
-            expected="a folder that you may write to",
-        ) from error
 
 
 def _file_findings(document: Mapping[str, Any], inputs: Inputs) -> list[Finding]:

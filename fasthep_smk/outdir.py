@@ -1,0 +1,48 @@
+"""The build folder as a user names it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fasthep_smk.errors import Findings
+
+__all__ = ["build_folder", "make_folder"]
+
+#: FAST-HEP takes the parent of a folder of such a name for the build folder.
+_RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
+
+
+def build_folder(outdir: Path) -> Path:
+    """Return the absolute path of a build folder.
+
+    Raises:
+        Findings: it cannot be one.
+    """
+    build = outdir.absolute()
+    if build.name in _RESERVED_FOLDERS:
+        raise Findings.one(
+            "this name has a meaning inside a FAST-HEP build folder",
+            key="--outdir",
+            value=str(outdir),
+            expected=f"another name than {', '.join(_RESERVED_FOLDERS)}",
+        )
+    if build.exists() and not build.is_dir():
+        raise Findings.one("is a file, not a folder", key="--outdir", value=str(outdir))
+    return build
+
+
+def make_folder(build: Path, outdir: Path) -> None:
+    """Make a build folder; ``outdir`` is how the user calls it.
+
+    Raises:
+        Findings: it cannot be made.
+    """
+    try:
+        build.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Findings.one(
+            f"the folder cannot be made: {error.strerror or error}",
+            key="--outdir",
+            value=str(outdir),
+            expected="a folder that you may write to",
+        ) from error
