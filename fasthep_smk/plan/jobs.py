@@ -27,7 +27,13 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.products import consumers_after_bypass, ports, united_live
 from fasthep_smk.plan.reductions import reduction_rules
 from fasthep_smk.plan.rules import Read, Rule, Variation
-from fasthep_smk.plan.signatures import Origin, origin_of, value_signature
+from fasthep_smk.plan.signatures import (
+    Origin,
+    Surroundings,
+    origin_of,
+    surroundings_of,
+    value_signature,
+)
 from fasthep_smk.plan.tasks import Granularity, Task
 
 __all__ = ["make_rules"]
@@ -61,6 +67,7 @@ class _Partitions:
         self._task_of = {node: task for task in book.tasks for node in task.nodes}
         self._consumers = {item.label: consumers_after_bypass(item) for item in book.variations}
         self._origins: dict[tuple[Any, ...], Origin] = {}
+        self._around: dict[tuple[str, str | None], Surroundings] = {}
 
     # --- global side products -----------------------------------------------------------------
 
@@ -182,7 +189,7 @@ class _Partitions:
             side = self._book.folder_of.get(("side_products", item.label))
             self._origins[at] = origin_of(
                 item.graph,
-                dataset,
+                self._surroundings(item, dataset, partition),
                 partition,
                 self._book.identities(
                     [partition.file] if partition else self._book.all_files(item)
@@ -191,6 +198,15 @@ class _Partitions:
                 before=[self._book.signatures[side]] if side else [],
             )
         return self._origins[at]
+
+    def _surroundings(
+        self, item: Variation, dataset: Mapping[str, Any] | None, partition: Partition | None
+    ) -> Surroundings:
+        at = (item.label, partition.dataset if partition else None)
+        if at not in self._around:
+            run = next((one.run for key, one in self._around.items() if key[0] == at[0]), None)
+            self._around[at] = surroundings_of(item.graph, dataset, run)
+        return self._around[at]
 
     def _producer(
         self,

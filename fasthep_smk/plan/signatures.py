@@ -21,6 +21,7 @@ from fasthep_smk.plan.partitions import Partition
 __all__ = [
     "NodeSignature",
     "Origin",
+    "Surroundings",
     "closed_sources",
     "context_content",
     "node_content",
@@ -28,6 +29,7 @@ __all__ = [
     "origin_of",
     "product_signature",
     "seen_of",
+    "surroundings_of",
     "value_signature",
 ]
 
@@ -143,22 +145,55 @@ def node_content(node: Node) -> dict[str, Any]:
     }
 
 
-def origin_of(
+@dataclass(frozen=True)
+class Surroundings:
+    """What all partitions of a dataset have in common, each with its digest.
+
+    ``context`` is what every op of theirs can see, ``run`` what is there of all datasets.
+    """
+
+    context: tuple[str, dict[str, Any]]
+    run: tuple[str, dict[str, Any]]
+    dataset: str
+    names: str
+
+
+def surroundings_of(
     graph: Graph,
     dataset: Mapping[str, Any] | None,
+    run: tuple[str, dict[str, Any]] | None = None,
+) -> Surroundings:
+    """Return what all partitions of a dataset have in common.
+
+    ``run`` is that of another dataset of the same plan: thousands of files are digested once.
+    """
+    context = context_content(graph, dataset)
+    if run is None:
+        names = ("datasets", "dataset_names")
+        content = {name: graph.plan.context.get(name) for name in names}
+        run = (digest_of(content), content)
+    return Surroundings(
+        context=(digest_of(context), context),
+        run=run,
+        dataset=digest_of(dataset),
+        names=digest_of(run[1]["dataset_names"]),
+    )
+
+
+def origin_of(
+    graph: Graph,
+    around: Surroundings,
     partition: Partition | None,
     files: Iterable[str],
     *,
     closed: frozenset[str] = frozenset(),
     before: Iterable[str] = (),
 ) -> Origin:
-    """Return where a partition's events come from.
+    """Return where a partition's events come from, ``around`` which is its dataset.
 
     ``files`` are the identities of the input files, ``before`` the signatures of what ran before
     all partitions.
     """
-    context = context_content(graph, dataset)
-    name = digest_of(context)
     branches = {
         node.id: _branches_read(node, partition)
         for node in graph.nodes.values()
@@ -169,25 +204,22 @@ def origin_of(
         entries = [partition.start, partition.stop]
     facts = {
         "dataset": partition.dataset if partition else None,
-        "context": name,
+        "context": around.context[0],
         "files": list(files),
         "entries": entries,
         "branches": {source: item for source, item in branches.items() if item},
     }
-    run = {
-        "datasets": graph.plan.context.get("datasets"),
-        "dataset_names": graph.plan.context.get("dataset_names"),
-    }
-    run_name, earlier = digest_of(run), list(before)
+    run_name, earlier = around.run[0], list(before)
     place = partition.as_dict() if partition else None
     seen: dict[Sight, str] = {
-        "names": digest_of(run["dataset_names"]),
-        "dataset": digest_of(dataset),
+        "names": around.names,
+        "dataset": around.dataset,
         "place": digest_of(place),
         "run": digest_of([run_name, earlier, place]),
     }
     facts_of_run = {"run": run_name, "before": earlier}
-    return Origin(digest_of(facts), seen, {**facts, **facts_of_run}, {name: context, run_name: run})
+    contexts = dict([around.context, around.run])
+    return Origin(digest_of(facts), seen, {**facts, **facts_of_run}, contexts)
 
 
 def _reads_root(node: Node) -> bool:
