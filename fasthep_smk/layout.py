@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
 from fasthep_smk.names import encode
 
@@ -57,7 +56,7 @@ ARCHIVE = "products.zip"
 
 def job_folder(rule: str, place: Iterable[str]) -> str:
     """Return the folder of a job's products; ``place`` are its wildcards' values."""
-    return str(PurePosixPath(WORK, rule, *place))
+    return "/".join((WORK, rule, *place))  # a path object would take ten times as long
 
 
 def bundle(rule: str, place: Iterable[str]) -> str:
@@ -87,4 +86,4 @@ def table(rule: str) -> str:
 
 def _file(top: str, rule: str, place: Iterable[str], suffix: str) -> str:
     *folders, name = [rule, *(list(place) or [rule])]
-    return str(PurePosixPath(top, *folders, f"{name}.{suffix}"))
+    return "/".join((top, *folders, f"{name}.{suffix}"))

@@ -47,7 +47,7 @@ class Waits:
 
     def of(self, job: Job) -> list[str]:
         """Return the files of other jobs that a job waits for, relative to the build folder."""
-        if job.folder in self._started - self.unfinished:
+        if job.folder in self._started and job.folder not in self.unfinished:
             return []  # its bundle runs, and passes it over
         return [
             f"{read}/{name}"
