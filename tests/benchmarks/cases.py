@@ -9,6 +9,7 @@ from pathlib import Path
 from . import workflows
 from .measure import Failed, Measured
 from .report import Figure, Result, Row
+from .size import marginal, scale
 from .steps import (
     Settings,
     Step,
@@ -234,18 +235,13 @@ def intermediates(settings: Settings) -> Result:
     )
 
 
-def _sizes() -> dict[str, Callable[[Settings], Result]]:
-    from . import size
-
-    return {"marginal": size.marginal, "scale": size.scale}
-
-
 CASES: dict[str, Callable[[Settings], Result]] = {
     "tutorial": tutorial,
     "zmumu": zmumu,
     "rebin": rebin,
     "variations": variations,
-    **_sizes(),
+    "marginal": marginal,
+    "scale": scale,
     "intermediates": intermediates,
     "memory": memory,
 }
