@@ -202,7 +202,7 @@ def test_no_line_is_wider_or_picture_higher_than_the_terminal(width: int, height
     assert len(lines) < height
     assert lines[-1].startswith("[0/12000] jobs")
     if height > 3:
-        assert any(line.startswith("stag") for line in lines)
+        assert any(line.startswith("sta") for line in lines)
 
 
 def test_what_is_said_stands_above_the_bars() -> None:
