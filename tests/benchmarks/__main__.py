@@ -42,12 +42,18 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "cases", nargs="*", metavar="CASE", choices=[*CASES, []], help=", ".join(CASES)
     )
-    parser.add_argument("--repeats", type=int, default=5, help="default: 5")
-    parser.add_argument("--events", type=int, default=10_000_000, help="default: 10 million")
-    parser.add_argument("--files", type=int, default=10_000, help="of the case scale")
+    parser.add_argument("--repeats", type=_positive, default=5, help="default: 5")
+    parser.add_argument("--events", type=_positive, default=10_000_000, help="default: 10 million")
+    parser.add_argument("--files", type=_positive, default=10_000, help="of the case scale")
     parser.add_argument("--folder", type=Path, help="where builds go (default: temporary files)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="all tables as a document")
     return parser  # fmt: skip
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError(f"{number} is not positive")
+    return number
 
 
 if __name__ == "__main__":

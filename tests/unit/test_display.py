@@ -190,7 +190,25 @@ def test_a_bar_says_rule_pool_and_numbers() -> None:
     assert whole == "[1/11] jobs done, 0:00 so far"
 
 
-@pytest.mark.parametrize("width", range(20, 130, 7))
+def test_events_per_second_and_what_is_left_are_shown() -> None:
+    clock = Clock()
+    tally = tally_of(clock)
+    screen = bars(100)
+    screen.begin(tally)
+    for number in (1, 2, 3):
+        tally.started(str(number), "stage_A", f"smk/work/stage_A/dy/{number}")
+    clock.now += 10
+    tally.finished("1", "stage_A")
+    clock.now += 10
+    tally.finished("2", "stage_A")
+    screen.close()
+    _, first, second, whole = screen.picture().plain.splitlines()
+    assert first.split()[3:] == ["2", "1", "0", "1", "25"]
+    assert second.split()[3:] == ["0", "0", "0", "1"]
+    assert whole == "[2/5] jobs done, 0:20 so far, about 0:38 left"
+
+
+@pytest.mark.parametrize("width", (20, 41, 42, 49, 50, 61, 62, 83, 84, 130))
 @pytest.mark.parametrize("height", [3, 5, 40])
 def test_no_line_is_wider_or_picture_higher_than_the_terminal(width: int, height: int) -> None:
     screen = bars(width, height=height)
