@@ -16,7 +16,7 @@ _PER_SECOND = 3
 _NUMBERS = ("done", "running", "failed", "waiting")
 _STYLES = {"done": "green", "running": "yellow", "failed": "red", "waiting": "dim"}
 #: Least widths of a terminal for what can be left out.
-_WIDTH_FOR_RATE, _WIDTH_FOR_POOL, _WIDTH_FOR_BAR, _WIDTH_FOR_NUMBERS = 84, 62, 50, 42
+_WIDTH_FOR_RATE, _WIDTH_FOR_POOL, _WIDTH_FOR_BAR, _WIDTH_FOR_NUMBERS = 84, 70, 58, 42
 #: Lines for the header, a rule, and what stands below; a terminal of less shows the whole only.
 _LEAST_HEIGHT = 5
 
