@@ -1,8 +1,14 @@
-"""The events of the benchmarks: the demo's, resampled to any size; made once and kept."""
+"""The events of the benchmarks: the demo's, resampled to any size; made once and kept.
+
+The momenta of an event are scaled by a number of its own whenever it is drawn: copies of a few
+events would make files that are smaller than real ones.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
+import zlib
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +20,10 @@ import uproot
 
 __all__ = ["DATASETS", "sample", "samples", "sizes"]
 
-CACHE = Path(__file__).parents[1] / ".cache" / "benchmarks"
 _GENERATOR = Path(__file__).parents[2] / "workflow" / "demo" / "make_events.py"
+_CODE = b"".join(path.read_bytes() for path in (Path(__file__), _GENERATOR))
+#: Files that other code has made are not used.
+CACHE = Path(__file__).parents[1] / ".cache" / "benchmarks" / f"{zlib.crc32(_CODE):08x}"
 #: Events that are generated for a dataset; the others are drawn from these.
 _GENERATED = 25_000
 #: Events that are written at a time.
@@ -57,10 +65,20 @@ def sample(name: str, number: int) -> Path:
     with uproot.recreate(partial, compression=uproot.ZSTD(1)) as output:
         output.mktree("events", {column: array.type for column, array in events.items()})
         for first in range(0, number, _STEP):
-            drawn = rng.integers(0, _GENERATED, min(_STEP, number - first))
-            output["events"].extend({column: array[drawn] for column, array in events.items()})
+            output["events"].extend(_drawn(rng, events, min(_STEP, number - first)))
     partial.replace(path)
     return path
+
+
+def _drawn(rng: np.random.Generator, events: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return so many of the events, each with momenta that are a little different."""
+    chosen = rng.integers(0, _GENERATED, number)
+    scale = ak.Array(rng.normal(1.0, 0.02, number).astype(np.float32))
+    found = {column: array[chosen] for column, array in events.items()}
+    for column in ("Muon", "Jet"):
+        for name in ("Px", "Py", "Pz", "E"):
+            found[column] = ak.with_field(found[column], found[column][name] * scale, name)
+    return found
 
 
 def _generated(name: str) -> dict[str, Any]:
@@ -77,8 +95,6 @@ def _generated(name: str) -> dict[str, Any]:
 
 @cache
 def _generator() -> ModuleType:
-    import sys
-
     spec = importlib.util.spec_from_file_location("make_events_of_the_demo", _GENERATOR)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -40,8 +40,8 @@ def marginal(settings: Settings) -> Result:
     folder = settings.folder
     steps = [step for count in (_FEW, _MANY) for step in _of_size(folder, count)]
     found = run(steps, settings)
-    ours = _slope(found[f"ours {_FEW}"], found[f"ours {_MANY}"])
-    bare = _slope(found[f"bare {_FEW}"], found[f"bare {_MANY}"])
+    ours, our_cpu = _slopes(found[f"ours {_FEW}"], found[f"ours {_MANY}"])
+    bare, bare_cpu = _slopes(found[f"bare {_FEW}"], found[f"bare {_MANY}"])
     rows = [
         Row(f"{what}, {count} jobs", found[f"{kind} {count}"])
         for kind, what in (("ours", "`fasthep-smk -j 2`"), ("bare", "Snakemake, `true`"))
@@ -52,7 +52,10 @@ def marginal(settings: Settings) -> Result:
         "One more job of a run that has started: the slope between two numbers of jobs.",
         rows,
         [Figure("a trivial job of ours, to a bare one of Snakemake", ours / bare, 4.0)],
-        [f"{ours * 1e3:.1f} ms, and {bare * 1e3:.1f} ms"],
+        [
+            f"wall time: {ours * 1e3:.1f} ms, and {bare * 1e3:.1f} ms",
+            f"CPU: {our_cpu * 1e3:.1f} ms, and {bare_cpu * 1e3:.1f} ms",
+        ],
     )
 
 
@@ -85,9 +88,11 @@ def _of_size(folder: Path, count: int) -> list[Step]:
     ]
 
 
-def _slope(few: list[Measured], many: list[Measured]) -> float:
+def _slopes(few: list[Measured], many: list[Measured]) -> tuple[float, float]:
+    """Return the wall time and the CPU of one more job."""
     walls = [statistics.median(item.wall for item in runs) for runs in (few, many)]
-    return (walls[1] - walls[0]) / (_MANY - _FEW)
+    cpus = [statistics.median(item.cpu for item in runs) for runs in (few, many)]
+    return (walls[1] - walls[0]) / (_MANY - _FEW), (cpus[1] - cpus[0]) / (_MANY - _FEW)
 
 
 def scale(settings: Settings) -> Result:
