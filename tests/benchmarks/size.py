@@ -14,7 +14,7 @@ from .measure import Failed, Measured
 from .report import Figure, Result, Row
 from .steps import Settings, Step, fasthep, fresh, jobs_done, run, smk
 
-__all__ = ["marginal", "scale"]
+__all__ = ["marginal", "scale", "slopes"]
 
 _FEW, _MANY = 50, 250
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$", re.MULTILINE)
@@ -40,8 +40,8 @@ def marginal(settings: Settings) -> Result:
     folder = settings.folder
     steps = [step for count in (_FEW, _MANY) for step in _of_size(folder, count)]
     found = run(steps, settings)
-    ours, our_cpu = _slopes(found[f"ours {_FEW}"], found[f"ours {_MANY}"])
-    bare, bare_cpu = _slopes(found[f"bare {_FEW}"], found[f"bare {_MANY}"])
+    ours, our_cpu = slopes(found[f"ours {_FEW}"], found[f"ours {_MANY}"])
+    bare, bare_cpu = slopes(found[f"bare {_FEW}"], found[f"bare {_MANY}"])
     rows = [
         Row(f"{what}, {count} jobs", found[f"{kind} {count}"])
         for kind, what in (("ours", "`fasthep-smk -j 2`"), ("bare", "Snakemake, `true`"))
@@ -88,9 +88,15 @@ def _of_size(folder: Path, count: int) -> list[Step]:
     ]
 
 
-def _slopes(few: list[Measured], many: list[Measured]) -> tuple[float, float]:
-    """Return the wall time and the CPU of one more job."""
+def slopes(few: list[Measured], many: list[Measured]) -> tuple[float, float]:
+    """Return the wall time and the CPU of one more job.
+
+    Raises:
+        Failed: more jobs have taken less time; something else was at work.
+    """
     walls = [statistics.median(item.wall for item in runs) for runs in (few, many)]
+    if walls[1] <= walls[0]:
+        raise Failed(f"more jobs have taken less time: {walls[0]:.2f} s, then {walls[1]:.2f} s")
     cpus = [statistics.median(item.cpu for item in runs) for runs in (few, many)]
     return (walls[1] - walls[0]) / (_MANY - _FEW), (cpus[1] - cpus[0]) / (_MANY - _FEW)
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.benchmarks.measure import Failed, Measured, measure
 from tests.benchmarks.report import Figure, Result, Row, document
+from tests.benchmarks.size import slopes
 
 MB = 2**20
 #: Holds memory, computes for a while, and waits for a child that holds more.
@@ -51,6 +52,13 @@ def test_our_own_memory_does_not_count(tmp_path: Path) -> None:
 def test_a_command_that_fails_is_no_measurement(tmp_path: Path) -> None:
     with pytest.raises(Failed, match="status 3\nsorry"):
         measure(["sh", "-c", "echo sorry; exit 3"], tmp_path)
+
+
+def test_the_cost_of_one_more_job() -> None:
+    few, many = [taken(2.0), taken(9.0), taken(3.0)], [taken(13.0)]
+    assert slopes(few, many) == (10.0 / 200, 0.0)
+    with pytest.raises(Failed, match=r"less time: 13\.00 s, then 3\.00 s"):
+        slopes(many, few)
 
 
 def test_tables() -> None:
