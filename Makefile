@@ -7,8 +7,11 @@ PYTEST_ARGS ?= -n 2
 CHAOS_ROUNDS ?= 400
 CHAOS_SEED ?= $(shell date +%s)
 RUN = "$(VENV)/bin/python"
+# Its own environment: with fasthep-distributed, FAST-HEP compiles other plans.
+BENCH_VENV ?= .venv-bench
+BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint chaos clean pictures
+.PHONY: help demo test unit lint chaos bench clean pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -16,6 +19,7 @@ help:
 	@echo "make unit      the fast tests only"
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make chaos     kill runs at $(CHAOS_ROUNDS) random moments, and go on: a night's work"
+	@echo "make bench     time everything against fasthep run: an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
 
@@ -44,8 +48,14 @@ chaos: $(VENV)/.installed-test
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
 	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration/test_chaos.py
 
+$(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
+	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]"
+
+bench: $(BENCH_VENV)/.installed
+	"$(BENCH_VENV)/bin/python" -m tests.benchmarks $(BENCH_ARGS)
+
 pictures: demo
 	@.ci/make-pictures "$(VENV)"
 
 clean:
-	rm -rf "$(VENV)" workflow/demo/build workflow/demo/data tests/.cache
+	rm -rf "$(VENV)" "$(BENCH_VENV)" workflow/demo/build workflow/demo/data tests/.cache

@@ -175,7 +175,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="say what jobs wait for after this time without a finished one (default: 60)",
     )
-    run.add_argument("-q", "--quiet", action="store_true", help="print errors only")
+    run.add_argument(
+        "-q", "--quiet", action="store_true", help="print only problems and the last line"
+    )
     return parser
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -63,7 +61,7 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
 
 
 def _run_held(options: argparse.Namespace, extra: list[str], held: int | None) -> int:
-    from fasthep_smk import engine, failures, missing, sites, waiting, why
+    from fasthep_smk import engine, failures, missing, sites, tally, waiting, why
     from fasthep_smk.disk.free import after_run
     from fasthep_smk.placement import capped
     from fasthep_smk.reuse import retire_results
@@ -81,37 +79,38 @@ def _run_held(options: argparse.Namespace, extra: list[str], held: int | None) -
         print(why.as_text(_dry_run(translation, extra), translation), end="")
         return 0
     done = 0
-    with contextlib.ExitStack() as stack:
-        output = stack.enter_context(Path(os.devnull).open("w")) if options.quiet else sys.stderr
-        if _is_idle(translation, extra):
-            failures.forget(translation.written.build)
-        else:
-            done, translation = run_to_the_end(
-                translation,
-                lambda written, more: engine.run(
-                    written,
-                    system=placement.site.system,
-                    jobs=options.jobs,
-                    keep_going=options.keep_going or options.accept_missing is not None,
-                    extra=[*more, *extra],
-                    output=output,
-                    reasons=lambda progress: waiting.reasons(progress, placement),
-                    patience=options.waiting or placement.site.waiting,
-                    keep_logs=placement.site.keep_logs,
-                    held=held,
-                ),
-                limit=options.accept_missing,
-                translate_without=lambda without: _translation(options, without),
-                output=output,
-            )
+    if _is_idle(translation, extra):
+        failures.forget(translation.written.build)
+    else:
+        done, translation = run_to_the_end(
+            translation,
+            lambda written, more: engine.run(
+                written,
+                system=placement.site.system,
+                jobs=options.jobs,
+                keep_going=options.keep_going or options.accept_missing is not None,
+                extra=[*more, *extra],
+                output=sys.stderr,
+                quiet=options.quiet,
+                facts=lambda: tally.facts(translation.rules, placement),
+                reasons=lambda progress: waiting.reasons(progress, placement),
+                patience=options.waiting or placement.site.waiting,
+                keep_logs=placement.site.keep_logs,
+                held=held,
+            ),
+            limit=options.accept_missing,
+            translate_without=lambda without: _translation(options, without),
+            output=sys.stderr,
+        )
     if options.variation is None:
         retire_results(translation.rules, translation.written.build)
     keep = options.keep
     if translation.without:
         keep = "all"  # what is missing is tried again by the next run, which needs the rest
     disk = after_run(translation.written.build, keep, shown=options.outdir)
+    print(_last_line(done, translation))
     if not options.quiet:
-        _print_results(done, translation)
+        _print_results(translation.written.build)
         print(disk)
     if lacking := missing.last_word(translation, options.accept_missing):
         sys.stdout.flush()  # where both go to one file, this is last
@@ -275,10 +274,13 @@ def _warn(texts: Iterable[str]) -> None:
         print(f"fasthep-smk: warning: {text}", file=sys.stderr)
 
 
-def _print_results(done: int, translation: Translation) -> None:
-    build = translation.written.build
+def _last_line(done: int, translation: Translation) -> str:
     rest = "everything else" if translation.without else "everything"
-    print(f"{f'{done} jobs done' if done else f'{rest} was up to date'}; results in {build}")
+    what = f"{done} jobs done" if done else f"{rest} was up to date"
+    return f"{what}; results in {translation.written.build}"
+
+
+def _print_results(build: Path) -> None:
     for title, pattern in (
         ("plots", "artifacts/**/plots/**/*.png"),
         ("tables", "artifacts/**/tables/**/*.csv"),

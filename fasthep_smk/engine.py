@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from fasthep_smk import failures, files, layout, sites, space
+from fasthep_smk import display, failures, files, layout, sites, space
 from fasthep_smk.errors import JobsFailed, RunFailed
 from fasthep_smk.holding import locks_of_snakemake, mark, share, unshare
 from fasthep_smk.progress import Patience, Progress, Reader
+from fasthep_smk.tally import Facts
 from fasthep_smk.translate.write import Written
 from fasthep_smk.warmth import Warmth, correct_benchmarks, warm_worker
 
@@ -53,6 +54,8 @@ def run(
     keep_going: bool = False,
     extra: Sequence[str] = (),
     output: TextIO,
+    quiet: bool = False,
+    facts: Callable[[], Facts] = Facts,
     reasons: Callable[[Progress], list[str]] | None = None,
     patience: int = 60,
     keep_logs: int | None = None,
@@ -61,10 +64,11 @@ def run(
     """Run the workflow; ``extra`` goes to Snakemake unchanged.
 
     ``jobs`` is how many cores are used at a time, on a cluster how many jobs. With ``keep_going``,
-    jobs that do not need a failed one still run. When no job has ended for ``patience`` seconds,
-    ``reasons`` is asked why, and its lines are printed. After a success, logs older than
-    ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder, which Snakemake's
-    process shares.
+    jobs that do not need a failed one still run. ``output`` shows how it goes, or only what goes
+    wrong if ``quiet``; ``facts`` are asked for if it can show them. When no job has ended for
+    ``patience`` seconds, ``reasons`` is asked why, and its lines are printed. After a success, logs
+    older than ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder, which
+    Snakemake's process shares.
 
     Raises:
         JobsFailed: jobs failed; the message names each.
@@ -76,9 +80,11 @@ def run(
     command = _command(written, system, jobs, [*going, *extra])
     failures.forget(written.build)
     name = str(written.build.resolve())
-    reader = Reader(output, name)
+    screen = display.screen(output, facts, quiet=quiet)
+    reader = Reader(screen, name)
     try:
         with contextlib.ExitStack() as stack:
+            stack.callback(screen.close)
             stream = stack.enter_context(log.open("wb", buffering=0))
             stack.enter_context(Patience(reader, reasons, patience))
             warm = stack.enter_context(

@@ -5,25 +5,25 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TextIO
 
 from fasthep_smk import space
+from fasthep_smk.display import Screen
+from fasthep_smk.tally import Facts, Tally
 
 __all__ = ["Patience", "Progress", "Reader"]
 
 _STEPS = re.compile(r"^(\d+) of (\d+) steps \((\d+)%\) done")
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$")
-_FAILED_JOB = re.compile(r"^    jobid: (\S+)")
+_JOB = re.compile(r"^    jobid: (\S+)")
 #: Of a batch job, what the batch system captured of it follows.
 _FAILED_LOG = re.compile(r"^    log: (\S+?)(?:, \S+)* \(check log file")
 _AGAIN = re.compile(r"^Trying to restart job (\S+)\.$")
 _STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
 _OUTPUT = re.compile(r"^    output: (?:(\S+)/record\.json\b|(smk/bundles/\S+\.json)$)")
 _STARTED = re.compile(r"^(?:local)?rule (\w+):$")
-_FINISHED = re.compile(r"^Finished jobid: \d+ \(Rule: (\w+)\)")
+_FINISHED = re.compile(r"^Finished jobid: (\d+) \(Rule: (\w+)\)")
 _ERROR = re.compile(r"^Error in rule (\w+):")
 _MESSAGE = re.compile(r"^    message: (.+)")
 _SUBMITTED = re.compile(
@@ -84,7 +84,7 @@ class Patience:
 class Reader:
     """Follows Snakemake's output: the table of jobs, then the steps done."""
 
-    def __init__(self, screen: TextIO | None, run: str = "") -> None:
+    def __init__(self, screen: Screen | None, run: str = "") -> None:
         self.jobs: dict[str, int] = {}
         #: The folders of the jobs, and the markers of the bundles, that were announced.
         self.folders: list[str] = []
@@ -94,7 +94,7 @@ class Reader:
         self.failed_logs: dict[str, str] = {}
         #: What Snakemake says of failed jobs, by their logs.
         self.messages: dict[str, str] = {}
-        self.running: Counter[str] = Counter()
+        self.tally = Tally(screen.facts if screen else Facts())
         self.done = 0
         self.run = run
         self.submitted: list[str] = []
@@ -109,6 +109,9 @@ class Reader:
         self._in_message = False
         #: The number of the job that failed last; empty until Snakemake has said it.
         self._failed_job: str | None = None
+        #: The rule of the job that is being announced, and its folder; its number comes last.
+        self._announced: str | None = None
+        self._folder = ""
 
     def lines(self, texts: Iterable[str]) -> None:
         """Read what was printed before."""
@@ -125,29 +128,33 @@ class Reader:
             self._in_table, self.jobs = True, {}
         elif self._in_table and _TOTAL.match(text):
             self._in_table = False
-            self._say_total()
+            self.tally.begin(self.jobs)
+            if self._screen is not None:
+                self._screen.begin(self.tally)
         elif self._in_table and (found := _STAT.match(text)) and found[1] != "all":
             self.jobs[found[1]] = int(found[2])
         elif found := _STEPS.match(text):
             # "all" is a step of Snakemake's, not a job of ours.
             done, total = int(found[1]), int(found[2])
-            if done < total:
-                self._say(f"[{done}/{total - 1}] jobs done")
+            if done < total and self._screen is not None:
+                self._screen.step(done, total - 1)
         elif found := _OUTPUT.match(text):
-            self.folders.append(found[1] or found[2])
+            self._folder = found[1] or found[2]
+            self.folders.append(self._folder)
         elif found := _FAILED_LOG.match(text):
             self.failed_logs[self._failed_job or found[1]] = found[1]
             self._failed_job = None
             self.messages[found[1]] = _in_short(" ".join(self._message))
-        elif self._failed_job == "" and (found := _FAILED_JOB.match(text)):
+        elif self._failed_job == "" and (found := _JOB.match(text)):
             self._failed_job = found[1]
         elif found := _AGAIN.match(text):
             self.failed_logs.pop(found[1], None)
+            self.tally.again(found[1])
         elif text.startswith(("HTCondor does not answer", "Slurm does not answer")):
-            self._say(text)
+            self._problem(text)
         elif text.startswith("Error in rule "):
             self._failed_job = ""
-            self._say(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
+            self._problem(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
 
     def _listen(self, text: str) -> None:
         """Follow what is said of the job that failed last."""
@@ -163,10 +170,17 @@ class Reader:
     def _count(self, text: str) -> None:
         """Follow which rules have jobs under way."""
         if found := _STARTED.match(text):
-            self.running[found[1]] += 1
-        elif found := _FINISHED.match(text) or _ERROR.match(text):
-            self.running[found[1]] -= 1
-            self.done += text.startswith("Finished")
+            self._announced, self._folder = found[1], ""
+        elif self._announced and (found := _JOB.match(text)):
+            self.tally.started(found[1], self._announced, self._folder)
+            self._announced = None
+        elif found := _FINISHED.match(text):
+            self.tally.finished(found[1], found[2])
+            self.done += 1
+            self.last = time.monotonic()
+        elif found := _ERROR.match(text):
+            self.tally.failed(found[1])
+            self._announced = None
             self.last = time.monotonic()
         elif found := _SUBMITTED.match(text):
             self.submitted.append(found[1])
@@ -174,22 +188,19 @@ class Reader:
             self.run = found[1]
 
     def progress(self) -> Progress:
-        running = {rule: count for rule, count in self.running.items() if count > 0}
+        rules = self.tally.rules
+        running = {rule: item.running for rule, item in rules.items() if item.running}
         left = sum(self.jobs.values()) - self.done - sum(running.values())
         return Progress(running, max(left, 0), self.run, time.monotonic() - self.last)
 
     def say(self, text: str) -> None:
-        """Print a line for the user."""
-        self._say(text)
-
-    def _say_total(self) -> None:
-        total = sum(self.jobs.values())
-        parts = ", ".join(f"{count} x {rule}" for rule, count in self.jobs.items())
-        self._say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
-
-    def _say(self, text: str) -> None:
+        """Show a line for the user."""
         if self._screen is not None:
-            print(text, file=self._screen, flush=True)
+            self._screen.say(text)
+
+    def _problem(self, text: str) -> None:
+        if self._screen is not None:
+            self._screen.problem(text)
 
 
 def _in_short(message: str) -> str:

@@ -1,0 +1,159 @@
+"""A run in numbers: jobs of each rule that are done, under way, failed; how long it may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fasthep_smk.plan.rules import Rule
+    from fasthep_smk.translate.profile import Placement
+
+__all__ = ["Facts", "RuleTally", "Tally", "facts"]
+
+#: An estimate from fewer jobs, or earlier, would be no more than a guess.
+_JOBS_FOR_ESTIMATE = 2
+_SECONDS_FOR_ESTIMATE = 3.0
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of jobs before they run.
+
+    ``pools`` holds the pool of each rule, ``events`` the number of events of each partition's job,
+    by its folder, or of a bundle, by its marker, as far as it is known.
+    """
+
+    pools: Mapping[str, str] = field(default_factory=dict)
+    events: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class RuleTally:
+    """The jobs of one rule. ``seconds`` is what its finished jobs took together."""
+
+    total: int
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    events: int = 0
+    first: float | None = None
+    last: float = 0.0
+
+    @property
+    def waiting(self) -> int:
+        return max(self.total - self.running - self.done - self.failed, 0)
+
+    @property
+    def rate(self) -> float | None:
+        """Events per second of wall time, from the first job's start to the last one's end."""
+        if not self.events or self.first is None or self.last <= self.first:
+            return None
+        return self.events / (self.last - self.first)
+
+
+@dataclass(frozen=True)
+class _Started:
+    rule: str
+    folder: str
+    time: float
+
+
+def facts(rules: Iterable[Rule], placement: Placement) -> Facts:
+    """Return what a translation knows of its jobs."""
+    rules = list(rules)
+    pools = {rule.name: placement.attempts[rule.name][0].pool for rule in rules}
+    events = {}
+    for job in (job for rule in rules for job in rule.jobs.values()):
+        part = job.partition
+        if part is not None and part.start is not None and part.stop is not None:
+            events[job.folder] = part.stop - part.start
+    for rule in rules:
+        for one in rule.bundles.values():
+            known = [events.get(rule.jobs[key].folder) for key in one.jobs]
+            if None not in known:
+                events[one.marker] = sum(count for count in known if count is not None)
+    return Facts(pools, events)
+
+
+class Tally:
+    """Counts jobs as they start and end. Snakemake's numbers name them.
+
+    Rules that were not said to have jobs do not count: ``all`` is Snakemake's.
+    """
+
+    def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
+        self.facts = facts
+        self.rules: dict[str, RuleTally] = {}
+        self._clock = clock
+        self._began = clock()
+        self._started: dict[str, _Started] = {}
+
+    def begin(self, jobs: Mapping[str, int]) -> None:
+        """Start anew with so many jobs of each rule."""
+        self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
+        self._began = self._clock()
+
+    def started(self, number: str, rule: str, folder: str) -> None:
+        now = self._clock()
+        tally = self.rules.get(rule)
+        if tally is None:
+            return
+        tally.running += 1
+        tally.first = now if tally.first is None else tally.first
+        self._started[number] = _Started(rule, folder, now)
+
+    def finished(self, number: str, rule: str) -> None:
+        tally, now = self.rules.get(rule), self._clock()
+        if tally is None:
+            return
+        tally.running = max(tally.running - 1, 0)
+        tally.done += 1
+        tally.last = now
+        if job := self._started.pop(number, None):
+            tally.seconds += now - job.time
+            tally.events += self.facts.events.get(job.folder, 0)
+
+    def failed(self, rule: str) -> None:
+        if tally := self.rules.get(rule):
+            tally.running = max(tally.running - 1, 0)
+            tally.failed += 1
+
+    def again(self, number: str) -> None:
+        """Take back that a job has failed: it is tried again."""
+        if job := self._started.get(number):
+            tally = self.rules[job.rule]
+            tally.failed = max(tally.failed - 1, 0)
+
+    @property
+    def total(self) -> int:
+        return sum(item.total for item in self.rules.values())
+
+    @property
+    def done(self) -> int:
+        return sum(item.done for item in self.rules.values())
+
+    @property
+    def elapsed(self) -> float:
+        return self._clock() - self._began
+
+    def seconds_left(self) -> float | None:
+        """Return how long the rest of the run may take, or None if that cannot be said yet.
+
+        Jobs to do are taken to last as long as those of their rule did, and as many of them to
+        run at a time as now. What failed, and what waits for it, is not counted apart.
+        """
+        rules = [*self.rules.values()]
+        done = sum(item.done for item in rules)
+        running = sum(item.running for item in rules)
+        if done < _JOBS_FOR_ESTIMATE or self.elapsed < _SECONDS_FOR_ESTIMATE or not running:
+            return None
+        common = sum(item.seconds for item in rules) / done
+        work = 0.0
+        for item in rules:
+            each = item.seconds / item.done if item.done else common
+            work += each * (item.waiting + item.running / 2)
+        return work / running

@@ -1,0 +1,1 @@
+"""Benchmarks against ``fasthep run``: ``make bench``. Nothing here is collected by pytest."""

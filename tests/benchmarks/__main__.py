@@ -1,0 +1,60 @@
+"""``python -m tests.benchmarks [CASE ...]``: measure, print tables, write them to a file."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from .cases import CASES
+from .measure import Failed
+from .report import document, text
+from .steps import Settings
+
+
+def main() -> int:
+    """Run the cases; return 1 if one of them failed. A figure that is not reached is no failure."""
+    options = _parser().parse_args()
+    results, failed = [], False
+    parent = options.folder or Path(tempfile.gettempdir())
+    parent.mkdir(parents=True, exist_ok=True)
+    for name in options.cases or CASES:
+        print(f"{name}:", file=sys.stderr)
+        folder = Path(tempfile.mkdtemp(prefix=f"fasthep-smk-{name}-", dir=parent.resolve()))
+        try:
+            settings = Settings(folder, options.repeats, options.events, options.files)
+            results.append(CASES[name](settings))
+            print(text(results[-1]), flush=True)
+        except Failed as error:
+            failed = True
+            print(f"{name} failed: {error}", file=sys.stderr)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    if options.write and not failed:
+        options.write.write_text(document(results, repeats=options.repeats), encoding="utf-8")
+    return int(failed)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", choices=[*CASES, []], help=", ".join(CASES)
+    )
+    parser.add_argument("--repeats", type=_positive, default=5, help="default: 5")
+    parser.add_argument("--events", type=_positive, default=10_000_000, help="default: 10 million")
+    parser.add_argument("--files", type=_positive, default=10_000, help="of the case scale")
+    parser.add_argument("--folder", type=Path, help="where builds go (default: temporary files)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="all tables as a document")
+    return parser  # fmt: skip
+
+
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise ValueError(f"{number} is not positive")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""What was measured, as Markdown: a table per case, and the facts of the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from .measure import Measured
+
+__all__ = ["Figure", "Result", "Row", "document", "text"]
+
+_PACKAGES = (
+    "fasthep-flow", "fasthep-carpenter", "fasthep-render", "fasthep-distributed", "snakemake",
+    "awkward", "uproot", "numpy", "pyarrow", "hist", "matplotlib",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command and its runs; the runs of its reference, and the ratio to reach."""
+
+    what: str
+    runs: list[Measured]
+    to: list[Measured] = field(default_factory=list)
+    limit: float | None = None
+
+    @property
+    def wall(self) -> float:
+        return statistics.median(run.wall for run in self.runs)
+
+    @property
+    def ratio(self) -> float | None:
+        if not self.to:
+            return None
+        return self.wall / statistics.median(run.wall for run in self.to)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that is no ratio of wall times, and the most that it may be."""
+
+    what: str
+    value: float
+    limit: float
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        return self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a case has measured."""
+
+    name: str
+    title: str
+    rows: list[Row]
+    figures: list[Figure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def text(result: Result) -> str:
+    """Return a case's table, its other figures, and its notes."""
+    lines = [
+        f"## {result.name}",
+        "",
+        result.title,
+        "",
+        "| command | wall time | min – max | CPU | largest process | all processes | ratio "
+        "| to reach |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+        *map(_row, result.rows),
+    ]
+    if result.figures:
+        lines += ["", "| figure | measured | to reach | |", "|---|--:|--:|---|"]
+        lines += [
+            f"| {item.what} | {_number(item.value)}{item.unit} | {_number(item.limit)}{item.unit} "
+            f"| {'reached' if item.met else '**not reached**'} |"
+            for item in result.figures
+        ]
+    lines += ["", *(f"- {note}" for note in result.notes)] if result.notes else []
+    return "\n".join(lines) + "\n"
+
+
+def document(results: Iterable[Result], *, repeats: int) -> str:
+    """Return the text of the whole document."""
+    versions = ", ".join(f"{name} {found}" for name in _PACKAGES if (found := _version(name)))
+    head = (
+        "# Benchmarks\n\n"
+        "Written by `make bench`. Medians; repeats are interleaved, each in a fresh build folder. "
+        "Memory: the peak of any one process, and the peak of the sum over all processes, in "
+        "which pages that processes share count several times.\n\n"
+        f"{os.cpu_count()} cores ({platform.machine()}), {_memory()}, "
+        f"Python {platform.python_version()}, {versions}. "
+        f"{repeats} repeat{'s' if repeats != 1 else ''}.\n"
+    )
+    return "\n".join([head, *map(text, results)])
+
+
+def _row(row: Row) -> str:
+    walls = [run.wall for run in row.runs]
+    cells = [
+        row.what,
+        f"{row.wall:.2f} s",
+        f"{min(walls):.2f} – {max(walls):.2f}",
+        f"{statistics.median(run.cpu for run in row.runs):.2f} s",
+        _size(max(run.largest for run in row.runs)),
+        _size(max(run.tree for run in row.runs)),
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+        _limit(row),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _limit(row: Row) -> str:
+    if row.limit is None or row.ratio is None:
+        return ""
+    verdict = "" if row.ratio <= row.limit else ", **not reached**"
+    return f"{row.limit:.2f}{verdict}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def _size(value: int) -> str:
+    return f"{value / 1e6:.0f} MB"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _memory() -> str:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"{total / 1e9:.0f} GB of memory"

@@ -1,0 +1,163 @@
+"""What many jobs cost: the next one of a run, and a translation of ten thousand files."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from pathlib import Path
+
+import yaml
+
+from . import workflows
+from .measure import Failed, Measured
+from .report import Figure, Result, Row
+from .steps import Settings, Step, fasthep, fresh, jobs_done, run, smk
+
+__all__ = ["marginal", "scale", "slopes"]
+
+_FEW, _MANY = 50, 250
+_TOTAL = re.compile(r"^total\s+(\d+)\s*$", re.MULTILINE)
+#: Settings of a profile that belong to its own rules.
+_OWN = ("snakefile", "directory", "set-resources", "set-threads", "groups", "group-components")
+#: One rule and many jobs, as in our Snakefiles: rules of their own would cost Snakemake more.
+_BARE = """\
+rule all:
+    input:
+        expand("out/{{number}}", number=range({count})),
+
+
+rule bare:
+    output:
+        touch("out/{{number}}"),
+    shell:
+        "true"
+"""
+
+
+def marginal(settings: Settings) -> Result:
+    """Return what one more trivial job costs, against one of Snakemake's that does nothing."""
+    folder = settings.folder
+    steps = [step for count in (_FEW, _MANY) for step in _of_size(folder, count)]
+    found = run(steps, settings)
+    kinds = {
+        "ours": "`fasthep-smk -j 2`, partitions",
+        "alone": "`fasthep-smk -j 2 --bundle 1`, partitions",
+        "bare": "Snakemake, `true`, jobs",
+    }
+    cost = {kind: slopes(found[f"{kind} {_FEW}"], found[f"{kind} {_MANY}"]) for kind in kinds}
+    rows = [
+        Row(f"{what}: {count}", found[f"{kind} {count}"])
+        for kind, what in kinds.items()
+        for count in (_FEW, _MANY)
+    ]
+    ours, alone, bare = (cost[kind][0] for kind in kinds)
+    return Result(
+        "marginal",
+        "One more trivial partition of a run that has started: the slope between two numbers of them.",
+        rows,
+        [
+            Figure("a partition, to a bare job of Snakemake", ours / bare, 4.0),
+            Figure("the same in a job of its own", alone / bare, 4.0),
+        ],
+        [
+            f"{kinds[kind]}: {wall * 1e3:.1f} ms each, {cpu * 1e3:.1f} ms of CPU"
+            for kind, (wall, cpu) in cost.items()
+        ],
+    )
+
+
+def _of_size(folder: Path, count: int) -> list[Step]:
+    document, chunk = workflows.tiny(count)
+    name = f"tiny{count}.yaml"
+    workflows.write(document, folder, name)
+    ours, alone, bare = (folder / f"{kind}{count}" for kind in ("ours", "alone", "bare"))
+
+    def prepare(measured: Measured) -> None:
+        if jobs_done(measured) < count:
+            raise Failed("partitions share jobs: this is not the cost of one")
+
+    def prepare_bare(_: Measured) -> None:
+        fresh(bare)()
+        settings = yaml.safe_load((ours / "smk/profile/config.yaml").read_text(encoding="utf-8"))
+        kept = {key: value for key, value in settings.items() if key not in _OWN}
+        (bare / "profile").mkdir(parents=True)
+        (bare / "profile" / "config.yaml").write_text(yaml.safe_dump(kept), encoding="utf-8")
+        (bare / "Snakefile").write_text(_BARE.format(count=count), encoding="utf-8")
+
+    def check(_: Measured) -> None:
+        if (made := len(list((bare / "out").iterdir()))) != count:
+            raise Failed(f"Snakemake has run {made} of {count} jobs")
+
+    command = [sys.executable, "-P", "-m", "snakemake", "--profile", f"{bare.name}/profile"]
+    command += ["--snakefile", f"{bare.name}/Snakefile", "--directory", bare.name, "--cores", "2"]
+    size = ("--chunk-size", str(chunk))
+    return [
+        Step(
+            f"ours {count}", smk(name, "-o", ours.name, "-j", "2", *size), fresh(ours), prepare_bare
+        ),
+        Step(
+            f"alone {count}",
+            smk(name, "-o", alone.name, "-j", "2", "--bundle", "1", *size),
+            fresh(alone),
+            prepare,
+        ),
+        Step(f"bare {count}", command, after=check),
+    ]
+
+
+def slopes(few: list[Measured], many: list[Measured]) -> tuple[float, float]:
+    """Return the wall time and the CPU of one more job.
+
+    Raises:
+        Failed: more jobs have taken less time; something else was at work.
+    """
+    walls = [statistics.median(item.wall for item in runs) for runs in (few, many)]
+    if walls[1] <= walls[0]:
+        raise Failed(f"more jobs have taken less time: {walls[0]:.2f} s, then {walls[1]:.2f} s")
+    cpus = [statistics.median(item.cpu for item in runs) for runs in (few, many)]
+    return (walls[1] - walls[0]) / (_MANY - _FEW), (cpus[1] - cpus[0]) / (_MANY - _FEW)
+
+
+def scale(settings: Settings) -> Result:
+    """Return what it takes before the first job of a very large analysis can start."""
+    folder = settings.folder
+    workflows.write(workflows.many_files(folder, settings.files), folder)
+    theirs, ours = folder / "theirs", folder / "ours"
+    dry = [sys.executable, "-P", "-m", "snakemake", "--profile", "ours/smk/profile", "-n"]
+    compiling = fasthep("compile", "workflow.yaml", "--outdir", "theirs")
+    shrunk = ("-o", "ours", "--shrink-to-fit")
+    found = run(
+        [
+            Step("compile", compiling, fresh(theirs)),
+            Step("translate", smk("translate", "workflow.yaml", *shrunk), fresh(ours)),
+            Step("dry", dry),
+            Step("translate again", smk("translate", "workflow.yaml", *shrunk)),
+        ],
+        settings,
+    )  # fmt: skip
+    said = _TOTAL.search(found["dry"][0].output)
+    if not said:
+        raise Failed("Snakemake does not say how many jobs there are")
+    wall = {name: statistics.median(item.wall for item in runs) for name, runs in found.items()}
+    peak = max(item.largest for name in ("translate", "dry") for item in found[name])
+    return Result(
+        "scale",
+        f"{settings.files:,} files, ten stages that need three pools in turn.",
+        [
+            Row("`fasthep compile`", found["compile"]),
+            Row("`fasthep-smk translate`", found["translate"]),
+            Row("`snakemake -n`", found["dry"]),
+            Row("`fasthep-smk translate`, files known", found["translate again"]),
+        ],
+        [
+            Figure(
+                "translation and dry run beyond FAST-HEP's compilation",
+                wall["translate"] + wall["dry"] - wall["compile"],
+                15,
+                " s",
+            ),
+            Figure("jobs for Snakemake", int(said[1]) - 1, 3000),
+            Figure("peak memory of any one process", peak / 1e6, 1000, " MB"),
+        ],
+    )  # fmt: skip

@@ -1,0 +1,272 @@
+"""How a run is shown: lines, problems only, or bars; and the numbers behind them."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from fasthep_smk import display
+from fasthep_smk.bars import Bars
+from fasthep_smk.display import Lines, Problems, Screen
+from fasthep_smk.progress import Reader
+from fasthep_smk.tally import Facts, Tally
+from tests.support.terminal import Terminal
+
+FACTS = Facts({"stage_A": "large", "finish": "default"}, {"smk/work/stage_A/dy/1": 500})
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def table(**jobs: int) -> list[str]:
+    rows = [f"{rule:20s} {count:6d}" for rule, count in {**jobs, "all": 1}.items()]
+    total = f"total {sum(jobs.values()) + 1:10d}"
+    return ["Job stats:", "job   count", "----  -----", *rows, total, ""]
+
+
+def started(number: int, rule: str = "stage_A") -> list[str]:
+    folder = f"smk/work/{rule}/dy/{number}"
+    return [
+        f"localrule {rule}:",
+        "    input: /data/some/where/events.root",
+        f"    output: {folder}/record.json, {folder}/products.zip",
+        f"    log: debug/distributed/logs/{rule}/dy/{number}.log",
+        f"    jobid: {number}",
+        f"    benchmark: smk/benchmarks/{rule}/dy/{number}.tsv",
+        "    resources: tmpdir=/tmp, attempt=1, pool=large",
+    ]
+
+
+def finished(number: int, done: int, total: int, rule: str = "stage_A") -> list[str]:
+    return [
+        "[Sun Nov 22 01:00:24 2026]",
+        f"Finished jobid: {number} (Rule: {rule})",
+        f"{done} of {total + 1} steps ({100 * done // (total + 1)}%) done",
+    ]
+
+
+def failed(number: int, rule: str = "stage_A") -> list[str]:
+    return [
+        f"Error in rule {rule}:",
+        "    message: None",
+        f"    jobid: {number}",
+        f"    log: logs/{number}.log (check log file(s) for error details)",
+    ]
+
+
+def many(number: int) -> Iterator[str]:
+    """Return what Snakemake says of so many jobs and a last one, two at a time."""
+    yield from table(stage_A=number, finish=1)
+    for job in range(1, number + 1):
+        yield from started(job)
+        if job > 1:
+            yield from finished(job - 1, job - 1, number + 1)
+    yield from finished(number, number, number + 1)
+    yield from started(number + 1, "finish")
+    yield from finished(number + 1, number + 1, number + 1, "finish")
+
+
+def shown_as_lines(lines: list[str], clock: Clock) -> list[str]:
+    stream = io.StringIO()
+    Reader(Lines(stream, clock)).lines(lines)
+    return stream.getvalue().splitlines()
+
+
+def test_few_jobs_have_a_line_each() -> None:
+    assert shown_as_lines([*many(3)], Clock()) == [
+        "4 jobs to run: 3 x stage_A, 1 x finish",
+        *(f"[{number}/4] jobs done" for number in range(1, 5)),
+    ]
+
+
+def test_many_jobs_have_a_line_for_each_twentieth() -> None:
+    said = shown_as_lines([*many(2999)], Clock())
+    assert said[1:] == [f"[{number}/3000] jobs done" for number in range(150, 3001, 150)]
+
+
+def test_slow_jobs_have_a_line_at_least_every_ten_seconds() -> None:
+    clock = Clock()
+    stream = io.StringIO()
+    lines = Lines(stream, clock)
+    for number in range(1, 31):
+        clock.now += 4
+        lines.step(number, 3000)
+    wanted = [f"[{number}/3000] jobs done" for number in range(3, 31, 3)]
+    assert stream.getvalue().splitlines() == wanted
+
+
+def test_quiet_shows_problems_only() -> None:
+    stream = io.StringIO()
+    reader = Reader(Problems(stream))
+    reader.lines([*table(stage_A=2), *started(1), *started(2), *finished(1, 1, 2), *failed(2)])
+    reader.say("what jobs wait for")
+    assert stream.getvalue() == "failed: stage_A\n"
+
+
+def tally_of(clock: Clock) -> Tally:
+    tally = Tally(FACTS, clock)
+    tally.begin({"stage_A": 4, "finish": 1})
+    return tally
+
+
+def test_each_job_is_in_one_state() -> None:
+    reader = Reader(None)
+    reader.lines([*table(stage_A=5, finish=1), *started(1), *started(2), *started(3)])
+    reader.lines([*finished(1, 1, 6), *failed(2), *started(1, "all")])
+    item = reader.tally.rules["stage_A"]
+    assert (item.done, item.running, item.failed, item.waiting) == (1, 1, 1, 2)
+    assert set(reader.tally.rules) == {"stage_A", "finish"}
+    assert reader.progress().running == {"stage_A": 1}
+    assert reader.progress().left == 4
+    reader.lines(["Trying to restart job 2.", *started(2)])
+    assert (item.done, item.running, item.failed, item.waiting) == (1, 2, 0, 2)
+
+
+def test_events_per_second_and_what_is_left() -> None:
+    clock = Clock()
+    tally = tally_of(clock)
+    tally.started("1", "stage_A", "smk/work/stage_A/dy/1")
+    tally.started("2", "stage_A", "smk/work/stage_A/dy/2")
+    assert tally.rules["stage_A"].rate is None
+    clock.now += 10
+    tally.finished("1", "stage_A")
+    assert tally.rules["stage_A"].rate == 50
+    assert tally.seconds_left() is None, "one job says little"
+    tally.started("3", "stage_A", "smk/work/stage_A/dy/3")
+    clock.now += 10
+    tally.finished("2", "stage_A")
+    # Jobs took 10 and 20 seconds: 15 each for one that waits, half of one that runs, and the
+    # last one; one runs at a time.
+    assert tally.seconds_left() == 15 * (1 + 0.5 + 1)
+
+
+def bars(width: int, stream: io.StringIO | None = None, height: int = 24) -> Bars:
+    console = Console(
+        file=stream or io.StringIO(),
+        force_terminal=True,
+        width=width,
+        height=height,
+        color_system="standard",
+        highlight=False,
+        markup=False,
+        legacy_windows=False,
+    )
+    console.show_cursor = lambda _show=True: False  # type: ignore[method-assign]
+    return Bars(stream or io.StringIO(), FACTS, console)
+
+
+def reader_of(screen: Screen) -> Reader:
+    reader = Reader(screen)
+    reader.lines([*table(stage_A=10, finish=1), *started(1), *started(2), *started(3)])
+    reader.lines([*finished(1, 1, 11), *failed(2)])
+    return reader
+
+
+def test_a_bar_says_rule_pool_and_numbers() -> None:
+    screen = bars(100)
+    reader_of(screen)
+    screen.close()
+    header, first, second, whole = screen.picture().plain.splitlines()
+    assert header.split() == ["rule", "pool", *["done", "running", "failed", "waiting", "events/s"]]
+    assert first.split()[:2] == ["stage_A", "large"]
+    assert first.split()[3:7] == ["1", "1", "1", "7"]
+    strip = first.split()[2]
+    assert (strip.count("━"), strip.count("╳"), strip.count("╍")) == (3, 3, 3)
+    assert len(strip) == 30
+    assert second.split()[:2] == ["finish", "default"]
+    assert whole == "[1/11] jobs done, 0:00 so far"
+
+
+def test_events_per_second_and_what_is_left_are_shown() -> None:
+    clock = Clock()
+    tally = tally_of(clock)
+    screen = bars(100)
+    screen.begin(tally)
+    for number in (1, 2, 3):
+        tally.started(str(number), "stage_A", f"smk/work/stage_A/dy/{number}")
+    clock.now += 10
+    tally.finished("1", "stage_A")
+    clock.now += 10
+    tally.finished("2", "stage_A")
+    screen.close()
+    _, first, second, whole = screen.picture().plain.splitlines()
+    assert first.split()[3:] == ["2", "1", "0", "1", "25"]
+    assert second.split()[3:] == ["0", "0", "0", "1"]
+    assert whole == "[2/5] jobs done, 0:20 so far, about 0:38 left"
+
+
+@pytest.mark.parametrize("width", (20, 41, 42, 57, 58, 69, 70, 83, 84, 130))
+@pytest.mark.parametrize("height", [3, 5, 40])
+def test_no_line_is_wider_or_picture_higher_than_the_terminal(width: int, height: int) -> None:
+    screen = bars(width, height=height)
+    reader = Reader(screen)
+    reader.lines(table(**{f"stage_with_a_long_name_{number}": 1000 for number in range(12)}))
+    screen.close()
+    lines = screen.picture().plain.splitlines()
+    assert all(len(line) < width for line in lines)
+    assert len(lines) < height
+    assert lines[-1].startswith("[0/12000] jobs")
+    if height > 3:
+        assert any(line.startswith("sta") for line in lines)
+
+
+def test_what_is_said_stands_above_the_bars() -> None:
+    stream = io.StringIO()
+    screen = bars(60, stream)
+    reader = reader_of(screen)
+    long = "a message of [more] than a terminal's width: " + "word " * 30 + "end"
+    reader.say(long)
+    screen.close()
+    reader.say("after the bars")
+    terminal = Terminal()
+    terminal.feed(stream.getvalue())
+    lines = terminal.lines
+    assert lines[0] == "failed: stage_A"
+    assert lines[1] == long
+    assert lines[2].startswith("rule ")
+    assert lines[-2:] == ["after the bars", ""]
+    assert sum(line.startswith("rule ") for line in lines) == 1
+    assert terminal.other == []
+
+
+def test_bars_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("TERM", "xterm")
+    assert isinstance(display.screen(Tty(), Facts), Bars)
+    assert isinstance(display.screen(Tty(), Facts, quiet=True), Problems)
+    assert isinstance(display.screen(io.StringIO(), Facts), Lines)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(display.screen(Tty(), Facts), Lines)
+
+
+def test_rich_is_imported_for_bars_only() -> None:
+    program = "import sys, fasthep_smk.engine; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_following_three_thousand_jobs_costs_next_to_nothing() -> None:
+    lines = [*many(3000)]
+    used = []
+    for _ in range(3):
+        screen = bars(100)
+        before = time.process_time()
+        Reader(screen).lines(lines)
+        used.append(time.process_time() - before)
+        screen.close()
+    assert min(used) < 0.5
