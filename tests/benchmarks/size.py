@@ -54,7 +54,7 @@ def marginal(settings: Settings) -> Result:
     ours, alone, bare = (cost[kind][0] for kind in kinds)
     return Result(
         "marginal",
-        "One more trivial partition of a run that has started: the slope between two numbers of them.",
+        "One more trivial partition of a run: the slope between two numbers of them.",
         rows,
         [
             Figure("a partition, to a bare job of Snakemake", ours / bare, 4.0),
