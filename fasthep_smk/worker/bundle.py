@@ -8,7 +8,6 @@ again passes over what is done.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import resource
 import signal
@@ -22,12 +21,15 @@ from typing import Any
 
 from fasthep_smk import files, layout
 from fasthep_smk.translate.bundles import marker_text
-from fasthep_smk.worker.process import LOG, die_with_parent, has_one_thread
+from fasthep_smk.worker.process import (
+    LOG,
+    MODULES,
+    die_with_parent,
+    has_one_thread,
+    import_for_good,
+)
 
 __all__ = ["run_bundle"]
-
-#: What partition jobs import, besides their own operations.
-_MODULES = ("fasthep_smk.worker.partition", "fasthep_carpenter", "fasthep_curator")
 
 
 def run_bundle(
@@ -45,9 +47,7 @@ def run_bundle(
     ``run_one`` runs a job, by its key, and returns its exit status; ``command`` is the same as a
     command, for a process that cannot be forked. After a job that failed, the others still run.
     """
-    for name in _MODULES:
-        with contextlib.suppress(ImportError):  # a job that needs it will say so
-            importlib.import_module(name)
+    import_for_good(MODULES)
     failed, own_log = [], os.environ.get(LOG)
     for key in bundle["jobs"]:
         with _log(build, rule, key, attempt) as (stream, again):

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import gc
+import importlib
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["LOG", "die_with_parent", "has_one_thread"]
+__all__ = ["LOG", "MODULES", "die_with_parent", "has_one_thread", "import_for_good"]
+
+#: What partition jobs and reductions import; nothing of this starts a thread.
+MODULES = (
+    "fasthep_smk.worker.job",
+    "fasthep_smk.worker.bundle",
+    "fasthep_smk.worker.partition",
+    "fasthep_smk.worker.reduction",
+    "fasthep_smk.flow.execute",
+    "fasthep_smk.sites.local",
+    "fasthep_carpenter.sources.root_tree",
+    "fasthep_carpenter.operations.define",
+    "fasthep_carpenter.operations.hist",
+    "fasthep_carpenter.operations.cutflow",
+    "fasthep_carpenter.expr_helpers",
+    "fasthep_carpenter.products",
+    "fasthep_curator",
+    "fasthep_curator.hooks.dataset_context",
+    "fasthep_curator.products",
+    # These are imported when an array is made, or a record of four-vectors is met.
+    "numpy.ma",
+    "vector.backends.awkward",
+    "vector.backends.awkward_constructors",
+)
 
 #: Names the log of an attempt, which a job that succeeds removes.
 LOG = "FASTHEP_SMK_LOG"
 _PR_SET_PDEATHSIG = 1
+
+
+def import_for_good(names: Iterable[str]) -> None:
+    """Import modules that are never let go; the garbage collector need not look at them again."""
+    gc.disable()
+    for name in names:
+        with contextlib.suppress(Exception):  # a job that needs it will say so
+            importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def has_one_thread() -> bool:

@@ -23,9 +23,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import ctypes
-import gc
-import importlib
 import os
 import selectors
 import signal
@@ -35,22 +32,11 @@ import traceback
 from pathlib import Path
 from typing import NamedTuple
 
+from fasthep_smk.worker.process import MODULES, die_with_parent, has_one_thread, import_for_good
+
 __all__ = ["main", "serve"]
 
-#: What partition jobs and reductions import; nothing of this starts a thread.
-_MODULES = (
-    "fasthep_smk.worker.job",
-    "fasthep_smk.worker.partition",
-    "fasthep_smk.worker.reduction",
-    "fasthep_smk.flow.execute",
-    "fasthep_carpenter.sources.root_tree",
-    "fasthep_carpenter.operations.define",
-    "fasthep_carpenter.operations.hist",
-    "fasthep_carpenter.operations.cutflow",
-    "fasthep_curator",
-)
 _MOST = 1_000_000
-_PR_SET_PDEATHSIG = 1
 
 
 class _Request(NamedTuple):
@@ -69,11 +55,7 @@ def main() -> int:
         listener.bind(str(path))
         listener.listen(128)
         try:
-            for name in _MODULES:
-                with contextlib.suppress(ImportError):  # a job that needs it will say so
-                    importlib.import_module(name)
-            gc.collect()
-            gc.freeze()
+            import_for_good(MODULES)
             serve(listener, lifeline)
         finally:
             path.unlink(missing_ok=True)
@@ -122,13 +104,14 @@ def _start(connection: socket.socket, own: list[int]) -> int | None:
     except (OSError, ValueError, KeyError):
         return None
     pid = None
-    if len(list(Path("/proc/self/task").iterdir())) == 1:
+    if has_one_thread():
         connection.sendall(b"+")
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             for descriptor in own:
                 os.close(descriptor)
-            _become(request, descriptors)
+            _become(request, descriptors, parent)
         connection.setblocking(False)
     for descriptor in descriptors:
         os.close(descriptor)
@@ -159,12 +142,12 @@ def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
     return request, list(descriptors)
 
 
-def _become(request: _Request, descriptors: list[int]) -> None:
+def _become(request: _Request, descriptors: list[int], parent: int) -> None:
     """Be the job, in the forked process; never return."""
     status = 1
     try:
         os.setsid()
-        _die_with_parent()
+        die_with_parent(parent)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
@@ -190,13 +173,6 @@ def _become(request: _Request, descriptors: list[int]) -> None:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)
-
-
-def _die_with_parent() -> None:
-    """Let the kernel kill this process when the warm worker is gone: the job starts again, cold."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _reap(jobs: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
