@@ -11,6 +11,7 @@ from fasthep_smk.describe.requests import Route
 from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
+from fasthep_smk.plan.wiring import Wiring
 
 __all__ = [
     "NOMINAL",
@@ -94,7 +95,8 @@ class Rule:
     """All jobs of one kind. ``streams`` maps event-stream products to their files.
 
     ``nodes`` are the signatures of the nodes that its jobs run or reduce: by variation, and by
-    dataset where stages do not apply to all.
+    dataset where stages do not apply to all. ``wirings`` are, by the same names, what the nodes of
+    a partition's job hand to each other.
     """
 
     name: str
@@ -108,6 +110,7 @@ class Rule:
     archive: bool = False
     warnings: list[str] = field(default_factory=list)
     nodes: dict[str, dict[str, NodeSignature]] = field(default_factory=dict)
+    wirings: dict[str, Wiring] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
 
 

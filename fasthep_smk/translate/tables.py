@@ -45,6 +45,7 @@ def table_texts(
                 **_job(job, awaited[job.folder], root),
                 "target": rule is rules[-1] or _makes_results(rule, job, without or {}),
                 **_missing(job, without or {}),
+                **_part(job, settled),
             }
             for key, job in rule.jobs.items()
         }
@@ -61,17 +62,28 @@ def _table(rule: Rule, jobs: dict[str, Any]) -> dict[str, Any]:
         "wildcards": list(rule.wildcards),
         "outputs": list(output_files(rule).values()),
         "keeps": [
-            {
-                "node": node,
-                "port": port,
-                "file": rule.streams.get((node, port)),
-                "live": _listed(rule.live.get((node, port))),
-            }
-            for node, port in dict.fromkeys([*rule.keeps, *rule.streams])
+            _keep(key, rule.streams.get(key), rule.live.get(key))
+            for key in dict.fromkeys([*rule.keeps, *rule.streams])
         ],
+        "spares": {
+            name: [
+                _keep(key, layout.stream(*key, spare=True), live) for key, live in spares.items()
+            ]
+            for name, spares in ((name, one.spares) for name, one in rule.wirings.items())
+            if spares
+        },
         "nodes": {name: signatures(nodes) for name, nodes in rule.nodes.items()},
         "jobs": jobs,
     }
+
+
+def _keep(key: tuple[str, str], file: str | None, live: tuple[str, ...] | None) -> dict[str, Any]:
+    return {"node": key[0], "port": key[1], "file": file, "live": _listed(live)}
+
+
+def _part(job: Job, settled: Settled) -> dict[str, Any]:
+    part = settled.parts.get(job.folder)
+    return {"part": part.as_dict()} if part is not None else {}
 
 
 def _missing(job: Job, without: Mapping[tuple[str, str], str]) -> dict[str, Any]:

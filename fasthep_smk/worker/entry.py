@@ -36,7 +36,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's entry in its task table, with the folders it works in."""
+    """A job's entry in its task table, with the folders it works in.
+
+    ``spares`` are event streams that are worth keeping if that costs little.
+    """
 
     build: Path
     rule: str
@@ -49,6 +52,7 @@ class Job:
     results: list[str] = field(default_factory=list)
     stages: tuple[str, ...] = ()
     made_of: dict[str, Any] = field(default_factory=dict)
+    spares: tuple[dict[str, Any], ...] = ()
 
     @property
     def folder(self) -> Path:
