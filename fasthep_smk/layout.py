@@ -21,6 +21,7 @@ __all__ = [
     "RUN",
     "RUN_LOG",
     "SMK",
+    "SPARE",
     "STAGE",
     "TASKS",
     "WORK",
@@ -29,6 +30,7 @@ __all__ = [
     "job_folder",
     "log",
     "plan",
+    "stream",
     "table",
 ]
 
@@ -52,6 +54,8 @@ LOCK = "smk/lock"
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"
 ARCHIVE = "products.zip"
+#: How the name of an event stream ends that a job keeps though nobody has asked for it.
+SPARE = ".spare.arrow"
 
 
 def job_folder(rule: str, place: Iterable[str]) -> str:
@@ -77,6 +81,13 @@ def benchmark(rule: str, place: Iterable[str]) -> str:
 def plan(variation: str) -> str:
     """Return the slim plan of a variation."""
     return f"{PLANS}/{encode(variation)}.json"
+
+
+def stream(node: str, port: str, *, spare: bool = False) -> str:
+    """Return the name of an event stream's file, in the folder of the job that makes it."""
+    name = encode(node.removeprefix("stage.").replace(".", "_"))
+    suffix = "" if port == "stream" else f"-{encode(port)}"
+    return f"{name}{suffix}{SPARE if spare else '.arrow'}"
 
 
 def table(rule: str) -> str:

@@ -26,7 +26,7 @@ from boost_histogram.serialization import from_uhi, to_uhi
 
 from fasthep_smk import files
 from fasthep_smk.errors import Finding, Findings
-from fasthep_smk.layout import ARCHIVE, RECORD
+from fasthep_smk.layout import ARCHIVE, RECORD, SPARE
 from fasthep_smk.streams import read_stream, write_stream
 from fasthep_smk.values import NotPlainError, from_plain, to_plain
 
@@ -36,6 +36,7 @@ __all__ = [
     "Damaged",
     "Key",
     "Product",
+    "check",
     "load",
     "read_record",
     "save",
@@ -117,7 +118,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def verify(folder: Path) -> None:
-    """Check the record of a finished job and all files that it describes.
+    """Check the record of a finished job and the files that it describes, but for spare streams.
 
     Raises:
         Damaged: a file is missing, truncated or altered.
@@ -125,7 +126,17 @@ def verify(folder: Path) -> None:
     described = read_record(folder)["files"]
     reader = _Reader(folder, described)
     for name in described:
-        reader.check(name)
+        if not name.endswith(SPARE):
+            reader.check(name)
+
+
+def check(folder: Path, record: Mapping[str, Any], name: str) -> None:
+    """Check one file of a finished job.
+
+    Raises:
+        Damaged: it is missing, truncated or altered.
+    """
+    _Reader(folder, record["files"]).check(name)
 
 
 def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, Any]:

@@ -1,8 +1,8 @@
 """What of a build folder may be deleted. Nothing is read or changed here but what is handed over.
 
 Whatever goes is made again by itself when something needs it: each event stream and archive is an
-output of its job and an input of the jobs that read it, so that Snakemake misses it. A job counts
-as done by its record, which stays.
+output of its job and an input of the jobs that read it, so that Snakemake misses it; a spare stream
+is nothing that anybody waits for. A job counts as done by its record, which stays.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def after_success(
         return []
     superseded = list(superseded)
     if keep == "none":
-        streams = [file for file in found.of("event streams") if _is_declared(file, found)]
+        streams = [file for file in found.of("event streams") if _may_go(file, found)]
         partitions = {job.folder for job in found.jobs.values() if job.scope == "partition"}
         archives = [
             file
@@ -160,14 +160,16 @@ def _idle_streams(found: Survey) -> list[File]:
     return [
         file
         for file in found.of("event streams")
-        if _is_declared(file, found) and f"{file.folder}/{_declared(file)}" not in awaited
+        if _may_go(file, found) and f"{file.folder}/{_declared(file)}" not in awaited
     ]
 
 
-def _is_declared(file: File, found: Survey) -> bool:
-    """Tell whether Snakemake knows of a stream, so that it misses it when something needs it."""
+def _may_go(file: File, found: Survey) -> bool:
+    """Tell whether Snakemake misses a stream when something needs it, or nobody would miss it."""
     job = found.jobs.get(file.folder)
-    return job is not None and _declared(file) in job.outputs
+    if job is None:
+        return False
+    return _declared(file) in job.outputs or file.name.endswith(layout.SPARE)
 
 
 def _declared(file: File) -> str:

@@ -18,10 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fasthep_smk import layout
 from fasthep_smk.describe.routing import Router
 from fasthep_smk.files import digest_of
 from fasthep_smk.flow.graph import Ref
-from fasthep_smk.names import encode
 from fasthep_smk.plan.book import NO_DATASET, Book
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.products import consumers_after_bypass, ports, united_live
@@ -35,6 +35,7 @@ from fasthep_smk.plan.signatures import (
     value_signature,
 )
 from fasthep_smk.plan.tasks import Granularity, Task
+from fasthep_smk.plan.wiring import wiring
 
 __all__ = ["make_rules"]
 
@@ -122,9 +123,7 @@ class _Partitions:
                 leaving.update((node_id, port) for port in node.retained)
         for key in [(n, p) for n in task.nodes for p in ports(item, n) if (n, p) in leaving]:
             if graph.nodes[key[0]].outputs[key[1]] == "event_stream":
-                name = encode(key[0].removeprefix("stage.").replace(".", "_"))
-                suffix = "" if key[1] == "stream" else f"-{encode(key[1])}"
-                rule.streams[key] = f"{name}{suffix}.arrow"
+                rule.streams[key] = layout.stream(*key)
                 rule.live[key] = united_live(
                     rule.live.get(key, ()), self._book.live[item.label], key
                 )
@@ -161,7 +160,10 @@ class _Partitions:
             files = (partition.file,) if partition else tuple(self._book.all_files(item))
         origin = self._origin(item, dataset, partition)
         kept = [key for key in rule.keeps if key[0] in nodes]
-        _, known = self._book.known(item, partition.dataset if partition else None)
+        signed_as, known = self._book.known(item, partition.dataset if partition else None)
+        if signed_as not in rule.wirings:
+            handed_on = {key: rule.live.get(key) for key in kept if key in rule.streams}
+            rule.wirings[signed_as] = wiring(graph, nodes, dataset, handed_on)
         values = {node: value_signature(known[node], origin) for node in nodes}
         self._book.values.setdefault((item.label, *place), {}).update(values)
         signature = digest_of(

@@ -12,6 +12,7 @@ from fasthep_smk.describe.requests import Route
 from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
+from fasthep_smk.plan.wiring import Wiring
 
 __all__ = [
     "NOMINAL",
@@ -114,7 +115,8 @@ class Rule:
     """All jobs of one kind. ``streams`` maps event-stream products to their files.
 
     ``nodes`` are the signatures of the nodes that its jobs run or reduce: by variation, and by
-    dataset where stages do not apply to all. Without ``bundles`` each job is one of Snakemake's;
+    dataset where stages do not apply to all. ``wirings`` are, by the same names, what the nodes of
+    a partition's job hand to each other. Without ``bundles`` each job is one of Snakemake's;
     ``bundled`` says why they are there.
     """
 
@@ -129,6 +131,7 @@ class Rule:
     archive: bool = False
     warnings: list[str] = field(default_factory=list)
     nodes: dict[str, dict[str, NodeSignature]] = field(default_factory=dict)
+    wirings: dict[str, Wiring] = field(default_factory=dict)
     jobs: dict[str, Job] = field(default_factory=dict)
     bundles: dict[str, Bundle] = field(default_factory=dict)
     bundled: str = ""

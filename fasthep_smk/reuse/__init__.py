@@ -9,6 +9,7 @@ from pathlib import Path
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.products import RECORD, write_record
 from fasthep_smk.reuse import ledger, reasons
+from fasthep_smk.reuse.part import Part, part_of
 from fasthep_smk.reuse.store import Record, Store
 from fasthep_smk.reuse.takeover import Index, retold, take_over
 
@@ -21,7 +22,8 @@ class Settled:
 
     ``deleted`` are files of theirs that are gone, relative to the build folder. ``returned`` jobs
     were done before and superseded, ``taken_over`` ones are made of products that other jobs had
-    made. ``unreadable`` are records that say nothing any more.
+    made. Of some that are not done only a part has to run: ``parts``, by folder. ``unreadable`` are
+    records that say nothing any more.
     """
 
     standing: frozenset[str] = frozenset()
@@ -30,6 +32,7 @@ class Settled:
     taken_over: int = 0
     unreadable: list[Path] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, Part] = field(default_factory=dict)
 
 
 def settle(rules: Iterable[Rule], build: Path, *, partial: bool = False) -> Settled:
@@ -151,6 +154,9 @@ class _Settling:
                     self.standing[job.folder] = record
                     self.result.taken_over += 1
                     continue
+                part = part_of(rule, job, index, self.store)
+                if part is not None:
+                    self.result.parts[job.folder] = part
             left.append((rule, job))
         return left
 

@@ -7,23 +7,22 @@ granularity, without a stage that was removed, as another part of its dataset.
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, products
+from fasthep_smk import files, layout, products, retell, sharing
 from fasthep_smk.errors import SmkError
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import Record, Store
 from fasthep_smk.translate.snakefile import output_files
 
-__all__ = ["Index", "retold", "take_over"]
+__all__ = ["Index", "Value", "retold", "spare_streams", "take_over", "values_of"]
 
 #: A node's signature and what it saw of its origin.
-_Value = tuple[str, ...]
+Value = tuple[str, ...]
 #: The names of an event stream's columns; ``None``: all, and of what is no event stream.
 _Columns = frozenset[str] | None
 
@@ -35,7 +34,7 @@ class Index:
         self._store = store
         self._stands: dict[Path, bool] = {}
         self.records: dict[Path, Record] = {}
-        self.ran: dict[_Value, list[Path]] = {}
+        self.ran: dict[Value, list[Path]] = {}
         #: Of each product the folders it is in, and the columns that it has there.
         self._made: dict[tuple[str, ...], list[tuple[Path, _Columns]]] = {}
         for folder, record in found:
@@ -54,11 +53,13 @@ class Index:
         for value in values.values():
             self.ran.setdefault(value, []).append(folder)
         for entry in record["products"]:
-            if entry["node"] in values:
+            key = (entry["node"], entry["port"])
+            gone = entry.get("spare") and not sharing.is_there(folder, record, key)
+            if entry["node"] in values and not gone:
                 at = (*values[entry["node"]], entry["port"])
                 self._made.setdefault(at, []).append((folder, _columns(entry.get("live"))))
 
-    def made(self, value: _Value, port: str, live: Iterable[str] | None) -> list[Path]:
+    def made(self, value: Value, port: str, live: Iterable[str] | None) -> list[Path]:
         """Return the folders of a product with at least these columns."""
         wanted = _columns(live)
         return [
@@ -82,7 +83,7 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
     if chosen is None:
         return None
     records = {folder: index.records[folder] for folder in {**chosen.nodes, **chosen.products}}
-    if not all(_fits(record, job) for record in records.values()):
+    if not all(retell.fits(record, _partition(job)) for record in records.values()):
         return None
     results = {k: v for one in records.values() for k, v in one["results"].items()}
     goal = store.build / job.folder
@@ -91,10 +92,11 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
     made.mkdir(parents=True)
     try:
         content = _gather(made, chosen.products, records, rule)
+        _share_spares(made, content, rule, job, index)
     except (OSError, KeyError, ValueError, SmkError):
         shutil.rmtree(made, ignore_errors=True)
         return None  # damaged or gone: it is made again
-    first = next(iter(records.values()))
+    first = {key: one for key, one in next(iter(records.values())).items() if key != "ran"}
     record = {
         **first,
         "rule": job.rule,
@@ -108,7 +110,7 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
         "runs": [
             run
             for folder, one in records.items()
-            for run in _runs(one, job, chosen.nodes.get(folder, ()))
+            for run in retell.runs(one, _partition(job), chosen.nodes.get(folder, ()))
         ],
         "taken_over": [f"{one['rule']}/{one['key']}" for one in records.values()],
     }
@@ -129,13 +131,7 @@ def _chosen(rule: Rule, job: Job, index: Index, writes: bool) -> _Chosen | None:
 
     A job that ``writes`` for the user can only be made of jobs whose files are still there.
     """
-    assert job.origin is not None
-    signatures = rule.nodes[job.signed_as]
-    values = {
-        node: (item.digest, *seen_of(job.origin.own, job.origin.seen, item.sees))
-        for node in job.nodes
-        for item in [signatures[node]]
-    }
+    values = values_of(rule, job)
     ran = {node: index.ran.get(value, []) for node, value in values.items()}
     made = {
         key: index.made(values[key[0]], key[1], rule.live.get(key))
@@ -159,6 +155,17 @@ def _chosen(rule: Rule, job: Job, index: Index, writes: bool) -> _Chosen | None:
     return chosen
 
 
+def values_of(rule: Rule, job: Job) -> dict[str, Value]:
+    """Return what stands for the value of each node of a partition's job."""
+    assert job.origin is not None
+    signatures = rule.nodes[job.signed_as]
+    return {
+        node: (item.digest, *seen_of(job.origin.own, job.origin.seen, item.sees))
+        for node in job.nodes
+        for item in [signatures[node]]
+    }
+
+
 def _columns(live: Iterable[str] | None) -> _Columns:
     return None if live is None else frozenset(live)
 
@@ -175,20 +182,14 @@ def retold(job: Job, record: Record) -> Record | None:
     """
     if all(run["partition"] == _partition(job) for run in record["runs"]):
         return record
-    return {**record, "runs": [*_runs(record, job, job.nodes)]} if _fits(record, job) else None
+    partition = _partition(job)
+    if not retell.fits(record, partition):
+        return None
+    return {**record, "runs": [*retell.runs(record, partition, job.nodes)]}
 
 
 def _partition(job: Job) -> dict[str, Any] | None:
     return job.partition.as_dict() if job.partition else None
-
-
-def _fits(record: Record, job: Job) -> bool:
-    """Tell whether a record can be told as another partition's: it said nothing about its own."""
-    partition = _partition(job)
-    return all(
-        run["partition"] == partition or not (run["warnings"] or run["resources"])
-        for run in record["runs"]
-    )
 
 
 def _gather(
@@ -208,7 +209,7 @@ def _gather(
         products.Product(
             node=key[0],
             port=key[1],
-            kind=_entries(records[source])[key]["kind"],
+            kind=sharing.entries(records[source])[key]["kind"],
             value=value,
             stream_file=rule.streams.get(key),
             live=rule.live.get(key),
@@ -224,64 +225,49 @@ def _linked(
     folder: Path, source: Path, record: Record, keys: list[tuple[str, str]], rule: Rule
 ) -> dict[str, Any]:
     """Share the files of one job that has everything; its archive may hold more."""
-    known = _entries(record)
-    entries = [known[key] for key in rule.keeps if key in keys]
-    names = {name for entry in entries for name in _files_of(entry["value"])}
-    for name in names:
-        if (source / name).stat().st_size != record["files"][name]["size"]:
-            raise ValueError(f"{name} is damaged")
-        os.link(source / name, folder / name)
-    described = {name: record["files"][name] for name in sorted(names)}
+    known = sharing.entries(record)
+    entries: list[dict[str, Any]] = []
+    described: dict[str, Any] = {}
+    for key in [key for key in rule.keeps if key in keys]:
+        entry, names = known[key], set(sharing.files_of(known[key]["value"]))
+        if products.ARCHIVE not in names:
+            entry, shared = sharing.share(source, record, key, folder, name=rule.streams.get(key))
+            described |= shared
+        else:
+            for name in names - described.keys():
+                described[name] = sharing.link(source / name, folder / name, record["files"][name])
+        entries.append({name: value for name, value in entry.items() if name != "spare"})
     for name in _declared(rule):
-        if name not in names:
+        if name not in described:
             (folder / name).touch()
             described[name] = files.described(folder / name)
+    described = {name: described[name] for name in sorted(described)}
     return {"format": record["format"], "products": entries, "files": described}
 
 
-def _files_of(value: Any) -> Iterator[str]:
-    """Yield the files that hold a value: those of its event streams, the archive for the rest."""
-    if isinstance(value, list):
-        for item in value:
-            yield from _files_of(item)
-    elif isinstance(value, dict):
-        if value.get("$") == "stream":
-            yield str(value["file"])
-        elif "member" in value and "$" in value:
-            yield products.ARCHIVE
-        for item in value.values():
-            yield from _files_of(item)
+def spare_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], Path]:
+    """Return where the streams are that a job would keep if it ran."""
+    values = values_of(rule, job)
+    found = {}
+    for key, live in rule.wirings[job.signed_as].spares.items():
+        places = index.made(values[key[0]], key[1], live)
+        there = (one for one in places if sharing.is_there(one, index.records[one], key))
+        folder = next(there, None)
+        if folder is not None:
+            found[key] = folder
+    return found
 
 
-def _entries(record: Record) -> dict[tuple[str, str], dict[str, Any]]:
-    return {(entry["node"], entry["port"]): entry for entry in record["products"]}
+def _share_spares(
+    folder: Path, content: dict[str, Any], rule: Rule, job: Job, index: Index
+) -> None:
+    """Let a job that is made of others' products have their spare streams too."""
+    for key, source in spare_streams(rule, job, index).items():
+        name = layout.stream(*key, spare=True)
+        entry, described = sharing.share(source, index.records[source], key, folder, name=name)
+        content["products"].append({**entry, "spare": True})
+        content["files"] |= described
 
 
 def _declared(rule: Rule) -> list[str]:
     return [name for name in output_files(rule).values() if name != products.RECORD]
-
-
-def _runs(record: Record, job: Job, nodes: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield what FAST-HEP recorded of some nodes, told of the job's own partition."""
-    partition = _partition(job)
-    wanted = set(nodes)
-    for run in record["runs"]:
-        old = (run["partition"] or {}).get("id")
-        new = partition["id"] if partition else None
-        yield {
-            **run,
-            "partition": partition,
-            "boundary": [item for item in run["boundary"] if item["node"] in wanted],
-            "operations": [
-                _renamed(item, old, new)
-                for item in run["operations"]
-                if item.get("node_id") in wanted
-            ],
-        }
-
-
-def _renamed(operation: dict[str, Any], old: str | None, new: str | None) -> dict[str, Any]:
-    if old == new or old is None or new is None:
-        return operation
-    name = str(operation.get("id") or "")
-    return {**operation, "id": name.replace(old, new), "partition": new}

@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import layout, missing
 from fasthep_smk.inputs import is_remote
@@ -20,6 +20,9 @@ from fasthep_smk.translate.awaited import Waits
 from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.snakefile import output_files
 
+if TYPE_CHECKING:
+    from fasthep_smk.reuse.part import Part
+
 __all__ = ["table_texts"]
 
 
@@ -28,14 +31,16 @@ def table_texts(
     *,
     root: Path,
     waits: Waits,
+    parts: Mapping[str, Part] | None = None,
     without: Mapping[tuple[str, str], str] | None = None,
 ) -> dict[str, str]:
     """Return the text of each rule's table by rule name.
 
-    ``root`` resolves relative inputs; ``waits`` tells what jobs wait for, and ``without`` what
-    went wrong with the partitions (dataset and part) that are left out.
+    ``root`` resolves relative inputs; ``waits`` tells what jobs wait for, ``parts`` of which only a
+    part has to run, and ``without`` what went wrong with the partitions (dataset and part) that are
+    left out.
     """
-    rules = list(rules)
+    rules, parts = list(rules), parts or {}
     markers = _markers(rules)
     texts = {}
     for rule in rules:
@@ -44,6 +49,7 @@ def table_texts(
                 **_job(job, waits.of(job), root, markers),
                 "target": rule is rules[-1] or _makes_results(rule, job, without or {}),
                 **_missing(job, without or {}),
+                **({"part": parts[job.folder].as_dict()} if job.folder in parts else {}),
             }
             for key, job in rule.jobs.items()
         }
@@ -60,14 +66,16 @@ def _table(rule: Rule, jobs: dict[str, Any]) -> dict[str, Any]:
         "wildcards": list(rule.wildcards),
         "outputs": list(output_files(rule).values()),
         "keeps": [
-            {
-                "node": node,
-                "port": port,
-                "file": rule.streams.get((node, port)),
-                "live": _listed(rule.live.get((node, port))),
-            }
-            for node, port in dict.fromkeys([*rule.keeps, *rule.streams])
+            _keep(key, rule.streams.get(key), rule.live.get(key))
+            for key in dict.fromkeys([*rule.keeps, *rule.streams])
         ],
+        "spares": {
+            name: [
+                _keep(key, layout.stream(*key, spare=True), live) for key, live in spares.items()
+            ]
+            for name, spares in ((name, one.spares) for name, one in rule.wirings.items())
+            if spares
+        },
         "nodes": {name: signatures(nodes) for name, nodes in rule.nodes.items()},
         "jobs": jobs,
         "bundles": {
@@ -89,6 +97,10 @@ def _markers(rules: Iterable[Rule]) -> dict[str, str]:
         for one in rule.bundles.values()
         for key in one.jobs
     }
+
+
+def _keep(key: tuple[str, str], file: str | None, live: tuple[str, ...] | None) -> dict[str, Any]:
+    return {"node": key[0], "port": key[1], "file": file, "live": _listed(live)}
 
 
 def _missing(job: Job, without: Mapping[tuple[str, str], str]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def write(
         files.write_text(target, documents.slim_text(variation.graph.plan))
     waits = Waits(rules, settled)
     bundles.mark(rules, waits, build)
-    texts = tables.table_texts(rules, root=root, waits=waits, without=without)
+    texts = tables.table_texts(rules, root=root, waits=waits, parts=settled.parts, without=without)
     for name, text in texts.items():
         files.write_text(build / layout.table(name), text)
     for stale in (build / layout.TASKS).glob("*.json"):

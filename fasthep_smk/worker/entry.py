@@ -39,6 +39,7 @@ class Job:
     """A job's entry in its task table, with the folders it works in.
 
     ``bundle`` is the key of the bundle that it runs in, ``marker`` that one's file.
+    ``spares`` are event streams that are worth keeping if that costs little.
     """
 
     build: Path
@@ -54,6 +55,7 @@ class Job:
     made_of: dict[str, Any] = field(default_factory=dict)
     bundle: str | None = None
     marker: str | None = None
+    spares: tuple[dict[str, Any], ...] = ()
 
     @property
     def folder(self) -> Path:

@@ -284,6 +284,7 @@ def _load(
         sent=_sent(build, given, warm),
         stages=tuple(table["stages"]),
         made_of=_made_of(table, table["jobs"][key]),
+        spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
     )
 
 

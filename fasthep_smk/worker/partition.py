@@ -2,37 +2,70 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import time
+from collections.abc import Iterable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from fasthep_smk import products
+from fasthep_smk import products, retell
 from fasthep_smk.flow import documents
 from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.products import Product
+from fasthep_smk.sharing import Shared
 from fasthep_smk.streams import register_behaviours
+from fasthep_smk.worker import spare
 from fasthep_smk.worker.entry import Job, staging
+from fasthep_smk.worker.part import NotGiven, Taken, run_part
 
 __all__ = ["run_partition", "run_side_products"]
 
+Key = tuple[str, str]
+
 
 def run_partition(job: Job) -> dict[str, Any]:
-    """Run a task for one partition; return the content of its record."""
+    """Run a task for one partition, or the part of it that has to; return the record's content."""
     plan = documents.read_slim(job.plan_file)
     register_behaviours()
-    given: dict[tuple[str, str], Any] = {}
-    for read in job.entry["reads"]:
-        wanted = [(node, port) for node, port in read["keys"]]
-        if wanted:
-            # A producer that is inactive for this dataset made nothing: not among the reads.
-            given.update(products.load(job.build / read["folder"], wanted))
     with staging(job) as folder:
-        session = Session(plan, folder)
-        made, boundary = session.partition(job.entry["nodes"], job.entry["partition"], given)
-        run = session.record(partition=job.entry["partition"], boundary=boundary)
-        content = _saved(job, plan, made, str(folder))
-        runs = relocate([asdict(run)], str(folder), str(job.build))
-    return {**content, "runs": runs}
+        content = _part(job, plan, folder) if "part" in job.entry else None
+        return content or _whole(job, plan, folder)
+
+
+def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
+    given = _read(job, job.entry["reads"])
+    session = Session(plan, folder)
+    started = time.process_time()
+    made, boundary = session.partition(job.entry["nodes"], job.entry["partition"], given)
+    cpu = time.process_time() - started
+    run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
+    content = _saved(job, plan, made, str(folder))
+    if retell.is_quiet({"runs": [run]}):  # otherwise it is never told in parts
+        _add(content, spare.keep(job, made, cpu))
+    return {**content, "runs": relocate([run], str(folder), str(job.build))}
+
+
+def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
+    """Run what has to; return ``None`` if that is everything."""
+    part = job.entry["part"]
+    started = time.process_time()
+    try:
+        taken, made, run = run_part(job, plan, folder, _read(job, part["reads"]))
+        cpu = time.process_time() - started
+        content = _saved(job, plan, {**taken.values, **made}, str(folder), taken)
+    except NotGiven as error:
+        shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
+        print(f"all of the job runs: {error}", file=sys.stderr)
+        return None
+    kept = spare.keep(job, made, cpu)
+    made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
+    _add(content, [*kept, *taken.spares(made_anew)])
+    job.results.extend(taken.results)
+    runs = relocate([run], str(folder), str(job.build))
+    return {**content, "runs": runs, "ran": part["nodes"], "taken_over": taken.jobs}
 
 
 def run_side_products(job: Job) -> dict[str, Any]:
@@ -46,7 +79,21 @@ def run_side_products(job: Job) -> dict[str, Any]:
     return {**content, "runs": runs}
 
 
-def _saved(job: Job, plan: Any, made: dict[tuple[str, str], Any], stage: str) -> dict[str, Any]:
+def _read(job: Job, reads: Iterable[dict[str, Any]]) -> dict[Key, Any]:
+    """Return the products of other jobs."""
+    found: dict[Key, Any] = {}
+    for read in reads:
+        wanted = [(node, port) for node, port in read["keys"]]
+        if wanted:
+            # A producer that is inactive for this dataset made nothing: not among the reads.
+            found.update(products.load(job.build / read["folder"], wanted))
+    return found
+
+
+def _saved(
+    job: Job, plan: Any, made: dict[Key, Any], stage: str, taken: Taken | None = None
+) -> dict[str, Any]:
+    """Write the job's products; those of earlier jobs that are files of their own are shared."""
     kept = []
     for keep in job.keeps:
         key = (keep["node"], keep["port"])
@@ -63,5 +110,19 @@ def _saved(job: Job, plan: Any, made: dict[tuple[str, str], Any], stage: str) ->
                 live=None if live is None else tuple(live),
             )
         )
+    shared = taken.shared() if taken is not None else []
+    names = {name for _, described in shared for name in described}
+    if names.intersection(product.stream_file or "" for product in kept):
+        raise NotGiven("two event streams have a file of one name")
     declared = [name for name in job.outputs if name != products.RECORD]
-    return products.save(job.folder, kept, declared=declared)
+    content = products.save(job.folder, kept, declared=declared)
+    _add(content, shared)
+    order = [(keep["node"], keep["port"]) for keep in job.keeps]
+    content["products"].sort(key=lambda entry: order.index((entry["node"], entry["port"])))
+    return content
+
+
+def _add(content: dict[str, Any], more: Iterable[Shared]) -> None:
+    for entry, described in more:
+        content["products"].append(entry)
+        content["files"] |= described

@@ -1,0 +1,108 @@
+"""What the nodes of one job hand to each other, and which of it is worth keeping for later.
+
+A job of several nodes writes what others read. If one of its histograms changes, the rest of what
+it made still stands, but the event stream that this histogram is filled from was never written.
+Such a stream is a *spare*: nobody has asked for it, and a job keeps it if that costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fasthep_smk.flow.graph import Graph, Node, Ref
+
+__all__ = ["Wire", "Wiring", "wiring"]
+
+Key = tuple[str, str]
+#: Columns of an event stream; ``None``: all of them, and for what is no event stream.
+_Columns = frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A product that a node takes in; of an event stream at least these columns."""
+
+    key: Key
+    columns: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What each node of a job takes in, and the streams worth keeping with their columns.
+
+    ``writers`` may write files for the user, besides their products.
+    """
+
+    wires: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
+    spares: Mapping[Key, tuple[str, ...] | None] = field(default_factory=dict)
+    sources: frozenset[str] = frozenset()
+    writers: frozenset[str] = frozenset()
+
+
+def wiring(
+    graph: Graph,
+    nodes: Iterable[str],
+    dataset: Mapping[str, Any] | None,
+    declared: Mapping[Key, Iterable[str] | None],
+) -> Wiring:
+    """Return how the active nodes of a job are wired for a dataset.
+
+    ``declared`` are the columns of those event streams that the job hands on in any case.
+    """
+    mine = set(nodes)
+    inside = [node for node in graph.nodes.values() if node.id in mine]
+    inputs = {node.id: _inputs(graph, node, dataset) for node in inside}
+    needed: dict[Key, _Columns] = {key: _columns(live) for key, live in declared.items()}
+    wires: dict[str, tuple[Wire, ...]] = {}
+    spares: dict[Key, _Columns] = {}
+    for node in reversed(inside):
+        wanted = _needs(node, needed)
+        found = []
+        for ref in inputs[node.id]:
+            is_stream = graph.nodes[ref.node].outputs.get(ref.port) == "event_stream"
+            found.append(Wire(ref.key, _sorted(wanted) if is_stream else None))
+            if not is_stream:
+                continue
+            needed[ref.key] = _united(needed, ref.key, wanted)
+            at_the_end = node.role == "transform" and not node.streams()
+            if at_the_end and ref.node in mine and ref.key not in declared:
+                spares[ref.key] = _united(spares, ref.key, wanted)
+        wires[node.id] = tuple(found)
+    return Wiring(
+        wires,
+        {key: _sorted(columns) for key, columns in spares.items()},
+        frozenset(node.id for node in inside if node.role == "source"),
+        frozenset(
+            node.id for node in inside if node.role in ("sink", "observer") or not node.published
+        ),
+    )
+
+
+def _inputs(graph: Graph, node: Node, dataset: Mapping[str, Any] | None) -> list[Ref]:
+    """Return what a node reads where inactive nodes are by-passed."""
+    refs = [ref for ref in node.inputs if not ref.is_dependency]
+    actual = [graph.resolve(ref, dataset, consumer=node.id) for ref in refs]
+    return [ref for ref in actual if ref is not None]
+
+
+def _needs(node: Node, needed: Mapping[Key, _Columns]) -> _Columns:
+    """Return the columns that a node reads itself or passes on to something that needs them."""
+    passed = [needed.get((node.id, port), frozenset()) for port in node.streams()]
+    if node.reads is None or None in passed:
+        return None
+    return node.reads.union(*(item for item in passed if item))
+
+
+def _united(known: Mapping[Key, _Columns], key: Key, more: _Columns) -> _Columns:
+    before = known.get(key, frozenset())
+    return None if before is None or more is None else before | more
+
+
+def _columns(live: Iterable[str] | None) -> _Columns:
+    return None if live is None else frozenset(live)
+
+
+def _sorted(columns: _Columns) -> tuple[str, ...] | None:
+    return None if columns is None else tuple(sorted(columns))

@@ -1,0 +1,59 @@
+"""What FAST-HEP recorded in one job, told as part of another: of fewer nodes, or renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+__all__ = ["fits", "is_quiet", "runs"]
+
+#: Events of hooks that happen as often whichever nodes of a partition run.
+_ONCE = frozenset({"partition_start", "on_node_error", "dataset_end", "run_end"})
+
+
+def runs(
+    record: Mapping[str, Any], partition: Mapping[str, Any] | None, nodes: Iterable[str]
+) -> Iterator[dict[str, Any]]:
+    """Yield what a record says of some nodes, told of ``partition``."""
+    wanted = set(nodes)
+    for run in record["runs"]:
+        old = (run["partition"] or {}).get("id")
+        new = partition["id"] if partition else None
+        yield {
+            **run,
+            "partition": partition,
+            "boundary": [item for item in run["boundary"] if item["node"] in wanted],
+            "operations": [
+                _renamed(item, old, new)
+                for item in run["operations"]
+                if item.get("node_id") in wanted
+            ],
+        }
+
+
+def fits(record: Mapping[str, Any], partition: Mapping[str, Any] | None) -> bool:
+    """Tell whether a record can be told as another partition's: it said nothing about its own."""
+    return all(
+        run["partition"] == partition or not (run["warnings"] or run["resources"])
+        for run in record["runs"]
+    )
+
+
+def is_quiet(record: Mapping[str, Any]) -> bool:
+    """Tell whether a record says nothing that depends on which nodes ran together.
+
+    Warnings and resources belong to no node, and hooks of nodes count their calls.
+    """
+    return not any(
+        run["warnings"]
+        or run["resources"]
+        or not all(_ONCE.issuperset(hook.get("events") or [""]) for hook in run["hooks"])
+        for run in record["runs"]
+    )
+
+
+def _renamed(operation: dict[str, Any], old: str | None, new: str | None) -> dict[str, Any]:
+    if old == new or old is None or new is None:
+        return operation
+    name = str(operation.get("id") or "")
+    return {**operation, "id": name.replace(old, new), "partition": new}
