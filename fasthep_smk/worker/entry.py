@@ -38,7 +38,8 @@ class Sent:
 class Job:
     """A job's entry in its task table, with the folders it works in.
 
-    ``spares`` are event streams that are worth keeping if that costs little.
+    ``spares`` are event streams that are worth keeping if that costs little. ``siblings`` is how
+    many jobs its rule has.
     """
 
     build: Path
@@ -53,6 +54,7 @@ class Job:
     stages: tuple[str, ...] = ()
     made_of: dict[str, Any] = field(default_factory=dict)
     spares: tuple[dict[str, Any], ...] = ()
+    siblings: int = 1
 
     @property
     def folder(self) -> Path:

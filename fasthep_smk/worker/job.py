@@ -254,6 +254,7 @@ def _load(build: Path, given: argparse.Namespace, warm: bool) -> Job:
         stages=tuple(table["stages"]),
         made_of=_made_of(table, table["jobs"][key]),
         spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
+        siblings=len(table["jobs"]),
     )
 
 

@@ -161,6 +161,16 @@ class TestSpares:
         assert self.keep(mine, 0.9 * enough) == []
         assert self.keep(mine, 1.1 * enough) == ["A.spare.arrow"]
 
+    def test_it_is_compressed_if_there_is_time_for_that(self, tmp_path: Path) -> None:
+        made = {("A", "stream"): ak.Array({"x": np.zeros(1000)})}
+        mine = job(tmp_path, wanted("A", ["x"]))
+        sizes = {}
+        for name, rate in (("plain", 49e6), ("zstd", 11e6)):
+            ((_, described),) = spare.keep(mine, made, 8 * 1000 / rate)
+            sizes[name] = described["A.spare.arrow"]["size"]
+            (mine.folder / "A.spare.arrow").unlink()
+        assert sizes["zstd"] < 8000 < sizes["plain"]
+
     def test_of_several_the_smallest(self, tmp_path: Path) -> None:
         """A selection counts with what is left, not with all events that it points into."""
         mine = job(tmp_path, wanted("A", None), wanted("B", None))
@@ -177,12 +187,13 @@ class TestSpares:
             monkeypatch.setattr(os, "statvfs", lambda _: status)
 
         disk(90_000)  # less than a tenth
-        assert spare.room_on(tmp_path) == 0
+        assert spare.room_on(tmp_path, 1) == 0
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == []
         disk(104_000)
-        assert spare.room_on(tmp_path) == 1040
+        assert spare.room_on(tmp_path, 1) == 4000
         disk(900_000)
-        assert spare.room_on(tmp_path) == 9000
+        assert spare.room_on(tmp_path, 1) == 90_000
+        assert spare.room_on(tmp_path, 100) == 900
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == ["A.spare.arrow"]
 
     def test_what_cannot_be_written_is_no_failure(
