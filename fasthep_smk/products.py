@@ -12,7 +12,9 @@ of a user's own class) is pickled.
 from __future__ import annotations
 
 import io
+import json
 import pickle
+import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +28,7 @@ from boost_histogram.serialization import from_uhi, to_uhi
 
 from fasthep_smk import files
 from fasthep_smk.errors import Finding, Findings
+from fasthep_smk.histograms import read_histogram, same_histogram
 from fasthep_smk.layout import ARCHIVE, RECORD, SPARE
 from fasthep_smk.streams import read_stream, write_stream
 from fasthep_smk.values import NotPlainError, from_plain, to_plain
@@ -73,15 +76,23 @@ class Damaged(Findings):
     record: Path = field(default_factory=Path)
 
 
-def save(folder: Path, products: Iterable[Product], *, declared: Iterable[str]) -> dict[str, Any]:
+def save(
+    folder: Path,
+    products: Iterable[Product],
+    *,
+    declared: Iterable[str],
+    adopted: tuple[Path, Iterable[Mapping[str, Any]]] | None = None,
+) -> dict[str, Any]:
     """Write ``products`` into ``folder``, to the disk itself; return their part of the record.
 
     ``declared`` names files that must exist afterwards even if no product needed them (a source
-    that delivered no event stream), since Snakemake waits for them.
+    that delivered no event stream), since Snakemake waits for them. ``adopted`` are entries of
+    another folder's record: what its archive holds of them is copied as it is.
     """
     folder.mkdir(parents=True, exist_ok=True)
     writer = _Writer(folder)
-    entries = [writer.entry(product) for product in products]
+    entries = [] if adopted is None else writer.adopt(adopted[0] / ARCHIVE, adopted[1])
+    entries += [writer.entry(product) for product in products]
     writer.close()
     for name in declared:
         if not (folder / name).exists():
@@ -199,6 +210,20 @@ class _Writer:
             "value": plain,
         }
 
+    def adopt(self, archive: Path, entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Copy what another archive holds of some products, under the same names."""
+        adopted = [dict(entry) for entry in entries]
+        numbers = {int(one) for one in re.findall(r'"member": "p(\d+)', json.dumps(adopted))}
+        if not numbers:
+            return adopted
+        with zipfile.ZipFile(archive) as source:
+            for item in source.infolist():
+                found = re.match(r"p(\d+)[_.]", item.filename)
+                if found is not None and int(found[1]) in numbers:
+                    self._open().writestr(item, source.read(item))
+        self._members = max(numbers)
+        return adopted
+
     def close(self) -> None:
         if self._archive is not None:
             self._archive.close()
@@ -220,7 +245,7 @@ class _Writer:
             buffer = io.BytesIO()
             with zipfile.ZipFile(buffer, "w") as trial:
                 uhi_zip.write(trial, member, content)
-            if not _same_histogram(_read_histogram(buffer, member, type(histogram)), histogram):
+            if not same_histogram(read_histogram(buffer, member, type(histogram)), histogram):
                 return self._pickle(histogram)
         except (TypeError, ValueError, KeyError, AttributeError):
             return self._pickle(histogram)
@@ -290,26 +315,6 @@ class _Reader:
             raise _corrupt(path, "was altered: its checksum differs")
         self._verified.add(name)
         return path
-
-
-def _read_histogram(buffer: io.BytesIO, member: str, cls: type[Any]) -> Any:
-    with zipfile.ZipFile(buffer) as archive:
-        return cls(from_uhi(uhi_zip.read(archive, member)))
-
-
-def _same_histogram(left: Any, right: Any) -> bool:
-    """Tell whether two histograms agree in every bit, axis, trait and annotation."""
-    return bool(
-        type(left) is type(right)
-        and left.__dict__ == right.__dict__
-        and len(left.axes) == len(right.axes)
-        and all(
-            one == two and one.traits == two.traits and one.__dict__ == two.__dict__
-            for one, two in zip(left.axes, right.axes, strict=True)
-        )
-        and left.storage_type is right.storage_type
-        and left.view(flow=True).tobytes() == right.view(flow=True).tobytes()
-    )
 
 
 def _reference_to_plain(value: Any) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fasthep_smk.layout import ARCHIVE
 
-__all__ = ["Shared", "entries", "files_of", "is_there", "link", "share"]
+__all__ = ["Shared", "entries", "files_of", "is_file", "link", "share"]
 
 Key = tuple[str, str]
 #: An entry of a record's products, and its files with what describes them.
@@ -36,14 +36,11 @@ def files_of(value: Any) -> Iterator[str]:
             yield from files_of(item)
 
 
-def is_there(folder: Path, record: Mapping[str, Any], key: Key) -> bool:
-    """Tell whether the files of a product exist and are as long as they were written."""
+def is_file(path: Path, known: Mapping[str, Any]) -> bool:
+    """Tell whether a file exists and is as long as what describes it says."""
     try:
-        return all(
-            (folder / name).stat().st_size == record["files"][name]["size"]
-            for name in set(files_of(entries(record)[key]["value"]))
-        )
-    except (OSError, KeyError):
+        return path.stat().st_size == int(known["size"])
+    except OSError:
         return False
 
 

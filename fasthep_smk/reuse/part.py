@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fasthep_smk import retell, sharing
+from fasthep_smk import retell
 from fasthep_smk.plan.rules import Job, Read, Rule
 from fasthep_smk.plan.wiring import Wire, Wiring
 from fasthep_smk.reuse.store import Store
@@ -187,7 +187,7 @@ class _Choice:
         return [
             folder
             for folder in self.index.made(self.values[key[0]], key[1], live)
-            if self._is_usable(folder) and sharing.is_there(folder, self.index.records[folder], key)
+            if self._is_usable(folder) and self.index.is_there(folder, key)
         ]
 
     def _put_together(

@@ -37,6 +37,8 @@ class Index:
         self.ran: dict[Value, list[Path]] = {}
         #: Of each product the folders it is in, and the columns that it has there.
         self._made: dict[tuple[str, ...], list[tuple[Path, _Columns]]] = {}
+        self._files: dict[tuple[Path, str, str], frozenset[str]] = {}
+        self._there: dict[tuple[Path, str], bool] = {}
         for folder, record in found:
             self.add(folder, record)
 
@@ -54,7 +56,8 @@ class Index:
             self.ran.setdefault(value, []).append(folder)
         for entry in record["products"]:
             key = (entry["node"], entry["port"])
-            gone = entry.get("spare") and not sharing.is_there(folder, record, key)
+            self._files[folder, *key] = frozenset(sharing.files_of(entry["value"]))
+            gone = entry.get("spare") and not self.is_there(folder, key)
             if entry["node"] in values and not gone:
                 at = (*values[entry["node"]], entry["port"])
                 self._made.setdefault(at, []).append((folder, _columns(entry.get("live"))))
@@ -67,6 +70,16 @@ class Index:
             for folder, columns in self._made.get((*value, port), [])
             if columns is None or (wanted is not None and wanted <= columns)
         ]
+
+    def is_there(self, folder: Path, key: tuple[str, str]) -> bool:
+        """Tell whether the files of a product exist and are as long as they were written."""
+        return all(self._is_file(folder, name) for name in self._files[folder, *key])
+
+    def _is_file(self, folder: Path, name: str) -> bool:
+        if (folder, name) not in self._there:
+            known = self.records[folder]["files"].get(name)
+            self._there[folder, name] = known is not None and sharing.is_file(folder / name, known)
+        return self._there[folder, name]
 
     def results_stand(self, folder: Path) -> bool:
         """Tell whether what a job wrote for the user is still as it left it."""
@@ -251,7 +264,7 @@ def spare_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], P
     found = {}
     for key, live in rule.wirings[job.signed_as].spares.items():
         places = index.made(values[key[0]], key[1], live)
-        there = (one for one in places if sharing.is_there(one, index.records[one], key))
+        there = (one for one in places if index.is_there(one, key))
         folder = next(there, None)
         if folder is not None:
             found[key] = folder

@@ -39,7 +39,8 @@ class Job:
     """A job's entry in its task table, with the folders it works in.
 
     ``bundle`` is the key of the bundle that it runs in, ``marker`` that one's file.
-    ``spares`` are event streams that are worth keeping if that costs little.
+    ``spares`` are event streams that are worth keeping if that costs little. ``siblings`` is how
+    many jobs its rule has.
     """
 
     build: Path
@@ -56,6 +57,7 @@ class Job:
     bundle: str | None = None
     marker: str | None = None
     spares: tuple[dict[str, Any], ...] = ()
+    siblings: int = 1
 
     @property
     def folder(self) -> Path:

@@ -285,6 +285,7 @@ def _load(
         stages=tuple(table["stages"]),
         made_of=_made_of(table, table["jobs"][key]),
         spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
+        siblings=len(table["jobs"]),
     )
 
 

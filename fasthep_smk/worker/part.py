@@ -33,12 +33,13 @@ class NotGiven(Exception):
 class Taken:
     """What a job has from earlier ones.
 
-    ``values`` are its products that lie in archives, ``streams`` what its nodes read. Event
-    streams are shared as files.
+    ``adopted`` are products in the archive of one of them, ``values`` those in others, ``streams``
+    what its nodes read. Event streams are shared as files.
     """
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.adopted: tuple[Path, list[dict[str, Any]]] | None = None
         self.values: dict[Key, Any] = {}
         self.streams: dict[Key, Any] = {}
         self.runs: list[dict[str, Any]] = []
@@ -60,13 +61,18 @@ class Taken:
         streams, keys, spares = (
             [(node, port) for node, port in given[name]] for name in ("streams", "keys", "spares")
         )
-        archived = [
-            key for key in keys if products.ARCHIVE in sharing.files_of(known[key]["value"])
-        ]
-        found = products.load(folder, [*streams, *archived])
+        lie = {key: set(sharing.files_of(known[key]["value"])) for key in keys}
+        alone = [key for key in keys if lie[key] and products.ARCHIVE not in lie[key]]
+        others = [key for key in keys if key not in alone]
+        if here == there and others and self.adopted is None:
+            if any(lie[key] for key in others):
+                products.check(folder, record, products.ARCHIVE)
+            self.adopted = (folder, [known[key] for key in others])
+            others = []
+        found = products.load(folder, [*streams, *others])
         self.streams |= {key: found[key] for key in streams}
-        self.values |= {key: relocate(found[key], there, here) for key in archived}
-        self._shared += [(folder, record, key) for key in keys if key not in archived]
+        self.values |= {key: relocate(found[key], there, here) for key in others}
+        self._shared += [(folder, record, key) for key in alone]
         self._spares += [(folder, record, key) for key in spares]
         told = retell.runs(record, self.job.entry["partition"], given["nodes"])
         self.runs += relocate(list(told), there, here)

@@ -115,7 +115,8 @@ def _saved(
     if names.intersection(product.stream_file or "" for product in kept):
         raise NotGiven("two event streams have a file of one name")
     declared = [name for name in job.outputs if name != products.RECORD]
-    content = products.save(job.folder, kept, declared=declared)
+    adopted = taken.adopted if taken is not None else None
+    content = products.save(job.folder, kept, declared=declared, adopted=adopted)
     _add(content, shared)
     order = [(keep["node"], keep["port"]) for keep in job.keeps]
     content["products"].sort(key=lambda entry: order.index((entry["node"], entry["port"])))

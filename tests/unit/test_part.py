@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import awkward as ak
+import hist
 import numpy as np
 import pytest
 
@@ -161,6 +163,16 @@ class TestSpares:
         assert self.keep(mine, 0.9 * enough) == []
         assert self.keep(mine, 1.1 * enough) == ["A.spare.arrow"]
 
+    def test_it_is_compressed_if_there_is_time_for_that(self, tmp_path: Path) -> None:
+        made = {("A", "stream"): ak.Array({"x": np.zeros(1000)})}
+        mine = job(tmp_path, wanted("A", ["x"]))
+        sizes = {}
+        for name, rate in (("plain", 49e6), ("zstd", 11e6)):
+            ((_, described),) = spare.keep(mine, made, 8 * 1000 / rate)
+            sizes[name] = described["A.spare.arrow"]["size"]
+            (mine.folder / "A.spare.arrow").unlink()
+        assert sizes["zstd"] < 8000 < sizes["plain"]
+
     def test_of_several_the_smallest(self, tmp_path: Path) -> None:
         """A selection counts with what is left, not with all events that it points into."""
         mine = job(tmp_path, wanted("A", None), wanted("B", None))
@@ -177,12 +189,13 @@ class TestSpares:
             monkeypatch.setattr(os, "statvfs", lambda _: status)
 
         disk(90_000)  # less than a tenth
-        assert spare.room_on(tmp_path) == 0
+        assert spare.room_on(tmp_path, 1) == 0
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == []
         disk(104_000)
-        assert spare.room_on(tmp_path) == 1040
+        assert spare.room_on(tmp_path, 1) == 4000
         disk(900_000)
-        assert spare.room_on(tmp_path) == 9000
+        assert spare.room_on(tmp_path, 1) == 90_000
+        assert spare.room_on(tmp_path, 100) == 900
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == ["A.spare.arrow"]
 
     def test_what_cannot_be_written_is_no_failure(
@@ -220,12 +233,37 @@ class TestSharing:
         with pytest.raises(ValueError, match="other products"):
             sharing.share(tmp_path / "a", record, ("H", "h"), tmp_path)
 
+    def test_what_lies_in_an_archive_is_copied_as_it_is(self, tmp_path: Path) -> None:
+        """Under its own names, which new products then do not use."""
+        one, other = (hist.Hist.new.Reg(3, 0, 1, name=name).Weight() for name in ("x", "y"))
+        one.fill([0.1, 0.9], weight=[2, 3])
+        first = [Product(name, "h", "histogram", one) for name in ("A", "B")]
+        first.append(Product("C", "h", "other", Opaque()))
+        record = products.save(tmp_path / "a", first, declared=[])
+        known = sharing.entries(record)
+        taken = [known["B", "h"], known["C", "h"]]
+        again = products.save(
+            tmp_path / "b",
+            [Product("A", "h", "histogram", other)],
+            declared=[],
+            adopted=(tmp_path / "a", taken),
+        )
+        assert [entry["node"] for entry in again["products"]] == ["B", "C", "A"]
+        products.write_record(tmp_path / "b", again)
+        found = products.load(tmp_path / "b")
+        assert found["B", "h"] == one
+        assert found["A", "h"] == other
+        assert isinstance(found["C", "h"], Opaque)
+        with zipfile.ZipFile(tmp_path / "b" / "products.zip") as archive:
+            assert not any(name.startswith("p1_") for name in archive.namelist())
+
     def test_a_stream_of_another_length_is_refused(self, tmp_path: Path) -> None:
         stream = Product("A", "stream", "event_stream", EVENTS_MADE, "A.arrow")
         record = products.save(tmp_path / "a", [stream], declared=[])
-        assert sharing.is_there(tmp_path / "a", record, stream.key)
-        os.truncate(tmp_path / "a" / "A.arrow", 10)
-        assert not sharing.is_there(tmp_path / "a", record, stream.key)
+        path, known = tmp_path / "a" / "A.arrow", record["files"]["A.arrow"]
+        assert sharing.is_file(path, known)
+        os.truncate(path, 10)
+        assert not sharing.is_file(path, known)
         with pytest.raises(ValueError, match="damaged"):
             sharing.share(tmp_path / "a", record, stream.key, tmp_path)
 
