@@ -27,11 +27,14 @@ import ctypes
 import gc
 import importlib
 import os
+import re
 import selectors
 import signal
 import socket
 import sys
+import tempfile
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,6 +51,30 @@ _MODULES = (
     "fasthep_carpenter.operations.hist",
     "fasthep_carpenter.operations.cutflow",
     "fasthep_curator",
+)
+#: What plots import, in steps that keep no job waiting for long; it starts no thread either.
+_FOR_PLOTS = (
+    "matplotlib",
+    "matplotlib.figure",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "PIL.PngImagePlugin",
+    "mplhep",
+    "fasthep_render.hist.hist1d",
+    "scipy.special",
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.ndimage",
+    "scipy.integrate",
+    "scipy.interpolate",
+    "scipy.stats.distributions",
+    "mplhep.error_estimation",
+)
+#: Variables that Snakemake and its plugins set or change for a job; no import looks at them, or
+#: they are ours.
+_CHANGED = re.compile(
+    rb"\w+_NUM_THREADS|VECLIB_MAXIMUM_THREADS|TE?MP(DIR)?|TEMPDIR|PWD|OLDPWD|SHLVL|_|CONDOR_CONFIG"
+    rb"|FASTHEP_SMK_\w+|JE_ARROW_MALLOC_CONF"
 )
 _MOST = 1_000_000
 _PR_SET_PDEATHSIG = 1
@@ -69,17 +96,23 @@ def main() -> int:
         listener.bind(str(path))
         listener.listen(128)
         try:
-            for name in _MODULES:
-                with contextlib.suppress(ImportError):  # a job that needs it will say so
-                    importlib.import_module(name)
-            gc.collect()
-            gc.freeze()
+            _import(_MODULES)
             serve(listener, lifeline)
         finally:
             path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 path.parent.rmdir()
     return 0
+
+
+def _import(names: Iterable[str]) -> None:
+    """Import modules that stay for good."""
+    gc.disable()
+    for name in names:
+        with contextlib.suppress(Exception):  # a job that needs it will say so
+            importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
 
 
 def serve(listener: socket.socket, lifeline: int) -> None:
@@ -89,11 +122,15 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
     jobs: dict[int, socket.socket] = {}  # by process
+    later: list[str] = []  # to be imported when there is nothing else to do
     with selectors.DefaultSelector() as selector:
         for source in (listener, lifeline, wake):
             selector.register(source, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            ready = selector.select(0 if later else None)
+            if not ready and later:
+                _import([later.pop(0)])
+            for key, _ in ready:
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
                     pid = _start(connection, [listener.fileno(), lifeline, wake, woken])
@@ -106,6 +143,9 @@ def serve(listener: socket.socket, lifeline: int) -> None:
                     os.read(wake, 4096)
                     _reap(jobs, selector)
                 elif key.fileobj == lifeline:
+                    if os.read(lifeline, 64):
+                        later = list(_FOR_PLOTS)
+                        continue
                     for pid in jobs:
                         _signal(pid, signal.SIGKILL)
                     return
@@ -122,7 +162,7 @@ def _start(connection: socket.socket, own: list[int]) -> int | None:
     except (OSError, ValueError, KeyError):
         return None
     pid = None
-    if len(list(Path("/proc/self/task").iterdir())) == 1:
+    if len(list(Path("/proc/self/task").iterdir())) == 1 and _has_our_environment(request):
         connection.sendall(b"+")
         pid = os.fork()
         if pid == 0:
@@ -133,6 +173,15 @@ def _start(connection: socket.socket, own: list[int]) -> int | None:
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
+
+
+def _has_our_environment(request: _Request) -> bool:
+    """Tell whether what was imported here has seen the variables that the job has."""
+    ours, its = (
+        {name: value for name, value in variables.items() if not _CHANGED.fullmatch(name)}
+        for variables in (os.environb, request.variables)
+    )
+    return ours == its
 
 
 def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
@@ -176,6 +225,7 @@ def _become(request: _Request, descriptors: list[int]) -> None:
         os.chdir(request.folder)
         os.environ.clear()
         os.environb.update(request.variables)
+        tempfile.tempdir = None  # the job's own variables name it
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
         from fasthep_smk.worker.job import main as run_job
