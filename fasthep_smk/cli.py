@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 (it failed) or 2 (wrong usage)."""
     if argv is not None:
         return _main(list(argv))
-    # A process of its own: what is imported and compiled stays, and is not searched for garbage.
-    gc.disable()
+    # A process of its own: what is imported and compiled stays; it is seldom searched for garbage.
+    gc.set_threshold(50_000, 20, 100)
     try:
         return _main(sys.argv[1:])
     finally:
@@ -101,8 +101,6 @@ def _run_held(
         print(why.as_text(_dry_run(translation, extra), translation), end="")
         return 0
     done = 0
-    gc.freeze()
-    gc.enable()
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(Path(os.devnull).open("w")) if options.quiet else sys.stderr
         if _is_idle(translation, extra):
