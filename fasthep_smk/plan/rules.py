@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from fasthep_smk import layout
@@ -78,12 +79,12 @@ class Job:
     origin: Origin | None = None
     missing: tuple[Partition, ...] = ()
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The wildcards' values joined by ``/``: the job's name within its rule."""
         return "/".join(self.wildcards.values())
 
-    @property
+    @cached_property
     def folder(self) -> str:
         """Where the job's products go, relative to the build folder."""
         return layout.job_folder(self.rule, self.wildcards.values())
