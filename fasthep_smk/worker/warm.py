@@ -9,6 +9,8 @@ A forked job is as good as a cold one:
 - the process that forks has one thread, which is looked at before every fork; libraries that start
   threads for linear algebra are held to one while it lives, and a job that was given more cpus
   starts cold;
+- it has the environment that the imported modules have seen, but for variables that say nothing to
+  them: else it starts cold;
 - nothing of the user's is imported before the fork, no file of the analysis is open, and the random
   numbers of each job start anew;
 - a job has its own session, working directory, environment, standard output and error; a signal to

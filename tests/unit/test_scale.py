@@ -14,7 +14,10 @@ from tests.unit import plans
 def test_what_names_all_files_is_signed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"f{number}.root" for number in range(50)]
     dataset = {"name": "a", "files": names}
-    graph = plans.graph(plans.define("One", "events", "x + 1"), datasets={"a": dataset})
+    source = plans.node("source", "events", tree="events")
+    graph = plans.graph(
+        source, plans.define("One", "read.events", "px + 1"), datasets={"a": dataset}
+    )
     signed: list[Any] = []
     digest = signatures.digest_of
     monkeypatch.setattr(signatures, "digest_of", lambda item: signed.append(item) or digest(item))
