@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ from fasthep_smk.errors import SmkError, UsageError
 from fasthep_smk.names import shell
 
 if TYPE_CHECKING:
+    from fasthep_smk.ahead import Ahead
     from fasthep_smk.engine import Outcome
     from fasthep_smk.translation import Options, Translation
 
@@ -23,7 +25,17 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 (it failed) or 2 (wrong usage)."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        return _main(list(argv))
+    # A process of its own: what is imported and compiled stays; it is seldom searched for garbage.
+    gc.set_threshold(50_000, 20, 100)
+    try:
+        return _main(sys.argv[1:])
+    finally:
+        gc.freeze()
+
+
+def _main(arguments: list[str]) -> int:
     try:
         options, extra = parse(arguments)
         if options.command != "run" and extra:
@@ -54,15 +66,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
+    from fasthep_smk.ahead import is_likely_idle, start_ahead
     from fasthep_smk.holding import hold
 
-    with hold(options.outdir.absolute()) as held:
-        return _run_held(options, extra, held)
+    build = options.outdir.absolute()
+    with hold(build) as held:
+        here = options.profile in (None, "local")
+        wanted = here and not options.dry_run and not is_likely_idle(options.workflow, build)
+        with start_ahead(build, held, wanted=wanted) as ahead:
+            return _run_held(options, extra, held, ahead)
 
 
-def _run_held(options: argparse.Namespace, extra: list[str], held: int | None) -> int:
+def _run_held(
+    options: argparse.Namespace, extra: list[str], held: int | None, ahead: Ahead | None
+) -> int:
     from fasthep_smk import engine, failures, missing, sites, tally, waiting, why
     from fasthep_smk.disk.free import after_run
+    from fasthep_smk.flow import documents
     from fasthep_smk.placement import capped
     from fasthep_smk.reuse import retire_results
     from fasthep_smk.rounds import run_to_the_end
@@ -80,6 +100,8 @@ def _run_held(options: argparse.Namespace, extra: list[str], held: int | None) -
         return 0
     done = 0
     if _is_idle(translation, extra):
+        if ahead is not None:
+            ahead.discard()
         failures.forget(translation.written.build)
     else:
         done, translation = run_to_the_end(
@@ -97,6 +119,8 @@ def _run_held(options: argparse.Namespace, extra: list[str], held: int | None) -
                 patience=options.waiting or placement.site.waiting,
                 keep_logs=placement.site.keep_logs,
                 held=held,
+                ahead=ahead,
+                plots=any(documents.draws(one.graph.plan) for one in translation.variations),
             ),
             limit=options.accept_missing,
             translate_without=lambda without: _translation(options, without),

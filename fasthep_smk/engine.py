@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from fasthep_smk import display, failures, files, layout, sites, space
+from fasthep_smk.ahead import Ahead, environment
 from fasthep_smk.errors import JobsFailed, RunFailed
-from fasthep_smk.holding import locks_of_snakemake, mark, share, unshare
+from fasthep_smk.holding import locks_of_snakemake, share, unshare
 from fasthep_smk.progress import Patience, Progress, Reader
 from fasthep_smk.tally import Facts
 from fasthep_smk.translate.write import Written
-from fasthep_smk.warmth import Warmth, correct_benchmarks, warm_worker
+from fasthep_smk.warmth import Warmth, WarmWorker, correct_benchmarks, warm_worker
 
 __all__ = ["Outcome", "dry_run", "run"]
 
@@ -60,6 +61,8 @@ def run(
     patience: int = 60,
     keep_logs: int | None = None,
     held: int | None = None,
+    ahead: Ahead | None = None,
+    plots: bool = False,
 ) -> Outcome:
     """Run the workflow; ``extra`` goes to Snakemake unchanged.
 
@@ -68,7 +71,8 @@ def run(
     wrong if ``quiet``; ``facts`` are asked for if it can show them. When no job has ended for
     ``patience`` seconds, ``reasons`` is asked why, and its lines are printed. After a success, logs
     older than ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder, which
-    Snakemake's process shares.
+    Snakemake's process shares. What was started ``ahead`` of a run is taken over; with ``plots``,
+    the warm worker gets ready for those.
 
     Raises:
         JobsFailed: jobs failed; the message names each.
@@ -77,7 +81,7 @@ def run(
     log = written.build / layout.RUN_LOG
     log.parent.mkdir(parents=True, exist_ok=True)
     going = ["--keep-going"] if keep_going else []
-    command = _command(written, system, jobs, [*going, *extra])
+    arguments = _arguments(written, system, jobs, [*going, *extra])
     failures.forget(written.build)
     name = str(written.build.resolve())
     screen = display.screen(output, facts, quiet=quiet)
@@ -87,14 +91,17 @@ def run(
             stack.callback(screen.close)
             stream = stack.enter_context(log.open("wb", buffering=0))
             stack.enter_context(Patience(reader, reasons, patience))
-            warm = stack.enter_context(
-                warm_worker(
-                    _environment() | ({} if held is None else mark(held)), wanted=system == "local"
-                )
+            here = system == "local"
+            variables = environment(held)
+            worker = stack.enter_context(
+                warm_worker(variables, wanted=here, ahead=_taken_over(ahead, variables, here))
             )
+            if worker and plots:
+                worker.expect_plots()
+            warm = worker.warmth if worker else Warmth()
+            start = _Start(system, arguments, variables, ahead, held, warm)
             # Elsewhere, jobs that are left are taken back.
-            waits = system == "local"
-            status = _follow(command, written.build, stream, reader, held, warm, waits)
+            status = _follow(start, written.build, stream, reader, waits=here)
         if status != 0:
             raise _what_failed(written, log, status, reader, sites.system(system))
     finally:
@@ -134,14 +141,14 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     Raises:
         RunFailed: Snakemake refuses the workflow.
     """
-    command = _command(written, "local", None, ["--dry-run", *extra])
+    command = _python("local") + _arguments(written, "local", None, ["--dry-run", *extra])
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
-        env=_environment(),
+        env=environment(None),
         cwd=written.build,
     )
     reader = Reader(None)
@@ -151,15 +158,42 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     return Outcome(reader.jobs, frozenset(reader.folders))
 
 
-def _follow(
-    command: list[str],
-    folder: Path,
-    log: BinaryIO,
-    reader: Reader,
-    held: int | None,
-    warm: Warmth,
-    waits: bool,
-) -> int:
+@dataclass(frozen=True)
+class _Start:
+    """How Snakemake starts: its arguments and environment, what it shares with us."""
+
+    system: str
+    arguments: list[str]
+    variables: dict[str, str]
+    ahead: Ahead | None
+    held: int | None
+    warm: Warmth
+
+    def __call__(self, folder: Path) -> subprocess.Popen[str]:
+        process = None
+        if self.ahead is not None:
+            process = self.ahead.take_snakemake(self.arguments, self.variables)
+        return process or subprocess.Popen(
+            [*_python(self.system), *self.arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**self.variables, **self.warm.environment},
+            cwd=folder,
+            start_new_session=True,
+            pass_fds=(*(() if self.held is None else (self.held,)), *self.warm.shared),
+        )
+
+
+def _taken_over(ahead: Ahead | None, variables: dict[str, str], here: bool) -> WarmWorker | None:
+    """Return the warm worker that was started ahead of the run, if it is one for this."""
+    if ahead is not None and not here:
+        ahead.discard()
+    return ahead.take_worker(variables) if ahead is not None else None
+
+
+def _follow(start: _Start, folder: Path, log: BinaryIO, reader: Reader, *, waits: bool) -> int:
     """Run Snakemake, copy what it prints to ``log``, and return its exit status.
 
     It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
@@ -180,20 +214,10 @@ def _follow(
     # inherit that.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        process = subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=_environment() | ({} if held is None else mark(held)) | {**warm.environment},
-            cwd=folder,
-            start_new_session=True,
-            pass_fds=(*(() if held is None else (held,)), *warm.shared),
-        )
+        process = start(folder)
         assert process.stdout is not None
-        if held is not None:
-            share(held, process.pid)
+        if start.held is not None:
+            share(start.held, process.pid)
         if asked_to_stop:
             os.killpg(process.pid, signal.SIGINT)
         for line in process.stdout:
@@ -204,8 +228,8 @@ def _follow(
         if waits:
             _let_jobs_end(folder, reader)
         left = locks_of_snakemake(folder) and not reader.locked_out
-        if held is not None and status >= 0 and not left:
-            unshare(held)
+        if start.held is not None and status >= 0 and not left:
+            unshare(start.held)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -232,19 +256,16 @@ def _signal(status: int) -> str:
         return f"signal {-status}"
 
 
-def _command(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:
+def _python(system: str) -> list[str]:
+    return [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE]
+
+
+def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:
     # Run in the build folder: Snakemake would expand variables and globs in the profile's path.
-    profile = str(written.profile.relative_to(written.build))
-    module = sites.system(system).SNAKEMAKE
-    command = [sys.executable, "-P", "-m", module, "--profile", profile]
+    arguments = ["--profile", str(written.profile.relative_to(written.build))]
     if jobs is not None:
-        command += ["--cores" if system == "local" else "--jobs", str(jobs)]
-    return [*command, *extra]
-
-
-def _environment() -> dict[str, str]:
-    # Colours would end up in the log; the width of the table must not depend on the terminal.
-    return {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+        arguments += ["--cores" if system == "local" else "--jobs", str(jobs)]
+    return [*arguments, *extra]
 
 
 def _refusal(reader: Reader) -> str:

@@ -150,6 +150,9 @@ def canonical_json(value: Any) -> str:
     from fasthep_smk.values import to_plain  # needs NumPy, which takes a while to import
 
     plain = to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    if '"$":"dict"' not in text:
+        return text
     return json.dumps(_sorted(plain), sort_keys=True, separators=(",", ":"))
 
 

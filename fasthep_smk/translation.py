@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,11 +13,12 @@ from fasthep_smk.describe.execution import Execution, read_execution
 from fasthep_smk.describe.site import load_site
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow.check import plan_findings, registry_findings
-from fasthep_smk.flow.compile import Compiled, compile_workflow, load_document
+from fasthep_smk.flow.compile import Compiled, compile_workflow, find_local_modules, load_document
 from fasthep_smk.flow.document import datasets_of, document_findings, root_trees_of
 from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
+from fasthep_smk.flow.reading import each_text_once
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
 from fasthep_smk.outdir import build_folder, make_folder
 from fasthep_smk.placement import place
@@ -138,6 +138,7 @@ def plan(options: Options, *, root: Path) -> Planned:
         return _plan(options, Path(folder) / "build", root)
 
 
+@each_text_once()
 def _plan(options: Options, build: Path, root: Path) -> Planned:
     workflow = options.workflow
     shown = str(workflow)
@@ -147,7 +148,7 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     assert execution is not None, "without findings there is an execution"
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
-    _find_local_modules(root, workflow)
+    find_local_modules(root, workflow)
     _raise_if_any(registry_findings(document, workflow=shown))
     make_folder(build, options.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
@@ -320,13 +321,6 @@ def _unknown_files(paths: list[str]) -> str:
 
 def _unreadable_record(path: Path) -> str:
     return f"{path} is damaged, or of another version: its job runs again"
-
-
-def _find_local_modules(root: Path, workflow: Path) -> None:
-    """Let a workflow's own modules be imported from the current folder and from beside it."""
-    for folder in (str(root), str(workflow.resolve().parent)):
-        if folder not in sys.path:
-            sys.path.append(folder)
 
 
 def _raise_if_any(findings: list[Finding]) -> None:

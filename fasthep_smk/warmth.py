@@ -17,13 +17,13 @@ from typing import Any
 
 from fasthep_smk import files, layout
 
-__all__ = ["VARIABLE", "Warmth", "correct_benchmarks", "warm_worker"]
+__all__ = ["ONE_THREAD", "VARIABLE", "WarmWorker", "Warmth", "correct_benchmarks", "warm_worker"]
 
 #: Names the socket of the warm worker to ``smk/worker``; empty or missing: jobs start cold.
 VARIABLE = "FASTHEP_SMK_WARM"
 #: Libraries for linear algebra start a thread per core where nothing is said; a process with
 #: threads cannot be forked safely.
-_ONE_THREAD = {
+ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -42,41 +42,80 @@ class Warmth:
     shared: tuple[int, ...] = ()
 
 
+class WarmWorker:
+    """A warm worker, from its start to its end; it also ends with all who share its lifeline."""
+
+    def __init__(self, process: subprocess.Popen[bytes], path: Path, held: int) -> None:
+        self._process = process
+        self._path = path
+        self._held = held
+
+    @classmethod
+    def start(cls, environment: Mapping[str, str]) -> WarmWorker | None:
+        """Start one for a run with this environment; ``None`` if jobs are to start cold."""
+        if os.environ.get(VARIABLE) == "":
+            return None
+        path = Path(tempfile.mkdtemp(prefix="fasthep-smk-")) / "worker"
+        lifeline, held = os.pipe()
+        command = [sys.executable, "-P", "-m", "fasthep_smk.worker.warm", str(path), str(lifeline)]
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**environment, **ONE_THREAD},
+                pass_fds=(lifeline,),
+                start_new_session=True,
+            )
+        finally:
+            os.close(lifeline)
+        return cls(process, path, held)
+
+    @property
+    def warmth(self) -> Warmth:
+        """What Snakemake has to be started with."""
+        return Warmth({VARIABLE: str(self._path)}, (self._held,))
+
+    def expect_plots(self) -> None:
+        """Let it import what plots need, as soon as it has nothing else to do."""
+        with contextlib.suppress(OSError):  # it was killed
+            os.write(self._held, b"p")
+
+    def end(self) -> None:
+        """End it, or let it end with Snakemake."""
+        os.close(self._held)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # Snakemake still shares the lifeline
+            self._process.wait(timeout=10)
+        self._clear()
+
+    def discard(self) -> None:
+        """End it at once: it has had no job."""
+        os.close(self._held)
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._path.parent, ignore_errors=True)
+
+
 @contextlib.contextmanager
-def warm_worker(environment: Mapping[str, str], *, wanted: bool = True) -> Iterator[Warmth]:
+def warm_worker(
+    environment: Mapping[str, str], *, wanted: bool = True, ahead: WarmWorker | None = None
+) -> Iterator[WarmWorker | None]:
     """Start a warm worker and end it with the block, or with Snakemake if we are killed before.
 
-    ``environment`` is that of the run. Where it cannot be started, jobs start cold.
+    ``environment`` is that of the run; ``ahead`` one that was started for it before. Where it
+    cannot be started, jobs start cold.
     """
-    if not wanted or os.environ.get(VARIABLE) == "":
-        yield Warmth()
-        return
-    folder = Path(tempfile.mkdtemp(prefix="fasthep-smk-"))
-    path = folder / "worker"
-    lifeline, held = os.pipe()
-    command = [sys.executable, "-P", "-m", "fasthep_smk.worker.warm", str(path), str(lifeline)]
+    worker = ahead or (WarmWorker.start(environment) if wanted else None)
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**environment, **_ONE_THREAD},
-            pass_fds=(lifeline,),
-            start_new_session=True,
-        )
+        yield worker
     finally:
-        os.close(lifeline)
-    try:
-        yield Warmth({VARIABLE: str(path)}, (held,))
-    finally:
-        os.close(held)
-        try:
-            process.wait(timeout=10)
-        except subprocess.TimeoutExpired:  # Snakemake still shares the lifeline
-            process.kill()
-            process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+        if worker is not None:
+            worker.end()
 
 
 def correct_benchmarks(build: Path) -> None:

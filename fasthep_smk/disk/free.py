@@ -7,8 +7,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from tabulate import tabulate
-
 from fasthep_smk import holding, layout
 from fasthep_smk.build import find_build, is_done, read_jobs
 from fasthep_smk.describe.units import about_bytes
@@ -59,6 +57,8 @@ def as_text(freed: Freed, *, everything: bool = False, dry_run: bool = False) ->
     total = sum((amount for _, amount in freed), Amount())
     rows = [[what, about_bytes(one.size), one.files] for what, one in (*freed, ("together", total))]
     headers = ["would be freed" if dry_run else "freed", "size", "files"]
+    from tabulate import tabulate  # not for every run
+
     table = tabulate(rows, headers=headers, colalign=("left", "right", "right"))
     verb = "would start" if dry_run else "starts"
     more = f"results are kept; the next run {verb} from nothing\n" if everything else ""

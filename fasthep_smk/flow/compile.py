@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import re
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from fasthep_smk import space
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow import documents, upstream
 
-__all__ = ["Compiled", "compile_workflow", "load_document", "readable_errors"]
+__all__ = ["Compiled", "compile_workflow", "find_local_modules", "load_document", "readable_errors"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ def compile_workflow(
         Compiled(str(item["name"]), documents.read_plan(outdir / str(item["plan"])))
         for item in summary["variations"]
     ]
+
+
+def find_local_modules(root: Path, workflow: Path) -> None:
+    """Let a workflow's own modules be imported from the current folder and from beside it."""
+    for folder in (str(root), str(workflow.resolve().parent)):
+        if folder not in sys.path:
+            sys.path.append(folder)
 
 
 @contextlib.contextmanager

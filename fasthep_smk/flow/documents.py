@@ -18,7 +18,7 @@ import yaml
 from fasthep_smk import values
 from fasthep_smk.flow import upstream
 
-__all__ = ["partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
+__all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
 
 
 def read_plan(path: Path) -> Any:
@@ -43,6 +43,13 @@ def plan_from(document: dict[str, Any]) -> Any:
     for item in document.get("nodes") or []:
         plan.add_node(_node_from(item))
     return plan
+
+
+def draws(plan: Any) -> bool:
+    """Tell whether a plan makes plots: what that needs takes a second to import."""
+    sinks = plan.registry.get("sinks") or {}
+    known = [sinks.get(node.impl) or {} for node in plan.nodes]
+    return any(str(item.get("impl", "")).startswith("fasthep_render.hist.") for item in known)
 
 
 def partition_from(item: dict[str, Any]) -> Any:

@@ -27,13 +27,7 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.products import consumers_after_bypass, ports, united_live
 from fasthep_smk.plan.reductions import reduction_rules
 from fasthep_smk.plan.rules import Read, Rule, Variation
-from fasthep_smk.plan.signatures import (
-    Origin,
-    Surroundings,
-    origin_of,
-    surroundings_of,
-    value_signature,
-)
+from fasthep_smk.plan.signatures import Origin, Origins, value_signature
 from fasthep_smk.plan.tasks import Granularity, Task
 from fasthep_smk.plan.wiring import wiring
 
@@ -68,7 +62,7 @@ class _Partitions:
         self._task_of = {node: task for task in book.tasks for node in task.nodes}
         self._consumers = {item.label: consumers_after_bypass(item) for item in book.variations}
         self._origins: dict[tuple[Any, ...], Origin] = {}
-        self._around: dict[tuple[str, str | None], Surroundings] = {}
+        self._of_plan = {item.label: Origins(item.graph, book.closed) for item in book.variations}
 
     # --- global side products -----------------------------------------------------------------
 
@@ -189,26 +183,15 @@ class _Partitions:
         at = (item.label, partition)
         if at not in self._origins:
             side = self._book.folder_of.get(("side_products", item.label))
-            self._origins[at] = origin_of(
-                item.graph,
-                self._surroundings(item, dataset, partition),
+            self._origins[at] = self._of_plan[item.label].of(
+                dataset,
                 partition,
                 self._book.identities(
                     [partition.file] if partition else self._book.all_files(item)
                 ),
-                closed=self._book.closed,
                 before=[self._book.signatures[side]] if side else [],
             )
         return self._origins[at]
-
-    def _surroundings(
-        self, item: Variation, dataset: Mapping[str, Any] | None, partition: Partition | None
-    ) -> Surroundings:
-        at = (item.label, partition.dataset if partition else None)
-        if at not in self._around:
-            run = next((one.run for key, one in self._around.items() if key[0] == at[0]), None)
-            self._around[at] = surroundings_of(item.graph, dataset, run)
-        return self._around[at]
 
     def _producer(
         self,

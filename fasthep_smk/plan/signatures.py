@@ -21,15 +21,13 @@ from fasthep_smk.plan.partitions import Partition
 __all__ = [
     "NodeSignature",
     "Origin",
-    "Surroundings",
+    "Origins",
     "closed_sources",
     "context_content",
     "node_content",
     "node_signatures",
-    "origin_of",
     "product_signature",
     "seen_of",
-    "surroundings_of",
     "value_signature",
 ]
 
@@ -145,81 +143,64 @@ def node_content(node: Node) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What all partitions of a dataset have in common, each with its digest.
+class Origins:
+    """Makes the origins of a plan's partitions.
 
-    ``context`` is what every op of theirs can see, ``run`` what is there of all datasets.
+    What many of them share is looked at once: it names all files of the run. Sources in ``closed``
+    are those of :func:`closed_sources`.
     """
 
-    context: tuple[str, dict[str, Any]]
-    run: tuple[str, dict[str, Any]]
-    dataset: str
-    names: str
+    def __init__(self, graph: Graph, closed: frozenset[str] = frozenset()) -> None:
+        context = graph.plan.context
+        self._graph = graph
+        self._open = [
+            node for node in graph.nodes.values() if _reads_root(node) and node.id not in closed
+        ]
+        self._run = {name: context.get(name) for name in ("datasets", "dataset_names")}
+        self._run_name = digest_of(self._run)
+        self._names = digest_of(self._run["dataset_names"])
+        #: By dataset: its context with the digest of that, and its own digest.
+        self._datasets: dict[str | None, tuple[dict[str, Any], str, str]] = {}
 
+    def of(
+        self,
+        dataset: Mapping[str, Any] | None,
+        partition: Partition | None,
+        files: Iterable[str],
+        before: Iterable[str] = (),
+    ) -> Origin:
+        """Return where a partition's events come from.
 
-def surroundings_of(
-    graph: Graph,
-    dataset: Mapping[str, Any] | None,
-    run: tuple[str, dict[str, Any]] | None = None,
-) -> Surroundings:
-    """Return what all partitions of a dataset have in common.
-
-    ``run`` is that of another dataset of the same plan: thousands of files are digested once.
-    """
-    context = context_content(graph, dataset)
-    if run is None:
-        names = ("datasets", "dataset_names")
-        content = {name: graph.plan.context.get(name) for name in names}
-        run = (digest_of(content), content)
-    return Surroundings(
-        context=(digest_of(context), context),
-        run=run,
-        dataset=digest_of(dataset),
-        names=digest_of(run[1]["dataset_names"]),
-    )
-
-
-def origin_of(
-    graph: Graph,
-    around: Surroundings,
-    partition: Partition | None,
-    files: Iterable[str],
-    *,
-    closed: frozenset[str] = frozenset(),
-    before: Iterable[str] = (),
-) -> Origin:
-    """Return where a partition's events come from, ``around`` which is its dataset.
-
-    ``files`` are the identities of the input files, ``before`` the signatures of what ran before
-    all partitions.
-    """
-    branches = {
-        node.id: _branches_read(node, partition)
-        for node in graph.nodes.values()
-        if _reads_root(node) and node.id not in closed
-    }
-    entries: Any = "all"
-    if partition is not None and not partition.whole:
-        entries = [partition.start, partition.stop]
-    facts = {
-        "dataset": partition.dataset if partition else None,
-        "context": around.context[0],
-        "files": list(files),
-        "entries": entries,
-        "branches": {source: item for source, item in branches.items() if item},
-    }
-    run_name, earlier = around.run[0], list(before)
-    place = partition.as_dict() if partition else None
-    seen: dict[Sight, str] = {
-        "names": around.names,
-        "dataset": around.dataset,
-        "place": digest_of(place),
-        "run": digest_of([run_name, earlier, place]),
-    }
-    facts_of_run = {"run": run_name, "before": earlier}
-    contexts = dict([around.context, around.run])
-    return Origin(digest_of(facts), seen, {**facts, **facts_of_run}, contexts)
+        ``dataset`` is what ops see of the partition's; ``files`` are the identities of the input
+        files, ``before`` the signatures of what ran before all partitions.
+        """
+        at = partition.dataset if partition else None
+        if at not in self._datasets:
+            context = context_content(self._graph, dataset)
+            self._datasets[at] = (context, digest_of(context), digest_of(dataset))
+        context, name, of_dataset = self._datasets[at]
+        branches = {node.id: _branches_read(node, partition) for node in self._open}
+        entries: Any = "all"
+        if partition is not None and not partition.whole:
+            entries = [partition.start, partition.stop]
+        facts = {
+            "dataset": at,
+            "context": name,
+            "files": list(files),
+            "entries": entries,
+            "branches": {source: item for source, item in branches.items() if item},
+        }
+        earlier = list(before)
+        place = partition.as_dict() if partition else None
+        seen: dict[Sight, str] = {
+            "names": self._names,
+            "dataset": of_dataset,
+            "place": digest_of(place),
+            "run": digest_of([self._run_name, earlier, place]),
+        }
+        own = digest_of(facts)
+        facts |= {"run": self._run_name, "before": earlier}
+        return Origin(own, seen, facts, {name: context, self._run_name: self._run})
 
 
 def _reads_root(node: Node) -> bool:

@@ -36,8 +36,9 @@ def write(build: Path, rules: Iterable[Rule], known: Mapping[str, Any]) -> None:
                 now[item.digest] = described(item)
         for job in rule.jobs.values():
             if job.origin is not None:
-                contexts = job.origin.contexts.items()
-                now.update({name: plain(item) for name, item in contexts if name not in now})
+                for name, item in job.origin.contexts.items():
+                    if name not in now:  # they name all files
+                        now[name] = plain(item)
     merged = {digest: item for digest, item in known.items() if digest not in now}
     kept = dict(list(merged.items())[-max(_MOST - len(now), 0) :]) if len(now) < _MOST else {}
     files.write_text(build / layout.LEDGER, files.seal({**kept, **now}, indent=None))

@@ -32,7 +32,7 @@ __all__ = [
 
 #: Snakemake's own executor serves.
 PLUGIN = None
-SNAKEMAKE = "snakemake"
+SNAKEMAKE = "fasthep_smk.sites.local_snakemake"
 
 #: Jobs are deterministic: on one machine, a failure comes back.
 RETRIES = 0

@@ -9,6 +9,8 @@ A forked job is as good as a cold one:
 - the process that forks has one thread, which is looked at before every fork; libraries that start
   threads for linear algebra are held to one while it lives, and a job that was given more cpus
   starts cold;
+- it has the environment that the imported modules have seen, but for variables that say nothing to
+  them: else it starts cold;
 - nothing of the user's is imported before the fork, no file of the analysis is open, and the random
   numbers of each job start anew;
 - a job has its own session, working directory, environment, standard output and error; a signal to
@@ -24,10 +26,12 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import re
 import selectors
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import NamedTuple
@@ -36,6 +40,30 @@ from fasthep_smk.worker.process import MODULES, die_with_parent, has_one_thread,
 
 __all__ = ["main", "serve"]
 
+#: What plots import, in steps that keep no job waiting for long; it starts no thread either.
+_FOR_PLOTS = (
+    "matplotlib",
+    "matplotlib.figure",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "PIL.PngImagePlugin",
+    "mplhep",
+    "fasthep_render.hist.hist1d",
+    "scipy.special",
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.ndimage",
+    "scipy.integrate",
+    "scipy.interpolate",
+    "scipy.stats.distributions",
+    "mplhep.error_estimation",
+)
+#: Variables that Snakemake and its plugins set or change for a job; no import looks at them, or
+#: they are ours.
+_CHANGED = re.compile(
+    rb"\w+_NUM_THREADS|VECLIB_MAXIMUM_THREADS|TE?MP(DIR)?|TEMPDIR|PWD|OLDPWD|SHLVL|_|CONDOR_CONFIG"
+    rb"|FASTHEP_SMK_\w+|JE_ARROW_MALLOC_CONF"
+)
 _MOST = 1_000_000
 
 
@@ -71,11 +99,15 @@ def serve(listener: socket.socket, lifeline: int) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
     jobs: dict[int, socket.socket] = {}  # by process
+    later: list[str] = []  # to be imported when there is nothing else to do
     with selectors.DefaultSelector() as selector:
         for source in (listener, lifeline, wake):
             selector.register(source, selectors.EVENT_READ)
         while True:
-            for key, _ in selector.select():
+            ready = selector.select(0 if later else None)
+            if not ready and later:
+                import_for_good([later.pop(0)])
+            for key, _ in ready:
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
                     pid = _start(connection, [listener.fileno(), lifeline, wake, woken])
@@ -88,6 +120,9 @@ def serve(listener: socket.socket, lifeline: int) -> None:
                     os.read(wake, 4096)
                     _reap(jobs, selector)
                 elif key.fileobj == lifeline:
+                    if os.read(lifeline, 64):
+                        later = list(_FOR_PLOTS)
+                        continue
                     for pid in jobs:
                         _signal(pid, signal.SIGKILL)
                     return
@@ -104,7 +139,7 @@ def _start(connection: socket.socket, own: list[int]) -> int | None:
     except (OSError, ValueError, KeyError):
         return None
     pid = None
-    if has_one_thread():
+    if has_one_thread() and _has_our_environment(request):
         connection.sendall(b"+")
         parent = os.getpid()
         pid = os.fork()
@@ -116,6 +151,15 @@ def _start(connection: socket.socket, own: list[int]) -> int | None:
     for descriptor in descriptors:
         os.close(descriptor)
     return pid
+
+
+def _has_our_environment(request: _Request) -> bool:
+    """Tell whether what was imported here has seen the variables that the job has."""
+    ours, its = (
+        {name: value for name, value in variables.items() if not _CHANGED.fullmatch(name)}
+        for variables in (os.environb, request.variables)
+    )
+    return ours == its
 
 
 def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
@@ -159,6 +203,7 @@ def _become(request: _Request, descriptors: list[int], parent: int) -> None:
         os.chdir(request.folder)
         os.environ.clear()
         os.environb.update(request.variables)
+        tempfile.tempdir = None  # the job's own variables name it
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
         from fasthep_smk.worker.job import main as run_job

@@ -101,6 +101,10 @@ def test_the_checksum_is_sha256_of_the_content(tmp_path: Path) -> None:
 def test_canonical_json_does_not_depend_on_the_order_of_keys() -> None:
     assert canonical_json({"b": 1, "a": [1, 2]}) == '{"a":[1,2],"b":1}'
     assert canonical_json({"a": [1, 2], "b": 1}) == canonical_json({"b": 1, "a": [1, 2]})
+    # Keys that are no texts are pairs in a list: they have no order either, at any depth.
+    assert canonical_json([{2: "x", 1: {4: 5, 3: 6}}]) == canonical_json(
+        [{1: {3: 6, 4: 5}, 2: "x"}]
+    )
 
 
 def test_a_digest_depends_on_content_only() -> None:

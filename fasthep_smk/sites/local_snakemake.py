@@ -1,0 +1,83 @@
+"""Snakemake for this machine: ``python -m`` this module, then as ever.
+
+It ends as soon as its work is done. Snakemake plans another look at its jobs after each one it
+starts, a second later, and would wait for that in the end.
+
+With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
+descriptor, one JSON list; the process that started it may find that there is nothing to do. It ends
+without a word if nothing comes, and with that process as long as nothing has come.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+__all__ = ["main"]
+
+_TOLD_BY = "--told-by"
+_PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    """Run Snakemake's command line."""
+    told = sys.argv[1:2] == [_TOLD_BY]
+    if told:
+        _die_with_parent(signal.SIGKILL)
+        # In the background of a script, Ctrl-C is ignored, and we have inherited that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # what is imported stays: nothing of it is to be collected
+    cli = importlib.import_module("snakemake.cli")
+    _end_at_once()
+    if told:
+        _wait_to_be_told(int(sys.argv[2]))
+    gc.freeze()
+    gc.enable()
+    sys.argv[0] = "snakemake"
+    try:
+        cli.main()
+    finally:
+        gc.freeze()  # the end of the process is quicker
+
+
+def _wait_to_be_told(descriptor: int) -> None:
+    """Read the arguments and become Snakemake, as if started now; end if there are none."""
+    importlib.import_module("snakemake.cli").get_argument_parser()  # imports the plugins
+    with os.fdopen(descriptor, "rb") as stream:
+        said = stream.read()
+    try:
+        arguments = json.loads(said)
+    except ValueError:  # nothing, or half of it: who started us has ended
+        os._exit(0)
+    _die_with_parent(0)
+    sys.argv[1:] = map(str, arguments)
+
+
+def _die_with_parent(number: int) -> None:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+
+
+def _end_at_once() -> None:
+    """Let what is planned for later end with the rest."""
+    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+
+    def later(self: Any, delay: float) -> None:
+        timer = threading.Timer(delay, self._open_jobs.release)
+        timer.daemon = True
+        timer.start()
+
+    if hasattr(scheduler, "_schedule_reevalutation"):  # a private name: it may be gone
+        scheduler._schedule_reevalutation = later
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""What is started ahead of a run is used by it, or ends without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk.warmth import VARIABLE
+from tests.integration.conftest import Run
+
+pytestmark = pytest.mark.integration
+
+OWN_OP = """\
+import json, os, sys, time
+from pathlib import Path
+
+SPEC = {"name": "own.op", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+Path("compiles").touch()
+while Path("compile").exists():
+    time.sleep(0.05)
+if Path("variable").exists():
+    os.environ["OWN_VARIABLE"] = "set"
+
+def run(*, stream, ctx=None):
+    there = "matplotlib" in sys.modules
+    if Path("slow").exists() and not there:
+        time.sleep(5)  # the warm worker has nothing else to do
+    import matplotlib
+    said = {
+        "backend": matplotlib.get_backend(),
+        "folder": matplotlib.get_configdir(),
+        "width": matplotlib.rcParams["lines.linewidth"],
+        "variable": os.environ.get("OWN_VARIABLE"),
+        "there": there,
+    }
+    Path("seen", ctx["dataset_name"] + ".json").write_text(json.dumps(said))
+    while Path("wait").exists():
+        time.sleep(0.05)
+    if Path("fail").exists():
+        raise ValueError("as told")
+    return stream
+"""
+
+
+@pytest.fixture
+def own(analysis: Path) -> Path:
+    """The small analysis with an op whose import, and run, wait as long as they are told to."""
+    (analysis / "own_ops.py").write_text(OWN_OP)
+    (analysis / "seen").mkdir()
+    workflow = analysis / "workflow.yaml"
+    text = workflow.read_text().replace(
+        "    - id: Scale\n", "    - {id: Own, op: own.op}\n    - id: Scale\n"
+    )
+    registry = "registry: {transforms: {own.op: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
+    workflow.write_text(registry + text)
+    return analysis
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
+    """Start a run in a folder, and return when its workflow is being compiled."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(folder: Path) -> subprocess.Popen[str]:
+        (folder / "compile").touch()
+        command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml", "-j", "2"]
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        started.append(subprocess.Popen(command, cwd=folder, text=True, **both))
+        until((folder / "compiles").exists)
+        return started[-1]
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def left(folder: Path, word: bytes = b"fasthep_smk") -> list[int]:
+    """The processes that work in a folder or below it, and have a word in their command."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            here = (process / "cwd").resolve().is_relative_to(folder)
+            dead = (process / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+            if here and not dead and word in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def waiting(folder: Path) -> int:
+    """The Snakemake that waits to be told."""
+    return int(until(lambda: left(folder, b"--told-by"))[0])
+
+
+def snakemake_of(folder: Path) -> int | None:
+    said = json.loads((folder / "build" / "smk" / "lock").read_text())
+    return None if "snakemake" not in said else int(said["snakemake"])
+
+
+def test_the_run_is_that_of_what_waited(
+    own: Path, start: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    run = start(own)
+    early = waiting(own)
+    (own / "wait").touch()
+    (own / "compile").unlink()
+    assert until(lambda: snakemake_of(own)) == early
+    (own / "wait").unlink()
+    said, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert left(own) == []
+
+
+def test_a_failed_run_leaves_nothing(own: Path, smk: Run) -> None:
+    (own / "fail").touch()
+    done = smk("workflow.yaml", "-j", "2", cwd=own)
+    assert done.returncode == 1
+    assert "as told" in done.stderr
+    assert left(own) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_stopped_while_it_compiles_leaves_nothing(
+    own: Path, smk: Run, start: Callable[[Path], subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    run = start(own)
+    waiting(own)
+    run.send_signal(number)
+    run.communicate(timeout=60)
+    assert run.returncode == (130 if number == signal.SIGINT else -number)
+    until(lambda: not left(own), 20)
+    (own / "compile").unlink()
+    done = smk("workflow.yaml", "-j", "2", cwd=own)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_refused_workflow_leaves_nothing(own: Path, smk: Run) -> None:
+    text = (own / "workflow.yaml").read_text()
+    (own / "workflow.yaml").write_text(text.replace("met > 5", "no_such_column > 5"))
+    assert smk("workflow.yaml", cwd=own).returncode == 1
+    assert left(own) == []
+
+
+def test_who_waited_and_was_killed_is_not_missed(
+    own: Path, start: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    run = start(own)
+    os.kill(waiting(own), signal.SIGKILL)
+    (own / "compile").unlink()
+    said, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert left(own) == []
+
+
+def test_a_variable_that_a_module_sets_is_the_jobs_too(
+    own: Path, start: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    (own / "variable").touch()
+    (own / "wait").touch()
+    run = start(own)
+    early = waiting(own)
+    (own / "compile").unlink()
+    assert until(lambda: snakemake_of(own)) != early
+    (own / "wait").unlink()
+    (own / "variable").unlink()  # it is inherited, not set again
+    said, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, said
+    assert left(own) == []
+    seen = [json.loads(path.read_text()) for path in (own / "seen").iterdir()]
+    assert [one["variable"] for one in seen] == ["set"] * 2
+
+
+def test_a_run_with_nothing_to_do_starts_nothing(own: Path, smk: Run) -> None:
+    assert smk("workflow.yaml", "-j", "2", cwd=own).returncode == 0
+    tried = own / "tried"
+    interpreter = f'#!/bin/sh\necho "$@" >>{tried}\nexec {sys.executable} "$@"\n'
+    (own / "python").write_text(interpreter)
+    (own / "python").chmod(0o755)
+    code = (
+        f"import sys; sys.executable = {str(own / 'python')!r}; "
+        "from fasthep_smk.cli import main; sys.exit(main(['workflow.yaml', '-j', '2']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "everything was up to date" in done.stdout
+    assert not tried.exists()
+    assert left(own) == []
+    # And the other way round: a file that is newer than the last result.
+    os.utime(own / "workflow.yaml")
+    subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, check=True)
+    assert "--told-by" in tried.read_text()
+    assert left(own) == []
+
+
+def test_plots_are_set_up_as_in_a_cold_job(
+    own: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the warm worker has imported matplotlib, with a folder's and a user's settings."""
+    (own / "matplotlibrc").write_text("lines.linewidth: 7\n")
+    (own / "settings").mkdir()
+    monkeypatch.setenv("MPLBACKEND", "svg")
+    monkeypatch.setenv("MPLCONFIGDIR", str(own / "settings"))
+    seen = {}
+    for name in ("", "warm"):
+        monkeypatch.setenv(VARIABLE, "") if not name else monkeypatch.delenv(VARIABLE)
+        (own / "slow").touch() if name else None
+        assert smk("workflow.yaml", "-j", "1", "-o", f"build_{name}", cwd=own).returncode == 0
+        seen[name] = {path.name: json.loads(path.read_text()) for path in (own / "seen").iterdir()}
+    there = {name: [one.pop("there") for one in found.values()] for name, found in seen.items()}
+    assert not any(there[""])
+    assert any(there["warm"])
+    assert seen[""] == seen["warm"]
+    (one, *_) = seen["warm"].values()
+    assert one["backend"].lower() == "svg"
+    assert one["width"] == 7
+    assert one["folder"] == str(own / "settings")
