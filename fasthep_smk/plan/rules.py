@@ -136,10 +136,6 @@ class Rule:
     bundles: dict[str, Bundle] = field(default_factory=dict)
     bundled: str = ""
 
-    def bundle_of(self) -> dict[str, Bundle]:
-        """Return the bundle that each of its jobs is in, by the job's key."""
-        return {key: one for one in self.bundles.values() for key in one.jobs}
-
 
 def made_of(rule: Rule, job: Job) -> dict[str, Any]:
     """Return what a job's products follow from, as its record has it."""

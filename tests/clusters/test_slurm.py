@@ -377,6 +377,25 @@ def test_a_partition_that_fails_at_every_attempt_is_missing(slurm: Cluster) -> N
     assert "    data: data/data_1.root, all entries: stage 'Moody' (own.moody) failed: " in said
 
 
+def test_a_bundle_is_one_job_and_is_tried_again_for_what_is_not_done(
+    slurm: Cluster, moody_reference: Path
+) -> None:
+    """Two partitions are one job of Slurm, with the time of two; the one that is done stays so."""
+    folder = in_trouble(slurm, retries=1, fail="data/data_1.root")
+    said = Run(slurm, folder / "workflow.yaml", "--bundle", "2").ended(status=1)
+    assert "dataset: data\n    file:    data/data_1.root (all entries)" in said
+    assert tries(folder) == {"data": 3, "dy": 1}
+    done = moody_record(folder, "data")
+    assert slurms_record(slurm, done["batch_job"])["TimeLimit"] == "00:10:00"
+    log = re.search(r"log: +(\S+)", said)
+    assert log
+    assert "as the mood says" in Path(log[1]).read_text()
+    set_mood(folder)
+    Run(slurm, folder / "workflow.yaml", "--bundle", "2").ended()
+    assert tries(folder) == {"data": 4, "dy": 1}
+    is_right(folder, moody_reference)
+
+
 def test_what_shares_a_job_with_a_missing_partition_is_not_missing(slurm: Cluster) -> None:
     """Three partitions are one job of Slurm, which ends when one fails: the others run alone."""
     folder = in_trouble(slurm, retries=0, together=3, fail="data/data_1.root")
