@@ -16,22 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk import files, layout
+from fasthep_smk.worker.process import ONE_THREAD
 
-__all__ = ["ONE_THREAD", "VARIABLE", "WarmWorker", "Warmth", "correct_benchmarks", "warm_worker"]
+__all__ = ["VARIABLE", "WarmWorker", "Warmth", "correct_benchmarks", "warm_worker"]
 
 #: Names the socket of the warm worker to ``smk/worker``; empty or missing: jobs start cold.
 VARIABLE = "FASTHEP_SMK_WARM"
-#: Libraries for linear algebra start a thread per core where nothing is said; a process with
-#: threads cannot be forked safely.
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "BLIS_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    # The allocator in pyarrow tidies up in a thread of its own.
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from fasthep_smk import files, layout
+from fasthep_smk import files, layout, markers
 from fasthep_smk.files import digest_of
 from fasthep_smk.layout import RECORD
 from fasthep_smk.plan.rules import Bundle, Rule
 from fasthep_smk.translate.awaited import Waits
 
-__all__ = ["mark", "marker_text", "signature_of"]
+__all__ = ["mark", "signature_of"]
 
 
 def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
@@ -29,7 +28,7 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
                 (build / rule.jobs[key].folder / RECORD).unlink(missing_ok=True)
             if not left:
                 marker = build / one.marker
-                files.write_text(marker, marker_text(signature_of(rule, one)))
+                files.write_text(marker, markers.text(signature_of(rule, one)))
                 standing.add(marker)
     for path in (build / layout.BUNDLES).rglob("*.json"):
         if path not in standing:
@@ -39,8 +38,3 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
 def signature_of(rule: Rule, one: Bundle) -> str:
     """Return what signs a bundle: the signatures of its jobs."""
     return digest_of([rule.jobs[key].signature for key in one.jobs])
-
-
-def marker_text(signature: str, used: Mapping[str, object] | None = None) -> str:
-    """Return the content of a marker; ``used`` is what the jobs took."""
-    return json.dumps({"signature": signature, **({"used": used} if used else {})}) + "\n"

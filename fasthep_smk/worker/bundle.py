@@ -19,11 +19,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, layout
-from fasthep_smk.translate.bundles import marker_text
+from fasthep_smk import files, layout, markers
 from fasthep_smk.worker.process import (
     LOG,
     MODULES,
+    ONE_THREAD,
     die_with_parent,
     has_one_thread,
     import_for_good,
@@ -39,6 +39,7 @@ def run_bundle(
     run_one: Callable[[str], int],
     *,
     attempt: int,
+    threads: int,
     warm: bool,
     command: Callable[[str], Sequence[str]],
 ) -> int:
@@ -47,6 +48,9 @@ def run_bundle(
     ``run_one`` runs a job, by its key, and returns its exit status; ``command`` is the same as a
     command, for a process that cannot be forked. After a job that failed, the others still run.
     """
+    if threads == 1:
+        for name, value in ONE_THREAD.items():
+            os.environ.setdefault(name, value)
     import_for_good(MODULES)
     failed, own_log = [], os.environ.get(LOG)
     for key in bundle["jobs"]:
@@ -67,7 +71,7 @@ def run_bundle(
         "cpu": round(used.ru_utime + used.ru_stime, 3),
         "warm": warm,
     }
-    files.write_text(build / bundle["marker"], marker_text(bundle["signature"], took))
+    files.write_text(build / bundle["marker"], markers.text(bundle["signature"], took))
     if own_log:
         (build / own_log).unlink(missing_ok=True)
     return 0

@@ -60,6 +60,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
         bundle,
         lambda one: _run_job(replace(jobs[one], bundle=key, marker=bundle["marker"])),
         attempt=given.attempt,
+        threads=given.threads,
         warm=warm,
         command=lambda one: _command(given, one),
     )

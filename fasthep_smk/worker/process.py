@@ -11,8 +11,19 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["LOG", "MODULES", "die_with_parent", "has_one_thread", "import_for_good"]
+__all__ = ["LOG", "MODULES", "ONE_THREAD", "die_with_parent", "has_one_thread", "import_for_good"]
 
+#: Libraries for linear algebra start a thread per core where nothing is said; a process with
+#: threads cannot be forked safely.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    # The allocator in pyarrow tidies up in a thread of its own.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 #: What partition jobs and reductions import; nothing of this starts a thread.
 MODULES = (
     "fasthep_smk.worker.job",

@@ -126,6 +126,17 @@ def test_a_partition_that_fails_leaves_the_others_of_its_bundle_alone(
     assert tries(moody) == Counter(["dy/0_0"])
 
 
+def test_a_cold_bundle_imports_everything_once(
+    moody: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its partitions are forked from it, as on a cluster: they have its command line."""
+    monkeypatch.setenv("FASTHEP_SMK_WARM", "")
+    ops = OPS.replace("{name}\\n", "{sys.argv[-1]}\\n").replace("import json", "import sys, json")
+    (moody / "own_ops.py").write_text(ops)
+    succeed(smk, moody)
+    assert tries(moody) == Counter({"bundle_0": 8, "bundle_1": 1})
+
+
 def test_a_bundle_that_is_killed_goes_on_where_it_was(moody: Path, smk: Run) -> None:
     set_mood(moody, data__0_2="killed with its bundle")
     fail(smk, moody)
