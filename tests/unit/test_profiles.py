@@ -11,9 +11,10 @@ from fasthep_smk import sites
 from fasthep_smk.describe.execution import read_execution
 from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.describe.site import Site, load_site
-from fasthep_smk.plan.rules import Rule
+from fasthep_smk.plan.rules import Bundle, Rule
 from fasthep_smk.site_init import init_site
 from fasthep_smk.translate import profile
+from fasthep_smk.translate.snakefile import lengthened
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 #: What an attempt of a rule may ask for, with characters that mean something to shells and YAML.
@@ -88,6 +89,17 @@ def test_workers_and_company_are_snakemakes_limits_and_groups() -> None:
     assert limit[0].startswith("pool_my_pool_x")
     assert limit[1] == 3
     assert settings["group-components"] == {"stage_A": 10}
+
+
+@pytest.mark.parametrize(("longest", "minutes"), [(None, 30), (20 * 60, 20), (5 * 60, 10)])
+def test_a_bundle_has_the_time_of_all_its_jobs_but_no_more_than_the_site_gives(
+    longest: int | None, minutes: int
+) -> None:
+    attempt = Attempt("default", ResourceRequest(walltime=600))
+    rule = Rule("stage_A", "partition", ("A",), Route((attempt,)), ("dataset", "part"))
+    rule.bundles["d/bundle_0"] = Bundle("stage_A", ("d", "bundle_0"), ("d/0", "d/1", "d/2"))
+    [found] = lengthened(rule, [attempt], longest)
+    assert found.request.walltime == 60 * minutes
 
 
 def test_the_sites_own_settings_have_the_last_word(tmp_path: Path) -> None:
