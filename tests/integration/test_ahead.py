@@ -77,7 +77,12 @@ def start() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
         (folder / "compile").touch()
         command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml", "-j", "2"]
         both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        started.append(subprocess.Popen(command, cwd=folder, text=True, **both))
+        # Tests that run in the background have Ctrl-C ignored, and so would what they start.
+        before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            started.append(subprocess.Popen(command, cwd=folder, text=True, **both))
+        finally:
+            signal.signal(signal.SIGINT, before)
         until((folder / "compiles").exists)
         return started[-1]
 
