@@ -65,7 +65,8 @@ def files_for(rule, entry):
     jobs = TASKS[rule]["jobs"]
     entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
     paths = [path for one in entries for path in one["inputs"]]
-    return list(dict.fromkeys(MARKERS.get(path.rpartition("/")[0], path) for path in paths))
+    found = [MARKERS.get(path.rpartition("/")[0], path) for path in paths]
+    return list(dict.fromkeys(found))
 
 
 def signature_of(rule):

@@ -28,11 +28,11 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("granularity", ["auto", "stage"])
+@pytest.mark.parametrize("options", ["", "--granularity stage", "--chunk-size 20 --bundle 2"])
 def test_the_linters_have_nothing_to_say(
-    analysis: Path, smk: Run, snakemake: Run, granularity: str
+    analysis: Path, smk: Run, snakemake: Run, options: str
 ) -> None:
-    done = smk("translate", "workflow.yaml", "--granularity", granularity, cwd=analysis)
+    done = smk("translate", "workflow.yaml", *options.split(), cwd=analysis)
     assert done.returncode == 0, done.stderr
     lint = snakemake("--profile", "build/smk/profile", "--lint", cwd=analysis)
     assert "your workflow is in a good condition" in lint.stderr + lint.stdout
