@@ -84,7 +84,7 @@ def test_what_went_wrong_stands_above_the_bars_in_one_piece(own: Path) -> None:
     assert sum(line.startswith("failed: stage_Vars_to_Met") for line in lines[:bars]) == 1
     (story,) = [line for line in lines[bars:] if "long story" in line]
     assert story.startswith("stage 'Own' (own.op) failed: OSError: a very very")
-    assert all(len(line) < 60 for line in lines[bars : bars + 4])
+    assert all(len(line) < 60 for line in lines[bars : bars + 4]), lines
     assert not {item for item in terminal.colours if item.startswith(("3", "4", "9"))}
 
 

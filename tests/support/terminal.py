@@ -62,6 +62,9 @@ class Terminal:
             self._column += len(text)
 
 
+_SIZE = ("COLUMNS", "LINES")
+
+
 def run_in_terminal(
     command: Sequence[str],
     folder: Path,
@@ -83,13 +86,15 @@ def run_in_terminal(
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     before = termios.tcgetattr(ours)
     terminal = Terminal()
+    # What runs tests may say how wide its own terminal is.
+    inherited = {name: value for name, value in os.environ.items() if name not in _SIZE}
     process = subprocess.Popen(
         command,
         cwd=folder,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env={**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
+        env={**inherited, "TERM": "xterm-256color", "PYTHONUTF8": "1", **environment},
         start_new_session=True,
     )
     until = time.monotonic() + limit
