@@ -186,7 +186,7 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     bundle(
         rules,
         options.bundle,
-        seconds=seconds(rules, build_folder(options.outdir)),
+        seconds=lambda rule: seconds(rule, build_folder(options.outdir)),
         apart=placement.together,
         without=options.without,
     )

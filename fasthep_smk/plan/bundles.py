@@ -8,7 +8,7 @@ the bundles change, and a bundle that is tried again runs only what it has not f
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 from typing import Literal
 
@@ -33,18 +33,18 @@ def bundle(
     rules: Iterable[Rule],
     wanted: BundleSize = "auto",
     *,
-    seconds: Mapping[str, Sequence[float]] | None = None,
+    seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
-    ``seconds`` are times that earlier jobs of a rule took, ``apart`` rules whose jobs the batch
-    system joins itself. Partitions that a run goes ``without`` share a job with nobody.
+    ``seconds`` is asked for times that earlier jobs of a rule took, ``apart`` are rules whose jobs
+    the batch system joins itself. Partitions that a run goes ``without`` share a job with nobody.
     """
     rules = list(rules)
     sizes = {
-        rule.name: _size(rule, wanted, (seconds or {}).get(rule.name, ()))
+        rule.name: _size(rule, wanted, seconds)
         for rule in rules
         if rule.scope == "partition" and rule.name not in apart
     }
@@ -57,11 +57,15 @@ def bundle(
             rule.bundled = f"{size} partitions a job: {why}"
 
 
-def _size(rule: Rule, wanted: BundleSize, seconds: Sequence[float]) -> tuple[int, str]:
+def _size(
+    rule: Rule, wanted: BundleSize, seconds: Callable[[Rule], Sequence[float]]
+) -> tuple[int, str]:
     if wanted != "auto":
         return wanted, "as asked for"
-    if seconds:
-        each, how = max(median(seconds), 0.001), "as measured before"
+    if len(rule.jobs) < 2 * _FEWEST:
+        return 1, ""
+    if took := seconds(rule):
+        each, how = max(median(took), 0.001), "as measured before"
     else:
         known = [found for job in rule.jobs.values() if (found := _expected(job)) is not None]
         if len(known) < len(rule.jobs):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
@@ -15,14 +14,10 @@ __all__ = ["seconds"]
 _SAMPLE = 25
 
 
-def seconds(rules: Iterable[Rule], build: Path) -> dict[str, list[float]]:
-    """Return the seconds that some finished jobs of each partition rule took; read only."""
-    return {
-        rule.name: [
-            float(record["ended"]) - float(record["started"])
-            for job in islice(rule.jobs.values(), _SAMPLE)
-            if (record := store.read(build / job.folder)) is not None
-        ]
-        for rule in rules
-        if rule.scope == "partition"
-    }
+def seconds(rule: Rule, build: Path) -> list[float]:
+    """Return the seconds that some finished jobs of a rule took; read only."""
+    return [
+        float(record["ended"]) - float(record["started"])
+        for job in islice(rule.jobs.values(), _SAMPLE)
+        if (record := store.read(build / job.folder)) is not None
+    ]

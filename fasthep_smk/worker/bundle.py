@@ -13,7 +13,6 @@ import resource
 import signal
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,9 +23,9 @@ from fasthep_smk.worker.process import (
     LOG,
     MODULES,
     ONE_THREAD,
-    die_with_parent,
     has_one_thread,
     import_for_good,
+    live_as,
 )
 
 __all__ = ["run_bundle"]
@@ -37,6 +36,7 @@ def run_bundle(
     rule: str,
     bundle: Mapping[str, Any],
     run_one: Callable[[str], int],
+    is_done: Callable[[str], bool],
     *,
     attempt: int,
     threads: int,
@@ -45,8 +45,9 @@ def run_bundle(
 ) -> int:
     """Run the jobs of a bundle, by its entry in the task table; return the exit status.
 
-    ``run_one`` runs a job, by its key, and returns its exit status; ``command`` is the same as a
-    command, for a process that cannot be forked. After a job that failed, the others still run.
+    ``run_one`` runs a job, by its key, and returns its exit status; ``is_done`` tells whether it
+    has its record. ``command`` is the same as a command, for a process that cannot be forked. After
+    a job that failed, the others still run.
     """
     if threads == 1:
         for name, value in ONE_THREAD.items():
@@ -60,7 +61,8 @@ def run_bundle(
                 status = _forked(partial(run_one, key), stream)
             else:
                 status = subprocess.run(command(key), stdout=stream, stderr=stream).returncode
-        if status != 0:
+        # An operation may end the process, and call that a success.
+        if status != 0 or not is_done(key):
             failed.append(key)
             print(f"{rule} {key}: failed ({_fate(status)})", file=sys.stderr, flush=True)
     if failed:
@@ -98,21 +100,7 @@ def _forked(run: Callable[[], int], stream: Any) -> int:
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        status = 1
-        try:
-            die_with_parent(parent)
-            os.dup2(stream.fileno(), 1)
-            os.dup2(stream.fileno(), 2)
-            if "numpy" in sys.modules:
-                sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
-            status = run()
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            with contextlib.suppress(Exception):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(status)
+        live_as(run, parent, [stream.fileno()] * 2)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

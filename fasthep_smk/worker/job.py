@@ -59,6 +59,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
         given.rule,
         bundle,
         lambda one: _run_job(replace(jobs[one], bundle=key, marker=bundle["marker"])),
+        lambda one: _is_done(jobs[one]),
         attempt=given.attempt,
         threads=given.threads,
         warm=warm,

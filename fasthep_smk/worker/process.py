@@ -8,10 +8,21 @@ import gc
 import importlib
 import os
 import signal
-from collections.abc import Iterable
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-__all__ = ["LOG", "MODULES", "ONE_THREAD", "die_with_parent", "has_one_thread", "import_for_good"]
+__all__ = [
+    "LOG",
+    "MODULES",
+    "ONE_THREAD",
+    "die_with_parent",
+    "has_one_thread",
+    "import_for_good",
+    "live_as",
+]
 
 #: Libraries for linear algebra start a thread per core where nothing is said; a process with
 #: threads cannot be forked safely.
@@ -60,6 +71,30 @@ def import_for_good(names: Iterable[str]) -> None:
             importlib.import_module(name)
     gc.freeze()
     gc.enable()
+
+
+def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int]) -> NoReturn:
+    """Be a job, in a forked process, and end with its exit status.
+
+    It ends with ``parent``, and ``outputs`` are its standard output and error.
+    """
+    status = 1
+    try:
+        die_with_parent(parent)
+        for goal, output in enumerate(outputs, start=1):
+            os.dup2(output, goal)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
+        status = run()
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
 
 
 def has_one_thread() -> bool:

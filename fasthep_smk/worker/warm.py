@@ -32,11 +32,10 @@ import signal
 import socket
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 from typing import NamedTuple
 
-from fasthep_smk.worker.process import MODULES, die_with_parent, has_one_thread, import_for_good
+from fasthep_smk.worker.process import MODULES, has_one_thread, import_for_good, live_as
 
 __all__ = ["main", "serve"]
 
@@ -188,36 +187,24 @@ def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
 
 def _become(request: _Request, descriptors: list[int], parent: int) -> None:
     """Be the job, in the forked process; never return."""
-    status = 1
-    try:
+
+    def run() -> int:
         os.setsid()
-        die_with_parent(parent)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        os.dup2(descriptors[0], 1)
-        os.dup2(descriptors[1], 2)
         for descriptor in descriptors:
             os.close(descriptor)
         os.chdir(request.folder)
         os.environ.clear()
         os.environb.update(request.variables)
         tempfile.tempdir = None  # the job's own variables name it
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
         from fasthep_smk.worker.job import main as run_job
 
-        status = run_job(request.arguments, warm=True)
-    except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
+        return run_job(request.arguments, warm=True)
+
+    live_as(run, parent, descriptors)
 
 
 def _reap(jobs: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
