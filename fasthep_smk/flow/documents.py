@@ -13,19 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fasthep_smk import values
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.reading import parse_written
 
 __all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
 
 
 def read_plan(path: Path) -> Any:
     """Return the plan of a compiled ``plan.yaml``, as ``hepflow.api.load_plan_file`` would."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    with path.open("rb") as stream:
-        return plan_from(yaml.load(stream, Loader=loader) or {})
+    return plan_from(parse_written(path.read_bytes()) or {})
 
 
 def plan_from(document: dict[str, Any]) -> Any:

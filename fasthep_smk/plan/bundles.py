@@ -8,6 +8,7 @@ the bundles change, and a bundle that is tried again runs only what it has not f
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 from typing import Literal
@@ -85,15 +86,12 @@ def _expected(job: Job) -> float | None:
 
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
     """Let all bundles grow until there are few enough jobs."""
-    most = max((count for rule in rules for count in _by_dataset(rule).values()), default=1)
+    most = max((count for rule in rules for count in _by_dataset(rule)), default=1)
     least = 1
 
     def total() -> int:
         return sum(
-            sum(
-                math.ceil(count / max(least, sizes[rule.name][0]))
-                for count in _by_dataset(rule).values()
-            )
+            sum(math.ceil(count / max(least, sizes[rule.name][0])) for count in _by_dataset(rule))
             if rule.name in sizes
             else len(rule.jobs)
             for rule in rules
@@ -107,30 +105,35 @@ def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
             sizes[name] = (least, f"there would be {before} jobs")
 
 
-def _by_dataset(rule: Rule) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for key in rule.jobs:
-        above = key.rpartition("/")[0]
-        counts[above] = counts.get(above, 0) + 1
-    return counts
+def _by_dataset(rule: Rule) -> list[int]:
+    counts = Counter(_wildcard(job, "dataset") for job in rule.jobs.values())
+    return list(counts.values())
 
 
 def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dict[str, Bundle]:
-    """Return bundles of neighbouring partitions of one dataset (and variation) each."""
-    places: dict[tuple[str, ...], list[list[str]]] = {}
-    alone: dict[tuple[str, ...], list[list[str]]] = {}
+    """Return bundles of neighbouring partitions of one dataset each.
+
+    The variations of a partition are neighbours: they read the same files.
+    """
+    places: dict[str, dict[str, list[str]]] = {}
+    alone: dict[str, list[list[str]]] = {}
     for key, job in rule.jobs.items():
-        above = tuple(job.wildcards.values())[:-1]
-        where = places.setdefault(above, [])
+        dataset, part = _wildcard(job, "dataset"), _wildcard(job, "part")
+        parts = places.setdefault(dataset, {})
         if job.partition and (job.partition.dataset, job.partition.part) in without:
-            alone.setdefault(above, []).append([key])
-        elif where and len(where[-1]) < size:
-            where[-1].append(key)
+            alone.setdefault(dataset, []).append([key])
         else:
-            where.append([key])
-    found = [
-        Bundle(rule.name, (*above, f"bundle_{number}"), tuple(keys))
-        for above, listed in places.items()
-        for number, keys in enumerate([*listed, *alone.get(above, ())])
-    ]
+            parts.setdefault(part, []).append(key)
+    found = []
+    for dataset, parts in places.items():
+        keys = [key for same in parts.values() for key in same]
+        listed = [keys[start : start + size] for start in range(0, len(keys), size)]
+        found += [
+            Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(one))
+            for number, one in enumerate([*listed, *alone.get(dataset, ())])
+        ]
     return {one.key: one for one in found}
+
+
+def _wildcard(job: Job, name: str) -> str:
+    return job.wildcards.get(name, "")

@@ -136,6 +136,13 @@ class Rule:
     bundles: dict[str, Bundle] = field(default_factory=dict)
     bundled: str = ""
 
+    @property
+    def named_by(self) -> tuple[str, ...]:
+        """The wildcards that name Snakemake's jobs: a bundle may hold several variations."""
+        if not self.bundles:
+            return self.wildcards
+        return (*(name for name in self.wildcards[:-1] if name != "variation"), "bundle")
+
 
 def made_of(rule: Rule, job: Job) -> dict[str, Any]:
     """Return what a job's products follow from, as its record has it."""

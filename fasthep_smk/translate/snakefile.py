@@ -44,9 +44,7 @@ MARKERS = {
 def job_of(rule, wildcards):
     """Return the entry of one job, or bundle of jobs; a rule's wildcards name it."""
     table = TASKS[rule]
-    names = list(table["wildcards"])
-    if table["bundles"]:
-        names[-1] = "bundle"
+    names = table["wildcards"]
     key = PurePosixPath(*(str(getattr(wildcards, name)) for name in names))
     key = "" if key == PurePosixPath() else str(key)
     jobs = table["bundles"] or table["jobs"]
@@ -166,8 +164,7 @@ def output_files(rule: Rule) -> dict[str, str]:
 
 
 def _rule(rule: Rule, conda: bool) -> str:
-    wildcards = (*rule.wildcards[:-1], "bundle") if rule.bundles else rule.wildcards
-    place = [f"{{{name}}}" for name in wildcards]
+    place = [f"{{{name}}}" for name in rule.named_by]
     folder = layout.job_folder(rule.name, place)
     paths = {name: f"{folder}/{file}" for name, file in output_files(rule).items()}
     if rule.bundles:
@@ -175,7 +172,7 @@ def _rule(rule: Rule, conda: bool) -> str:
     outputs = "".join(f"        {name}={literal(path)},\n" for name, path in paths.items())
     # How a job was sent out is for its record. This text must stay the same whatever the pool.
     words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
-    words += [f"{{wildcards.{name}}}" for name in wildcards]
+    words += [f"{{wildcards.{name}}}" for name in rule.named_by]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
     asked = "".join(
         f"        {name}={by_attempt(values)},\n"

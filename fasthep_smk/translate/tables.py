@@ -68,7 +68,7 @@ def _table(rule: Rule, jobs: dict[str, Any]) -> dict[str, Any]:
         "scope": rule.scope,
         "stages": list(rule.stages),
         "pool": rule.route.attempts[0].pool,
-        "wildcards": list(rule.wildcards),
+        "wildcards": list(rule.named_by),
         "outputs": list(output_files(rule).values()),
         "keeps": [
             _keep(key, rule.streams.get(key), rule.live.get(key))

@@ -64,6 +64,22 @@ def test_neighbours_of_one_dataset_share_a_job() -> None:
     }
 
 
+def test_the_variations_of_a_partition_are_neighbours() -> None:
+    one = Rule("a", "partition", (), Route(()), ("variation", "dataset", "part"))
+    for variation in ("up", "down"):
+        for number in range(3):
+            part = Partition(f"data{number}", "data", "f", "s", str(number), 0, 1)
+            place = {"variation": variation, "dataset": "data", "part": str(number)}
+            job = Job("a", place, variation, "data", part, (), (), (), f"{variation}{number}")
+            one.jobs[job.key] = job
+    bundle([one], 4)
+    assert {key: item.jobs for key, item in one.bundles.items()} == {
+        "data/bundle_0": ("up/data/0", "down/data/0", "up/data/1", "down/data/1"),
+        "data/bundle_1": ("up/data/2", "down/data/2"),
+    }
+    assert one.named_by == ("dataset", "bundle")
+
+
 def test_there_are_not_too_many_jobs() -> None:
     rules = [rule("a", 5_000_000, data=9990, dy=10), rule("b", None, data=9990, dy=10)]
     found = bundled(*rules)
