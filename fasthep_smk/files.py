@@ -92,6 +92,11 @@ def sync_all(paths: Iterable[Path]) -> None:
         with contextlib.suppress(FileNotFoundError):
             sync(path)
 
+    paths = list(paths)
+    if len(paths) <= 2:  # threads would take longer to start
+        for path in paths:
+            sync_if_there(path)
+        return
     with ThreadPoolExecutor(max_workers=8) as pool:
         list(pool.map(sync_if_there, paths))
 

@@ -1,8 +1,8 @@
 """A bundle: jobs of one rule, one after the other, each as if it were started alone.
 
-Each runs in a process of its own, forked from this one, which has everything imported: what it
-takes is its own, and one that is killed or fails leaves the others alone. A bundle that is tried
-again passes over what is done.
+They run in processes forked from this one, which has everything imported: what a job takes is its
+own, and one that is killed or fails leaves the others alone. A bundle that is tried again passes
+over what is done.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fasthep_smk import files, layout, markers
 from fasthep_smk.worker.process import (
@@ -25,8 +24,8 @@ from fasthep_smk.worker.process import (
     ONE_THREAD,
     has_one_thread,
     import_for_good,
-    live_as,
 )
+from fasthep_smk.worker.series import Ended, run_series
 
 __all__ = ["run_bundle"]
 
@@ -53,23 +52,27 @@ def run_bundle(
         for name, value in ONE_THREAD.items():
             os.environ.setdefault(name, value)
     import_for_good(MODULES)
-    failed, own_log = [], os.environ.get(LOG)
-    for key in bundle["jobs"]:
-        with _log(build, rule, key, attempt) as (stream, again):
-            os.environ[LOG] = again
-            if has_one_thread():
-                status = _forked(partial(run_one, key), stream)
-            else:
-                status = subprocess.run(command(key), stdout=stream, stderr=stream).returncode
-        # An operation may end the process, and call that a success.
-        if status != 0 or not is_done(key):
-            failed.append(key)
-            print(f"{rule} {key}: failed ({_fate(status)})", file=sys.stderr, flush=True)
+    failed, memory, own_log = [], 0, os.environ.get(LOG)
+    left = list(bundle["jobs"])
+    while left:
+        if has_one_thread():
+            ended = run_series(left, run_one, lambda key: _log(build, rule, key, attempt))
+        else:
+            with _log(build, rule, left[0], attempt) as stream:
+                done = subprocess.run(command(left[0]), stdout=stream, stderr=stream)
+            ended = [Ended(done.returncode)]
+        memory = max(memory, *(one.memory for one in ended))
+        for key, (status, _) in zip(left, ended, strict=False):
+            # An operation may end the process, and call that a success.
+            if status != 0 or not is_done(key):
+                failed.append(key)
+                print(f"{rule} {key}: failed ({_fate(status)})", file=sys.stderr, flush=True)
+        left = left[len(ended) :]
     if failed:
         return 1
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     took = {
-        "memory": used.ru_maxrss * 1024,
+        "memory": max(memory, used.ru_maxrss * 1024),
         "cpu": round(used.ru_utime + used.ru_stime, 3),
         "warm": warm,
     }
@@ -80,7 +83,7 @@ def run_bundle(
 
 
 @contextlib.contextmanager
-def _log(build: Path, rule: str, key: str, attempt: int) -> Any:
+def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
     """Open a job's log; the log of a failed attempt keeps a name of its own, as ever."""
     path = build / layout.log(rule, key.split("/"))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,18 +93,8 @@ def _log(build: Path, rule: str, key: str, attempt: int) -> Any:
         again.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # no hard links here: one name must do
             again.hardlink_to(path)
-        yield stream, str(again.relative_to(build))
-
-
-def _forked(run: Callable[[], int], stream: Any) -> int:
-    """Run in a forked process; return its exit status, negative for a signal."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    parent = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        live_as(run, parent, [stream.fileno()] * 2)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        os.environ[LOG] = str(again.relative_to(build))
+        yield stream
 
 
 def _fate(status: int) -> str:

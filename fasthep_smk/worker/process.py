@@ -19,6 +19,7 @@ __all__ = [
     "MODULES",
     "ONE_THREAD",
     "die_with_parent",
+    "exit_status",
     "has_one_thread",
     "import_for_good",
     "live_as",
@@ -39,6 +40,7 @@ ONE_THREAD = {
 MODULES = (
     "fasthep_smk.worker.job",
     "fasthep_smk.worker.bundle",
+    "fasthep_smk.worker.series",
     "fasthep_smk.worker.partition",
     "fasthep_smk.worker.reduction",
     "fasthep_smk.flow.execute",
@@ -73,7 +75,7 @@ def import_for_good(names: Iterable[str]) -> None:
     gc.enable()
 
 
-def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int]) -> NoReturn:
+def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) -> NoReturn:
     """Be a job, in a forked process, and end with its exit status.
 
     It ends with ``parent``, and ``outputs`` are its standard output and error.
@@ -85,16 +87,26 @@ def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int]) -> NoRe
             os.dup2(output, goal)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
-        status = run()
+        status = exit_status(run)
+    finally:  # also after Ctrl-C
+        os._exit(status)
+
+
+def exit_status(run: Callable[[], int]) -> int:
+    """Return what a process that only runs this would end with; nothing but Ctrl-C is raised."""
+    try:
+        return run()
     except SystemExit as error:
-        status = error.code if isinstance(error.code, int) else 1
+        return error.code if isinstance(error.code, int) else 1
+    except KeyboardInterrupt:
+        raise
     except BaseException:
         traceback.print_exc()
+        return 1
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status)
 
 
 def has_one_thread() -> bool:

@@ -1,0 +1,93 @@
+"""Jobs one after the other in a forked process: a small one leaves it to the next.
+
+To fork, and to copy the pages that are written to afterwards, takes as long as a small job does.
+One that is killed takes no other along: the rest is forked anew.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import IO, NamedTuple
+
+from fasthep_smk.worker.limits import count_from_here, peak_memory
+from fasthep_smk.worker.process import exit_status, live_as
+
+__all__ = ["Ended", "run_series"]
+
+#: Seconds. After a job that took longer, a fork costs little against it, and a process that has
+#: held much memory does not give all of it back. A failure may leave anything behind.
+_SHORT = 0.3
+_END = b"."
+
+
+class Ended(NamedTuple):
+    """How a job ended: its exit status, negative for a signal, and its memory in bytes if known."""
+
+    status: int
+    memory: int = 0
+
+
+def run_series(
+    keys: Sequence[str],
+    run_one: Callable[[str], int],
+    log: Callable[[str], AbstractContextManager[IO[bytes]]],
+) -> list[Ended]:
+    """Run the first of some jobs, at least one; return how they ended.
+
+    ``run_one`` runs a job, by its key, and ``log`` opens what gets its output.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    parent = os.getpid()
+    told, tell = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(told)
+        live_as(partial(_run, keys, run_one, log, tell), parent)
+    os.close(tell)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    # What an operation has left running may hold the other end for ever.
+    os.set_blocking(told, False)
+    with os.fdopen(told, "rb") as stream:
+        said = (stream.read() or b"").splitlines()
+    ended = [Ended(*map(int, one.split())) for one in said if one != _END]
+    return ended if _END in said else [*ended, Ended(code)]
+
+
+def _run(
+    keys: Sequence[str],
+    run_one: Callable[[str], int],
+    log: Callable[[str], AbstractContextManager[IO[bytes]]],
+    tell: int,
+) -> int:
+    folder, variables = os.open(".", os.O_RDONLY), dict(os.environ)
+    for number, key in enumerate(keys):
+        began = time.monotonic()
+        if number > 0:
+            _be_as_new(folder, variables)
+        with log(key) as stream:
+            for output in (1, 2):
+                os.dup2(stream.fileno(), output)
+            status = exit_status(partial(run_one, key))
+        os.write(tell, b"%d %d\n" % (status, peak_memory()))
+        if status != 0 or time.monotonic() - began > _SHORT:
+            break
+    os.write(tell, _END)
+    return 0
+
+
+def _be_as_new(folder: int, variables: dict[str, str]) -> None:
+    """Forget what the job before has left: where it was, its environment, what it took."""
+    os.fchdir(folder)
+    os.environ.clear()
+    os.environ.update(variables)
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+    count_from_here()
