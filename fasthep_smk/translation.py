@@ -18,7 +18,7 @@ from fasthep_smk.flow.document import datasets_of, document_findings, root_trees
 from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
-from fasthep_smk.flow.reading import each_text_once
+from fasthep_smk.flow.quick_yaml import quick_yaml
 from fasthep_smk.inputs import Inputs, is_remote, problem_finding
 from fasthep_smk.outdir import build_folder, make_folder
 from fasthep_smk.placement import place
@@ -138,7 +138,7 @@ def plan(options: Options, *, root: Path) -> Planned:
         return _plan(options, Path(folder) / "build", root)
 
 
-@each_text_once()
+@quick_yaml()
 def _plan(options: Options, build: Path, root: Path) -> Planned:
     workflow = options.workflow
     shown = str(workflow)

@@ -15,7 +15,7 @@ from typing import Any
 
 from fasthep_smk import values
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.reading import parse_written
+from fasthep_smk.flow.quick_yaml import parse_written
 
 __all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
 
