@@ -9,29 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, remote
+from fasthep_smk import files
 from fasthep_smk.errors import Finding, nearest
+from fasthep_smk.remote import ask, is_remote
+from fasthep_smk.root_files import FileFacts, look_into
 
 __all__ = [
-    "FileFacts",
     "Inputs",
     "identity_of",
-    "is_remote",
     "missing_branches",
     "problem_finding",
 ]
-
-_REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
-
-
-def is_remote(path: str) -> bool:
-    """Tell whether FAST-HEP treats ``path`` as a URI instead of a file of this machine."""
-    return bool(_REMOTE.match(path))
 
 
 def identity_of(path: str, root: Path) -> str:
@@ -43,15 +34,6 @@ def identity_of(path: str, root: Path) -> str:
     except OSError:
         return f"{path}|missing"
     return f"{path}|{status.st_size}|{status.st_mtime_ns}"
-
-
-@dataclass(frozen=True)
-class FileFacts:
-    """Entries and branch names of the trees of one file; ``problem`` if it could not be read."""
-
-    entries: Mapping[str, int]
-    branches: Mapping[str, frozenset[str]]
-    problem: str | None = None
 
 
 class Inputs:
@@ -88,7 +70,7 @@ class Inputs:
     def ask_servers(self, paths: Iterable[str]) -> list[str]:
         """Ask for the remote ones among ``paths``; return those that no server ever knew."""
         wanted = [path for path in dict.fromkeys(paths) if is_remote(path)]
-        answers = remote.ask(wanted)
+        answers = ask(wanted)
         if answers:
             self._remote.update(answers)
             self._store()
@@ -115,44 +97,10 @@ class Inputs:
         self._used.update(keys.values())
         missing = [path for path in wanted if keys[path] not in self._known]
         if missing:
-            with ThreadPoolExecutor(max_workers=8) as pool:
-                for path, facts in zip(
-                    missing, pool.map(lambda item: self._open(item, trees), missing), strict=True
-                ):
-                    self._remember(keys[path], facts)
+            for path, facts in look_into(missing, trees, self.root).items():
+                self._remember(keys[path], facts)
             self._store()
         return {path: self._facts(self._known[keys[path]]) for path in wanted}
-
-    def _open(self, path: str, trees: list[str]) -> FileFacts:
-        import uproot
-
-        location: str | Path = path if is_remote(path) else self.root / path
-        if isinstance(location, Path) and (problem := _file_problem(location, path, self.root)):
-            return FileFacts({}, {}, problem=problem)
-        entries: dict[str, int] = {}
-        branches: dict[str, frozenset[str]] = {}
-        try:
-            with uproot.open(location) as opened:
-                if isinstance(location, Path) and opened.file.fEND > location.stat().st_size:
-                    size = location.stat().st_size
-                    problem = f"is truncated: {size} of {opened.file.fEND} bytes are there"
-                    return FileFacts({}, {}, problem=problem)
-                for tree in trees:
-                    try:
-                        found = opened[tree]
-                    except KeyError:
-                        return FileFacts({}, {}, problem=_no_tree(tree, opened))
-                    entries[tree] = int(found.num_entries)
-                    branches[tree] = frozenset(_branch_names(found))
-        except Exception as error:
-            # Whatever uproot meets in a damaged file, the user needs the file's name.
-            first_line = next(iter(str(error).strip().splitlines()), "")
-            return FileFacts(
-                {},
-                {},
-                problem=f"is not a readable ROOT file ({type(error).__name__}: {first_line})",
-            )
-        return FileFacts(entries, branches)
 
     def _remember(self, key: str, facts: FileFacts) -> None:
         lists: dict[str, str] = {}
@@ -210,38 +158,3 @@ def missing_branches(
 def problem_finding(path: str, dataset: str, problem: str) -> Finding:
     """Return the finding for an input file of a dataset that cannot be used."""
     return Finding(file=path, key=f"dataset {dataset!r}", problem=problem)
-
-
-def _branch_names(tree: Any) -> set[str]:
-    names = set(tree.keys())
-    names.update(name.rpartition("/")[2] for name in tuple(names))
-    aliases = getattr(tree, "aliases", None)
-    if aliases:
-        names.update(aliases)
-    return names
-
-
-def _no_tree(tree: str, opened: Any) -> str:
-    found = sorted({key.partition(";")[0] for key in opened.keys(recursive=True)})
-    close = nearest(tree, found)
-    listed = ", ".join(found[:8]) or "nothing"
-    return f"holds no tree {tree!r}" + (
-        f"; did you mean {close!r}?" if close else f"; it holds {listed}"
-    )
-
-
-def _file_problem(location: Path, path: str, root: Path) -> str | None:
-    """Return what is wrong with a local file before it is opened."""
-    if location.is_dir():
-        return "is a folder, not a ROOT file"
-    if not location.exists():
-        return _missing(path, root)
-    return "is empty (0 bytes)" if location.stat().st_size == 0 else None
-
-
-def _missing(path: str, root: Path) -> str:
-    folder = (root / path).parent
-    if not folder.is_dir():
-        return f"does not exist (nor does its folder; relative paths start from {root})"
-    close = nearest(Path(path).name, [item.name for item in folder.iterdir()])
-    return "does not exist" + (f"; did you mean {Path(path).parent / close}?" if close else "")

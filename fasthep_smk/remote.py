@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from urllib.parse import urlsplit
 
-__all__ = ["ask"]
+__all__ = ["ask", "is_remote"]
 
 #: Servers are asked for so many files at a time, and given so many seconds to answer.
 _AT_A_TIME, _TIMEOUT = 32, 10
+_REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def is_remote(path: str) -> bool:
+    """Tell whether FAST-HEP treats ``path`` as a URI instead of a file of this machine."""
+    return bool(_REMOTE.match(path))
 
 
 def ask(urls: Iterable[str]) -> dict[str, str]:

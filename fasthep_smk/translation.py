@@ -19,7 +19,7 @@ from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.quick_yaml import quick_yaml
-from fasthep_smk.inputs import Inputs, is_remote, problem_finding
+from fasthep_smk.inputs import Inputs, problem_finding
 from fasthep_smk.outdir import build_folder, make_folder
 from fasthep_smk.placement import place
 from fasthep_smk.plan.bundles import BundleSize, bundle
@@ -29,6 +29,7 @@ from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_o
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
+from fasthep_smk.remote import is_remote
 from fasthep_smk.reuse import Settled, settle
 from fasthep_smk.reuse.times import seconds
 from fasthep_smk.translate.profile import Placement

@@ -13,7 +13,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fasthep_smk.errors import Finding, Findings, nearest
-from fasthep_smk.inputs import FileFacts, Inputs, is_remote, missing_branches, problem_finding
+from fasthep_smk.inputs import Inputs, missing_branches, problem_finding
+from fasthep_smk.remote import is_remote
+from fasthep_smk.root_files import FileFacts
 
 __all__ = ["Partition", "SourceFacts", "check_inputs", "make_partitions", "sources_of"]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import layout, missing
-from fasthep_smk.inputs import is_remote
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, signatures
 from fasthep_smk.products import RECORD
+from fasthep_smk.remote import is_remote
 from fasthep_smk.translate.awaited import Waits
 from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.snakefile import output_files
