@@ -1,4 +1,4 @@
-"""PyYAML's values and texts in less time, while FAST-HEP compiles.
+"""PyYAML's values and texts in less time, while FAST-HEP compiles and tells what a run did.
 
 It reads each of its profiles some eight times, reads the plans that it has just written, and writes
 each twice. Most of a compile's time is PyYAML's, which is written in Python.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.quick_yaml import quick_yaml
 
 __all__ = ["Run", "merged_hooks", "relocate", "summarise"]
 
@@ -25,6 +26,7 @@ class Run:
     warnings: list[dict[str, Any]] = field(default_factory=list)
 
 
+@quick_yaml()
 def summarise(
     plan: Any,
     build: Path,
