@@ -1,0 +1,128 @@
+"""Jobs that share a forked process: what each finds, and what happens to the rest."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from fasthep_smk.worker.series import Ended, run_series
+
+Job = Callable[[], int]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def say(text: object) -> None:
+    """Print, past what pytest holds back."""
+    os.write(1, f"{text}\n".encode())
+
+
+def series(**jobs: Job) -> dict[str, Ended]:
+    """Run jobs as a bundle does: what is left is started anew."""
+
+    @contextmanager
+    def log(key: str) -> Iterator[IO[bytes]]:
+        with Path(f"{key}.log").open("wb") as stream:
+            yield stream
+
+    found: dict[str, Ended] = {}
+    while left := [key for key in jobs if key not in found]:
+        ended = run_series(left, lambda key: jobs[key](), log)
+        assert ended, "there would be no end"
+        found |= dict(zip(left, ended, strict=False))
+        with Path("starts").open("a") as stream:
+            stream.write(f"{left[0]}\n")
+    return found
+
+
+def starts() -> list[str]:
+    """The first jobs of all processes."""
+    return Path("starts").read_text().split()
+
+
+def says(text: str, status: int = 0) -> Job:
+    def job() -> int:
+        say(text)
+        return status
+
+    return job
+
+
+def test_small_jobs_share_a_process_and_have_logs_of_their_own() -> None:
+    found = series(one=says("first"), two=says("second"), three=says("third"))
+    assert [ended.status for ended in found.values()] == [0, 0, 0]
+    assert all(ended.memory > 1e6 for ended in found.values())
+    assert Path("two.log").read_text() == "second\n"
+    assert starts() == ["one"]
+
+
+def test_after_one_that_took_long_or_failed_the_rest_is_forked_anew() -> None:
+    def long() -> int:
+        time.sleep(0.4)
+        return 0
+
+    found = series(one=long, two=says("bad", status=3), three=says("third"))
+    assert [ended.status for ended in found.values()] == [0, 3, 0]
+    assert starts() == ["one", "two", "three"]
+
+
+def test_one_that_is_killed_or_ends_the_process_takes_no_other_along() -> None:
+    def die() -> int:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+
+    def leave() -> int:
+        os._exit(0)
+
+    def raise_() -> int:
+        raise OSError("as it happens")
+
+    found = series(one=says("1"), two=die, three=leave, four=raise_, five=says("5"))
+    assert [ended.status for ended in found.values()] == [0, -signal.SIGKILL, 0, 1, 0]
+    assert starts() == ["one", "three", "four", "five"]
+
+
+def test_what_one_leaves_behind_is_undone(folder: Path) -> None:
+    def leaves_much() -> int:
+        os.environ["LEFT"] = "behind"
+        os.environ.pop("PATH", None)
+        (folder / "elsewhere").mkdir()
+        os.chdir("elsewhere")
+        random.seed(1)
+        say(random.random())
+        return 0
+
+    def finds_nothing() -> int:
+        say(random.random())
+        return int("LEFT" in os.environ or "PATH" not in os.environ or Path.cwd() != folder)
+
+    random.seed(1)
+    found = series(one=leaves_much, two=finds_nothing, three=finds_nothing)
+    assert [ended.status for ended in found.values()] == [0, 0, 0]
+    drawn = {Path(f"{key}.log").read_text() for key in found}
+    assert len(drawn) == 3  # no two have the same random numbers
+    assert starts() == ["one"]
+
+
+def test_a_process_that_an_operation_leaves_running_keeps_nobody_waiting() -> None:
+    def leaves_one_running() -> int:
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        return 0
+
+    began = time.monotonic()
+    series(one=leaves_one_running, two=says("2"))
+    assert time.monotonic() - began < 10
