@@ -44,7 +44,7 @@ def check_archive(archive: Path, modules: Iterable[str]) -> None:
     """
     wanted = sorted(set(modules))
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".check-") as name:
-        place = Path(name)
+        place = Path(name).absolute()
         for folder in ("home", "work"):
             (place / folder).mkdir()
         command = ["sh", str(archive.absolute()), "--cache", str(place / "cache"), "--"]
@@ -89,15 +89,15 @@ def _judge(done: subprocess.CompletedProcess[str]) -> None:
         )
         for name, path in found["modules"].items()
     ]
-    findings += [
-        Finding(
-            key="packed environment",
-            problem="a library of this machine is not packed",
-            value=path,
-            hint="a node may lack it: install a package that brings it along (a wheel)",
+    libraries = [path for path in found["libraries"] if not is_of_libc(Path(path).name)]
+    if libraries:
+        findings.append(
+            Finding(
+                key="packed environment",
+                problem=f"{len(libraries)} libraries of this machine are used and not packed",
+                value=", ".join(libraries),
+                hint="a node may lack them: install packages that bring them along (wheels)",
+            )
         )
-        for path in found["libraries"]
-        if not is_of_libc(Path(path).name)
-    ]
     if findings:
         raise Findings(findings)

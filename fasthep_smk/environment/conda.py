@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import io
 import platform
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,16 +92,7 @@ class CondaContents:
         with tempfile.TemporaryDirectory(prefix="fasthep-smk-conda-") as name:
             copy = Path(name) / "prefix"
             self._pack(copy)
-            left_out = {*self.own, *self.packages.dropped}
-            site = f"{self._site}/"
-            entries = [
-                entry
-                for item in sorted(copy.iterdir())
-                for entry in walk(item, item.name)
-                if not entry.target.startswith(site)
-                or entry.target.removeprefix(site).partition("/")[0].partition(".")[0]
-                not in left_out
-            ]
+            entries = [entry for item in sorted(copy.iterdir()) for entry in walk(item, item.name)]
             entries += [entry for group in self.own.values() for entry in group]
             after = (("bin/python", "bin/conda-unpack"),)
             yield Parts(self.kind, self.key, platform.machine(), tuple(entries), (), after)
@@ -110,13 +103,23 @@ class CondaContents:
 
     def _pack(self, target: Path) -> None:
         conda_pack = _conda_pack()
+        # Also out of conda-unpack's list of files: what is packed from elsewhere.
+        left_out = [("exclude", "*/__pycache__/*")]
+        left_out += [
+            ("exclude", f"{self._site}/{glob.escape(name)}{rest}")
+            for name in sorted({*self.own, *self.packages.dropped})
+            for rest in ("", ".*", "/*")
+        ]
         try:
-            with contextlib.redirect_stdout(io.StringIO()):
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                # That packages are not in conda's cache any more is no concern of the user's.
+                warnings.simplefilter("ignore")
                 conda_pack.pack(
                     prefix=str(self.prefix),
                     output=str(target),
                     format="no-archive",
                     ignore_editable_packages=True,
+                    filters=left_out,
                 )
         except conda_pack.CondaPackException as error:
             raise Findings.one(f"conda-pack refuses it: {error}", key=str(self.prefix)) from error

@@ -43,8 +43,8 @@ def text_entry(target: str, text: str, *, executable: bool = False) -> Entry:
 
 
 def is_skipped(name: str) -> bool:
-    """Tell whether a file or folder of this name is never packed: caches, and what is hidden."""
-    return name == "__pycache__" or name.endswith((".pyc", ".pyo")) or name.startswith(".")
+    """Tell whether a folder of this name is never packed: what Python makes again."""
+    return name == "__pycache__"
 
 
 def walk(source: Path, target: str, *, skip: Callable[[str], bool] = is_skipped) -> Iterator[Entry]:

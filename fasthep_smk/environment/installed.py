@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import json
 import re
 import sys
@@ -18,7 +19,7 @@ from fasthep_smk.environment.snapshot import editable_names
 __all__ = ["Installed", "look"]
 
 #: What tells how a package came here, not what it is.
-_HISTORY = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
+_HISTORY = ("INSTALLER", "REQUESTED", "direct_url.json")
 _SHEBANG = re.compile(rb"^#![^\n]*python[0-9.]*([ \t][^\n]*)?\n|^#!/bin/sh\n'''exec' .*\n' '''\n")
 #: The same line for the shell and Python: go on with the Python beside this script.
 _RELOCATABLE = b"#!/bin/sh\n'''exec' \"${0%/*}/python\" \"$0\" \"$@\"\n' '''\n"
@@ -48,8 +49,7 @@ class Installed:
             for path in sorted(folder.iterdir()):
                 if is_skipped(path.name) or path.name.partition(".")[0] in left_out:
                     continue
-                packed = walk(path, f"{site}/{path.name}", skip=_is_history)
-                for entry in _paths(path, site) if path.suffix == ".pth" else packed:
+                for entry in _of(path, site):
                     found.setdefault(entry.target, entry)
         return list(found.values())
 
@@ -95,24 +95,19 @@ def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
         found.facts.append([distribution.name, distribution.version, ""])
         return
     rows = [row for row in csv.reader(record.splitlines()) if row and "__pycache__/" not in row[0]]
-    kept = []
     for row in rows:
         name, *parts = row[0].split("/")
         if name != "..":
             found.claimed.add(name)
         elif row[0].startswith("../../../bin/") and len(parts) == 4:
             found.scripts.add(parts[-1])
-            continue  # its first line names this folder
         elif row[0].startswith("../../../") and len(parts) > 3:
             found.beside.add(parts[2])
-        if parts[-1:] and parts[-1] in _HISTORY:
-            continue
-        kept.append(",".join(row))
     found.facts.append(
         [
             distribution.name,
             distribution.version,
-            hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest(),
+            hashlib.sha256("\n".join(_lasting(rows)).encode()).hexdigest(),
         ]
     )
     if _is_editable(distribution):
@@ -127,8 +122,31 @@ def _is_editable(distribution: Distribution) -> bool:
     return bool(origin.get("dir_info", {}).get("editable"))
 
 
-def _is_history(inside: str) -> bool:
-    return inside == "direct_url.json"
+def _of(path: Path, site: str) -> Iterable[Entry]:
+    """Return what is packed of an entry of a folder of packages."""
+    target = f"{site}/{path.name}"
+    if path.suffix == ".pth":
+        return _paths(path, site)
+    if path.suffix != ".dist-info":
+        return walk(path, target)
+    record = path / "RECORD"
+    about = list(walk(path, target, skip=lambda inside: inside in (*_HISTORY, "RECORD")))
+    if not record.is_file():
+        return about
+    kept = _lasting(csv.reader(record.read_text(encoding="utf-8").splitlines()))
+    return [*about, text_entry(f"{target}/RECORD", "".join(f"{row}\n" for row in kept))]
+
+
+def _lasting(rows: Iterable[list[str]]) -> list[str]:
+    """Return the rows of a RECORD that are the same wherever, and by whatever, it was installed."""
+    kept = io.StringIO()
+    writer = csv.writer(kept, lineterminator="\n")
+    for row in sorted(row for row in rows if row):
+        # The first line of a script names the folder that it is in.
+        passing = "__pycache__/" in row[0] or row[0].startswith("../../../bin/")
+        if not passing and row[0].rpartition("/")[2] not in _HISTORY:
+            writer.writerow(row)
+    return kept.getvalue().splitlines()
 
 
 def _paths(path: Path, site: str) -> list[Entry]:

@@ -100,14 +100,14 @@ def _top(file: Path) -> Path:
 
 def _package(name: str, place: Path, site: str) -> Iterator[Entry]:
     if place.is_dir():
-        yield from walk(place, f"{site}/{name}", skip=lambda inside: _is_build(place / inside))
+        yield from walk(place, f"{site}/{name}", skip=lambda inside: _is_no_source(place / inside))
     else:
         yield Entry(f"{site}/{name}{''.join(place.suffixes)}", place)
 
 
-def _is_build(path: Path) -> bool:
-    """Tell whether a folder beside sources holds results of runs."""
-    return (path / "smk" / "tasks").is_dir()
+def _is_no_source(path: Path) -> bool:
+    """Tell whether this is hidden, as what version control keeps, or holds results of runs."""
+    return path.name.startswith(".") or (path / "smk" / "tasks").is_dir()
 
 
 def _importable(root: Path) -> dict[str, Path]:

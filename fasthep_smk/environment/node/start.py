@@ -254,7 +254,7 @@ def _unpack(archive: Path, offset: int, payload: dict[str, Any], target: Path) -
     except BrokenPipeError:
         pass  # tar says why
     except (OSError, cramjam.DecompressionError) as error:
-        raise Stop(DAMAGED, f"{archive} cannot be read: {error}") from None
+        raise Stop(DAMAGED, f"{archive} is damaged, or cannot be read: {error}") from None
     finally:
         said = tar.stderr.read().decode(errors="replace").strip()
         status = tar.wait()
