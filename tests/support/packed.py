@@ -15,11 +15,18 @@ from fasthep_smk.environment.archive import Parts, write_archive
 from fasthep_smk.environment.entries import Entry, text_entry
 from fasthep_smk.names import shell
 
-__all__ = ["Node", "small_archive"]
+__all__ = ["Node", "small_archive", "small_parts"]
 
 
 def small_archive(folder: Path, key: str = "0123456789abcdef0123", size: int = 0) -> Path:
     """Write an archive that unpacks ``size`` bytes (of noise) besides a few small files."""
+    path = folder / f"packed-venv-{key}.run"
+    write_archive(small_parts(key, size), path)
+    return path
+
+
+def small_parts(key: str, size: int = 0) -> Parts:
+    """Return what :func:`small_archive` packs."""
     starter = f'#!/bin/sh\nexec {shell([sys.executable])} "$@"\n'
     first = (
         text_entry("bin/python", starter, executable=True),
@@ -29,9 +36,7 @@ def small_archive(folder: Path, key: str = "0123456789abcdef0123", size: int = 0
         text_entry("share/hello", "hello"),
         *(Entry(f"share/noise{n}", data=os.urandom(1_000_000)) for n in range(size // 1_000_000)),
     )
-    path = folder / f"packed-venv-{key}.run"
-    write_archive(Parts("packed-venv", key, platform.machine(), first, rest), path)
-    return path
+    return Parts("packed-venv", key, platform.machine(), first, rest)
 
 
 @dataclass

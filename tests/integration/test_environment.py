@@ -1,0 +1,176 @@
+"""The environment that runs these tests, packed, on a machine that shares nothing with this one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.environment.archive import Parts
+from fasthep_smk.environment.pack import NEEDED, archive_path, pack
+from fasthep_smk.errors import Findings
+from fasthep_smk.worker.probe import describe_worker
+from tests.integration.conftest import Run
+from tests.support.debian import DebianUnavailableError, debian_tree, in_tree
+from tests.support.packed import small_parts
+from tests.support.project import Project, make_project, once
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """An analysis with a module of its own, whose environment is packed: once for all tests."""
+    shared = tmp_path_factory.getbasetemp()
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        shared = shared.parent
+
+    def make(folder: Path) -> None:
+        command = [sys.executable, "-m", "fasthep_smk", "pack", "workflow.yaml"]
+        where = make_project(folder).folder
+        done = subprocess.run(command, cwd=where, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        (folder / "said").write_text(done.stdout)
+
+    return Project(once(shared / "packed", make))
+
+
+@pytest.fixture(scope="session")
+def archive(project: Project) -> Path:
+    (found,) = (project.build / "execution" / "worker-environments").glob("*.run")
+    return found
+
+
+@dataclass
+class Machine:
+    """Debian without Python: ``folder`` is all that it has of this machine, as /work."""
+
+    tree: Path
+    folder: Path
+    archive: Path
+    variables: dict[str, str] = field(default_factory=lambda: {"TMPDIR": "/work/tmp"})
+
+    @property
+    def cache(self) -> Path:
+        return self.folder / "tmp" / "fasthep-smk-1234"
+
+    def command(self, *arguments: str) -> list[str]:
+        set_them = [f"{name}={value}" for name, value in self.variables.items()]
+        inside = ["/usr/bin/env", *set_them, "/bin/sh", f"/work/{self.archive.name}", "--"]
+        return in_tree(self.tree, self.folder, *inside, *arguments)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(self.command(*arguments), capture_output=True, text=True)
+
+    def log(self) -> list[str]:
+        lines = (self.cache / "log").read_text().splitlines()
+        return [word for line in lines if (word := line.split()[3]) in ("extracted", "found")]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, archive: Path) -> Machine:
+    try:
+        tree = debian_tree()
+    except DebianUnavailableError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"there is no second machine: {error}", pytrace=False)
+        reason = f"packed environments were not tried on another machine: {error}"
+        warnings.warn(reason, stacklevel=2)
+        pytest.skip(reason)
+    folder = tmp_path / "machine"
+    for path in (folder, folder / "tmp"):
+        path.mkdir()
+        path.chmod(0o777)
+    os.link(archive, folder / archive.name)
+    return Machine(tree, folder, archive)
+
+
+def test_it_is_built_once(project: Project, archive: Path, smk: Run) -> None:
+    before = archive.stat()
+    assert "built and tested in" in (project.folder / "said").read_text()
+    done = smk("pack", "workflow.yaml", cwd=project.folder)
+    assert "was there" in done.stdout
+    assert archive.stat() == before
+    assert [path.name for path in archive.parent.iterdir() if path.suffix != ".lock"] == [
+        archive.name
+    ]
+
+
+def test_nothing_of_this_machine_is_named_in_it(archive: Path, machine: Machine) -> None:
+    assert machine.run("-c", "pass").returncode == 0
+    (root,) = (path for path in machine.cache.iterdir() if path.is_dir())
+    places = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]), str(archive.parent)]
+    named = []
+    for path in [*root.glob("bin/*"), *root.rglob("*.pth"), *root.rglob("_sysconfigdata*.py")]:
+        content = path.read_bytes()
+        named += [(path, place) for place in places if place.encode() in content]
+    assert named == []
+
+
+def test_jobs_find_all_they_need_where_there_is_no_python(machine: Machine) -> None:
+    """Also in an older release, whose C library is too old for our interpreter."""
+    for _ in range(2):
+        done = machine.run("-m", "fasthep_smk.worker.probe", "/work/tmp/found.json")
+        assert done.returncode == 0, done.stderr
+    assert machine.log() == ["extracted", "found"]
+    names = f"import my_ops, {', '.join(NEEDED)}; import sys; print(sys.prefix)"
+    done = machine.run("-c", f"{names}; print(my_ops.__file__)")
+    assert done.returncode == 0, done.stderr
+    root = f"/work/tmp/fasthep-smk-1234/{machine.archive.stem.removeprefix('packed-venv-')}"
+    prefix, module = done.stdout.split()
+    assert prefix == root
+    assert module.startswith(f"{root}/")
+    found = (machine.folder / "tmp" / "found.json").read_text()
+    here = describe_worker()
+    for package, version in here["packages"].items():
+        assert f'"{package}": "{version}"' in found
+
+
+def test_killed_at_any_moment_the_next_one_unpacks_all(machine: Machine) -> None:
+    # In the first part, after it, and in the middle of the second.
+    for there in ("", "lib/zzz-last", "lib/python3.*/site-packages/numpy"):
+        process = subprocess.Popen(machine.command("-c", "pass"), start_new_session=True)
+        wait_for(machine.cache, f".boot-*/{there}")
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not list(machine.cache.glob("*/complete"))
+    done = machine.run("-c", "import numpy; print(numpy.arange(3).sum())")
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    assert [path.name for path in machine.cache.glob(".*")] == []
+
+
+def wait_for(folder: Path, pattern: str) -> None:
+    for _ in range(6000):
+        if any(folder.glob(pattern)):
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"no {pattern} in {folder}")
+
+
+@dataclass(frozen=True)
+class Broken:
+    """An environment in which a module is missing."""
+
+    kind: str = "packed-venv"
+    modules: tuple[str, ...] = ("json", "zz_absent")
+    key: str = "0123456789abcdef0123"
+
+    @contextmanager
+    def parts(self) -> Iterator[Parts]:
+        yield small_parts(self.key)
+
+
+def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
+    with pytest.raises(Findings, match="'zz_absent' cannot be imported there: ModuleNotFound"):
+        pack(Broken(), tmp_path)
+    assert not archive_path(Broken(), tmp_path).exists()
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
