@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +18,14 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.environment.archive import Parts
+from fasthep_smk.environment.archive import Parts, write_archive
+from fasthep_smk.environment.conda import CondaContents
 from fasthep_smk.environment.pack import NEEDED, archive_path, pack
 from fasthep_smk.errors import Findings
 from fasthep_smk.worker.probe import describe_worker
 from tests.integration.conftest import Run
 from tests.support.debian import DebianUnavailableError, debian_tree, in_tree
-from tests.support.packed import small_parts
+from tests.support.packed import Node, small_parts
 from tests.support.project import Project, make_project, once
 
 pytestmark = pytest.mark.integration
@@ -174,3 +178,45 @@ def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
         pack(Broken(), tmp_path)
     assert not archive_path(Broken(), tmp_path).exists()
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+
+
+def test_a_conda_environment_is_moved_by_conda_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prefix made by hand; conda itself is not here."""
+    importlib.import_module("conda_pack")  # it is not in that prefix
+    prefix = make_conda_prefix(tmp_path / "prefix")
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if "-packages" not in path])
+    contents = CondaContents("packed-conda", ("json",), prefix)
+    archive = tmp_path / "a.run"
+    with contents.parts() as parts:
+        write_archive(parts, archive)
+    prefix.rename(tmp_path / "gone")
+    node = Node(tmp_path / "node")
+    node.folder.mkdir()
+    code = "import sys; print(sys.prefix); print(open(sys.prefix + '/etc/own.conf').read())"
+    for _ in range(2):
+        done = node.run(archive, "-c", code)
+        root = node.cache / contents.key
+        assert (done.returncode, done.stdout) == (0, f"{root}\nprefix={root}\n\n"), done.stderr
+    assert node.log() == ["extracted", "found"]
+
+
+def make_conda_prefix(prefix: Path) -> Path:
+    """An interpreter in a folder of its own, with a file that names the folder."""
+    base = Path(sys.base_prefix)
+    python = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    without = shutil.ignore_patterns("test", "*-packages", "__pycache__", "config-*", "idlelib")
+    shutil.copytree(base / "lib" / version, prefix / "lib" / version, ignore=without)
+    (prefix / "bin").mkdir()
+    shutil.copy(python, prefix / "bin" / version)
+    (prefix / "bin" / "python").symlink_to(version)
+    (prefix / "lib" / version / "site-packages").mkdir()
+    (prefix / "etc").mkdir()
+    (prefix / "etc" / "own.conf").write_text(f"prefix={prefix}\n")
+    (prefix / "conda-meta").mkdir()
+    (prefix / "conda-meta" / "history").touch()
+    about = {"name": "python", "version": "3", "url": "", "link": None, "files": ["bin/python"]}
+    (prefix / "conda-meta" / "python.json").write_text(json.dumps(about))
+    return prefix
