@@ -43,7 +43,7 @@ def check_archive(archive: Path, modules: Iterable[str]) -> None:
         Findings: what cannot be imported, or comes from outside of the archive.
     """
     wanted = sorted(set(modules))
-    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".check-") as name:
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=f"{archive.name}-") as name:
         place = Path(name).absolute()
         for folder in ("home", "work"):
             (place / folder).mkdir()

@@ -89,7 +89,8 @@ class VenvContents:
         up = "../" * (len(Path("lib/fasthep-smk").parts))
         link = Entry(f"lib/fasthep-smk/{_DECOMPRESSOR}", link=f"{up}{site}/{_DECOMPRESSOR}")
         ready = {item.target for item in decompressor}
-        packages += self._libraries_of(packages)
+        # Also those of packages are in the first part: the decompressor may need them.
+        first += self._libraries_of(packages)
         yield Parts(
             self.kind,
             self.key,

@@ -30,7 +30,8 @@ class Installed:
     """The folders of an environment. ``editable`` is where its editable installs lie.
 
     ``facts`` identify each distribution, ``claimed`` are their entries of each folder;
-    ``scripts`` are the names in ``bin`` that came with them, ``beside`` folders next to ``lib``.
+    ``scripts`` are the names in ``bin`` that came with them, ``beside`` files elsewhere, such as in
+    ``share``.
     """
 
     folders: tuple[Path, ...]
@@ -54,7 +55,7 @@ class Installed:
         return list(found.values())
 
     def others(self, prefix: Path) -> Iterator[Entry]:
-        """Yield the scripts, and what packages have put beside ``lib``."""
+        """Yield the scripts, and what packages have put outside of their folder."""
         for name in sorted(self.scripts):
             path = prefix / "bin" / name
             if path.is_file() and not re.match(r"python[0-9.]*$", name):
@@ -101,8 +102,8 @@ def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
             found.claimed.add(name)
         elif row[0].startswith("../../../bin/") and len(parts) == 4:
             found.scripts.add(parts[-1])
-        elif row[0].startswith("../../../") and len(parts) > 3:
-            found.beside.add(parts[2])
+        elif row[0].startswith("../../../") and parts[2] != "include" and ".." not in parts[2:]:
+            found.beside.add("/".join(parts[2:]))
     found.facts.append(
         [
             distribution.name,
@@ -113,7 +114,7 @@ def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
     if _is_editable(distribution):
         found.editable |= editable_names(distribution, folder)
         for row in rows:
-            if "/" not in row[0] and row[0].endswith((".pth", ".py")):
+            if "/" not in row[0] and (row[0].endswith(".pth") or row[0].endswith("_finder.py")):
                 found.dropped.add(row[0].partition(".")[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -100,7 +101,7 @@ def pack(contents: Packable, folder: Path) -> Packed:
 
 def _build(contents: Packable, path: Path) -> None:
     for stale in path.parent.glob(f".{path.stem}.*.new*"):  # of one that was killed
-        stale.unlink(missing_ok=True)
+        shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")
     try:
         with contents.parts() as parts:

@@ -109,6 +109,18 @@ def test_it_is_built_once(project: Project, archive: Path, smk: Run) -> None:
     ]
 
 
+def test_the_doctor_says_which_one_it_is(project: Project, archive: Path, smk: Run) -> None:
+    text = (project.folder / "workflow.yaml").read_text()
+    asking = text.replace("execution:\n", "execution:\n  environment: {type: packed-venv}\n")
+    (project.folder / "asking.yaml").write_text(asking)
+    done = smk("doctor", "asking.yaml", "--json", cwd=project.folder)
+    (check,) = (item for item in json.loads(done.stdout) if item["what"] == "environment")
+    key = archive.stem.removeprefix("packed-venv-")
+    size = archive.stat().st_size / 1e6
+    assert check["found"].startswith(f"packed-venv {key}: {size:.0f} MB")
+    assert check["state"] == "ok"
+
+
 def test_nothing_of_this_machine_is_named_in_it(archive: Path, machine: Machine) -> None:
     assert machine.run("-c", "pass").returncode == 0
     (root,) = (path for path in machine.cache.iterdir() if path.is_dir())
@@ -174,6 +186,9 @@ class Broken:
 
 
 def test_what_does_not_work_is_not_kept(tmp_path: Path) -> None:
+    killed = tmp_path / f".packed-venv-{Broken.key}.1.new"  # what a killed one has left
+    killed.touch()
+    (tmp_path / f"{killed.name}-x").mkdir()
     with pytest.raises(Findings, match="'zz_absent' cannot be imported there: ModuleNotFound"):
         pack(Broken(), tmp_path)
     assert not archive_path(Broken(), tmp_path).exists()

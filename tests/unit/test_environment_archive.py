@@ -167,6 +167,18 @@ def test_scripts_start_the_python_beside_them(site: Path, head: str) -> None:
     assert done.stdout == "['a b']\n"
 
 
+def test_files_that_packages_put_elsewhere_come_along(site: Path) -> None:
+    prefix = site.parents[2]
+    record = site / "one-1.0.dist-info" / "RECORD"
+    for name in ("share/one/a b.txt", "lib/libone.so", "include/one.h", "share/not_ours"):
+        (prefix / name).parent.mkdir(parents=True, exist_ok=True)
+        (prefix / name).write_text(name)
+        if name != "share/not_ours":
+            record.write_text(record.read_text() + f"../../../{name},sha256=x,1\n")
+    found = [entry.target for entry in installed.look().others(prefix)]
+    assert found == ["lib/libone.so", "share/one/a b.txt"]
+
+
 def test_folders_of_this_machine_are_taken_out_of_pth_files(site: Path) -> None:
     (site / "some.pth").write_text(f"{site.parent}\nimport sys\nrelative\n")
     (site / "only.pth").write_text(f"{site.parent}\n")

@@ -7,11 +7,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.packed import Node, small_archive
+from fasthep_smk.environment.archive import write_archive
+from tests.support.packed import Node, small_archive, small_parts
 
 OTHER = "fedcba9876543210fedc"
 
@@ -214,6 +216,18 @@ def test_what_is_in_use_is_never_removed(node: Node, tmp_path: Path) -> None:
     age(node, OTHER, 3000)
     assert node.run(wanted).stdout == "hello\n"
     assert not (node.cache / OTHER).exists()
+
+
+def test_what_else_goes_wrong_is_said_in_a_line(node: Node, tmp_path: Path) -> None:
+    """As where a library is missing that the decompressor needs."""
+    parts = small_parts("0" * 20)
+    kept = tuple(entry for entry in parts.first if "cramjam" not in entry.target)
+    archive = tmp_path / f"packed-venv-{'0' * 20}.run"
+    write_archive(replace(parts, first=kept), archive)
+    done = node.run(archive)
+    assert done.returncode == 78
+    assert done.stderr == f"packed environment {'0' * 20}: No module named 'cramjam'\n"
+    assert left_over(node) == []
 
 
 @pytest.mark.parametrize(

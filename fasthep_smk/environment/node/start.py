@@ -13,6 +13,7 @@ The kernel lets go of both when a process ends, however it ends.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-USAGE, NO_ROOM, DAMAGED, NOT_OURS = 64, 75, 76, 77
+USAGE, NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 64, 75, 76, 77, 78
 #: Seconds for which a folder that nobody has locked may belong to somebody who is about to.
 GRACE = 60
 STALE = 600
@@ -94,20 +95,18 @@ def main(argv: list[str]) -> NoReturn:
     key, folder, limit, archive, offset, boot, making, *arguments = argv
     try:
         cache = Cache(Path(folder), parse_size(limit))
-        if boot != "-":
-            made = make(cache, key, Path(archive), int(offset), Path(boot), making)
-            what = "extracted" if made else "found"
-        else:
-            what = "found"
+        made = boot != "-" and make(cache, key, Path(archive), int(offset), Path(boot), making)
         if not hold(cache, key):  # removed a moment ago, to make room
             command = ["/bin/sh", archive, "--cache", folder]
             command += [] if limit == "-" else ["--limit", limit]
             os.execv("/bin/sh", [*command, "--", *arguments])
-    except Stop as error:
-        _discard(Path(boot)) if boot != "-" else None
+    except (Stop, OSError, ImportError, ValueError) as error:
+        if boot != "-":
+            _discard(Path(boot))
         print(f"packed environment {key}: {error}", file=sys.stderr)
-        sys.exit(error.status)
-    cache.log(f"{what} {key}")
+        full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        sys.exit(error.status if isinstance(error, Stop) else NO_ROOM if full else NOT_HERE)
+    cache.log(f"{'extracted' if made else 'found'} {key}")
     root = cache.folder / key
     os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
     os.environ["FASTHEP_SMK_ENVIRONMENT"] = key
