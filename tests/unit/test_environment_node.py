@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import time
@@ -100,6 +101,21 @@ def test_the_folder_is_that_of_the_user_in_tmpdir(tmp_path: Path, archive: Path)
         assert done.returncode == 0, done.stderr
         assert (tmp_path / cache / "0123456789abcdef0123" / "complete").exists()
         assert done.stdout.startswith(str(tmp_path / cache / "0123456789abcdef0123" / "bin"))
+
+
+def test_a_job_without_a_name_or_a_home_gets_them(node: Node, archive: Path) -> None:
+    code = "import os; print(os.environ.get('LOGNAME'), os.path.expanduser('~'))"
+
+    def said(**variables: str) -> str:
+        command = node.command(archive, "-c", code)
+        return subprocess.run(command, env=variables, capture_output=True, text=True).stdout
+
+    home = node.cache / "home"
+    name = pwd.getpwuid(os.getuid()).pw_name
+    assert said() == f"{name} {home}\n"
+    assert home.is_dir()
+    assert said(USER="me", HOME="/h") == "None /h\n"
+    assert said(LOGNAME="me", HOME="/h") == "me /h\n"
 
 
 def test_a_folder_of_somebody_else_is_not_trusted(node: Node, archive: Path) -> None:

@@ -83,6 +83,19 @@ unpack_first() {
     stop 76 "$archive is damaged: its first part cannot be unpacked"
 }
 
+# A job may have no name and no home: programs that ask for them would stop, or write "~".
+name_and_home() {
+    if [ -z "${LOGNAME:-}${USER:-}" ]; then
+        LOGNAME=$(id -un 2>/dev/null) || LOGNAME=uid$(id -u)
+        export LOGNAME
+    fi
+    if [ -z "${HOME:-}" ]; then
+        HOME=$cache/home
+        export HOME
+        mkdir -p -- "$HOME"
+    fi
+}
+
 main() {
     PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
     export PATH
@@ -112,6 +125,7 @@ main() {
     case $cache in *[:\;]*) stop 77 "$cache: no colon or semicolon may be in this path" ;; esac
     (umask 077 && mkdir -p -- "$cache") 2>/dev/null || stop 77 "cannot make the folder $cache"
     is_private "$cache" || stop 77 "$cache belongs to somebody else, or others may write to it"
+    name_and_home
     root=$cache/$KEY
     touch -- "$cache/$KEY.use" 2>/dev/null || stop 77 "cannot write in $cache"
     is_complete && start "$root" - - "$@"
