@@ -93,7 +93,8 @@ def make_machine(place: Path, archive: Path) -> Machine:
     try:
         tree = debian_tree()
     except DebianUnavailableError as error:
-        if os.environ.get("CI") == "true":
+        possible = os.geteuid() == 0 and Path("/etc/debian_version").exists()
+        if possible and os.environ.get("CI") == "true":
             pytest.fail(f"there is no second machine: {error}", pytrace=False)
         reason = f"packed environments were not tried on another machine: {error}"
         warnings.warn(reason, stacklevel=2)
