@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import __version__
+from fasthep_smk.describe.environment import PACKED
+from fasthep_smk.layout import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from fasthep_smk.missing import Limit
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["misplaced", "parse"]
 
 _COMMANDS = (
-    "run", "translate", "why", "explain", "check", "doctor", "site", "status", "clean",
+    "run", "translate", "why", "explain", "check", "doctor", "site", "status", "clean", "pack",
 )  # fmt: skip
 
 
@@ -96,6 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("system", choices=("slurm", "htcondor", "local"))
     init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
     _add_disk(commands, run)
+    _add_pack(commands)
     for command in (run, translate, why, explain, check):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
         command.add_argument(
@@ -218,6 +221,30 @@ def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
         default="auto",
         help="intermediates after a success: all; auto, which bounds what superseded results "
         "take (the default); none, which deletes all that a run without changes can do without",
+    )
+
+
+def _add_pack(commands: Commands) -> None:
+    pack = commands.add_parser(
+        "pack",
+        help="pack this environment into one file that unpacks itself on a worker",
+        description="Pack the environment that fasthep-smk runs in, with the modules that a "
+        "workflow names, into one file that needs nothing but sh, tar and gzip; test it. It is "
+        "named after its content, and built only once.",
+    )
+    pack.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
+    pack.add_argument("--profile", metavar="SITE", help="as for run")
+    pack.add_argument(
+        "--environment",
+        choices=PACKED,
+        help="what to pack (default: what the workflow or the site asks for, else what this is)",
+    )
+    pack.add_argument(
+        "--output",
+        type=_folder,
+        default=Path(ENVIRONMENTS),
+        metavar="FOLDER",
+        help=f"where archives lie (default: {ENVIRONMENTS})",
     )
 
 

@@ -215,7 +215,9 @@ def _doctor(options: argparse.Namespace) -> int:
     from fasthep_smk.translation import execution_of
 
     execution = execution_of(options.workflow, options.profile, root=Path.cwd())
-    checks = doctor.examine(execution, folder=Path.cwd(), timeout=options.timeout)
+    checks = doctor.examine(
+        execution, folder=Path.cwd(), timeout=options.timeout, workflow=options.workflow
+    )
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
     else:
@@ -254,6 +256,13 @@ def _clean(options: argparse.Namespace) -> int:
     return 0
 
 
+def _pack(options: argparse.Namespace) -> int:
+    from fasthep_smk.environment.command import pack_environment
+
+    print(pack_environment(options, root=Path.cwd()))
+    return 0
+
+
 _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "translate": _translate,
     "why": _why,
@@ -263,6 +272,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "site": _site,
     "status": _status,
     "clean": _clean,
+    "pack": _pack,
 }
 
 

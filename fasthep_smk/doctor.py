@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fasthep_smk import files, sites
+from fasthep_smk import files, layout, sites
 from fasthep_smk.credentials import Credential, credentials
 from fasthep_smk.describe.execution import Execution
 from fasthep_smk.describe.requests import Attempt, Route
 from fasthep_smk.describe.routing import Router
-from fasthep_smk.errors import UsageError
+from fasthep_smk.errors import SmkError, UsageError
 from fasthep_smk.names import encode, shell
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.progress import Reader
@@ -45,12 +45,16 @@ class Check:
     mend: str = ""
 
 
-def examine(execution: Execution, *, folder: Path, timeout: int) -> list[Check]:
+def examine(
+    execution: Execution, *, folder: Path, timeout: int, workflow: Path | None = None
+) -> list[Check]:
     """Return what works at a site and what does not; a probe job goes to each of its pools.
 
     ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
+    With a ``workflow``, the environment that it asks for is that of the modules it names.
     """
     checks = [*_system(execution), _folder(folder), *map(_credential, credentials())]
+    checks += _environment(execution, folder, workflow)
     if any(check.state == "FAILED" for check in checks):
         return checks
     return [*checks, *_probes(execution, folder, timeout)]
@@ -99,6 +103,32 @@ def _credential(found: Credential) -> Check:
     state: State = "ok" if hours > 24 else "note" if hours > 0 else "FAILED"
     text = f"{found.path}: {hours:.1f} h left" if hours > 0 else f"{found.path}: expired"
     return Check(found.kind, state, text, found.renew if hours <= 24 else "")
+
+
+def _environment(execution: Execution, folder: Path, workflow: Path | None) -> Iterator[Check]:
+    """Say what the environment is that a workflow or a site asks for."""
+    asked = execution.environment
+    what = "environment"
+    if asked is None:
+        return
+    if not asked.is_packed:
+        prefix = Path(sys.prefix if asked.prefix == "current" else asked.prefix)
+        there = os.access(prefix / "bin" / "python", os.X_OK)
+        found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
+        mend = "" if there else f"mend the prefix in {asked.file}"
+        yield Check(what, "ok" if there else "FAILED", found, mend)
+        return
+    from fasthep_smk.environment.command import describe_environment, workflow_modules
+
+    try:
+        modules = workflow_modules(workflow, None, root=folder)
+        built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
+    except SmkError as error:
+        yield Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
+        return
+    text += "; jobs do not travel with it yet"
+    mend = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
+    yield Check(what, "ok" if built else "note", text, mend)
 
 
 def _probes(execution: Execution, folder: Path, timeout: int) -> list[Check]:

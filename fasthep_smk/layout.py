@@ -11,6 +11,7 @@ __all__ = [
     "BENCHMARKS",
     "BUNDLES",
     "CAPTURED",
+    "ENVIRONMENTS",
     "LEDGER",
     "LOCK",
     "LOGS",
@@ -50,6 +51,8 @@ LOGS = "debug/distributed/logs"
 #: What a batch system keeps of jobs' standard output and error.
 CAPTURED = ("debug/distributed/out", "debug/distributed/err")
 LOCK = "smk/lock"
+#: Where packed environments lie if nobody says otherwise, seen from beside the build folder.
+ENVIRONMENTS = "build/execution/worker-environments"
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"

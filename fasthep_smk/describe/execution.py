@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fasthep_smk.describe import schema
+from fasthep_smk.describe.environment import Environment, read_environment
 from fasthep_smk.describe.layers import Layer
 from fasthep_smk.describe.pools import make_pools, merged_defaults
 from fasthep_smk.describe.routing import Router, stage_needs
@@ -18,16 +20,21 @@ __all__ = ["Execution", "read_execution"]
 
 #: Backends for which nothing needs to be said.
 _LOCAL_BACKENDS = ("local", "snakemake")
+_ENVIRONMENT = "execution.environment"
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where a workflow's stages run. ``notices`` are worth one line each, once."""
+    """Where a workflow's stages run. ``notices`` are worth one line each, once.
+
+    ``environment`` is with which environment, if a workflow or a site says so.
+    """
 
     site: Site
     router: Router
     asked: tuple[str, ...]
     notices: tuple[str, ...]
+    environment: Environment | None = None
 
 
 def read_execution(
@@ -58,6 +65,16 @@ def read_execution(
         findings += error.findings
     if findings or site is None:
         return None, findings
+    environment, findings = read_environment(
+        [
+            (site.file, "environment", site.environment),
+            *(
+                (file, _ENVIRONMENT, (section or {}).get("environment"))
+                for file, section in sections.items()
+            ),
+            (workflow, _ENVIRONMENT, own.get("environment")),
+        ]
+    )
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))
     defaults = merged_defaults(layers)
@@ -69,14 +86,22 @@ def read_execution(
     ]
     pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
     router = Router(pools, needs, workflow, defaults)
-    findings = [*pools.findings, *router.findings()]
+    findings += [*pools.findings, *router.findings()]
     execution = Execution(
         site=site,
         router=router,
         asked=tuple(dict.fromkeys(asked)),
         notices=tuple(
-            dict.fromkeys([*_notices(own, workflow), *pools.warnings, *router.warnings()])
+            dict.fromkeys(
+                [
+                    *_notices(own, workflow),
+                    *_environment_notices(environment, site),
+                    *pools.warnings,
+                    *router.warnings(),
+                ]
+            )
         ),
+        environment=environment,
     )
     return execution, findings
 
@@ -89,6 +114,22 @@ def _section_findings(section: Any, file: str) -> list[Finding]:
         ours = {key: config[key] for key in CONFIG_KEYS if key in config}
         found += schema.findings_of(ours, "config", file=file, key="execution.config")
     return found
+
+
+def _environment_notices(environment: Environment | None, site: Site) -> list[str]:
+    if environment is None or site.system == "local":
+        return []
+    if environment.is_packed:
+        return [
+            f"{environment.file}: environment: {environment.type} does not travel with jobs yet: "
+            "they use the environment of fasthep-smk, at the same path"
+        ]
+    if environment.prefix not in ("current", sys.prefix):
+        return [
+            f"{environment.file}: environment: {environment.prefix!r} is not used yet: jobs use "
+            f"the environment of fasthep-smk, {sys.prefix}"
+        ]
+    return []
 
 
 def _notices(own: Mapping[str, Any], workflow: str) -> list[str]:

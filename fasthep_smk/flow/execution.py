@@ -1,7 +1,8 @@
 """The ``execution`` section of a workflow between FAST-HEP's documentation and its compiler.
 
 The compiler knows less than the documentation promises: a pool's resources must be the name of a
-class, ``require`` must name a class, ``backend: dask`` needs the package. What it would refuse or
+class, ``require`` must name a class, ``backend: dask`` needs the package, and of environments it
+knows two types. What it would refuse or
 drop is taken out before compiling, by an overlay that includes the workflow, and is brought
 together with the stages afterwards (``fasthep_smk.describe``).
 """
@@ -75,8 +76,15 @@ def overlay(
     execution: dict[str, Any] = {"backend": "local", "strategy": "default"}
     if pools:
         execution |= {"resources": classes, "pools": pools}
+    included = [str(workflow.resolve())]
+    if not _takes_environment(section):
+        # Mappings are merged; only what is no mapping clears the way for an empty one.
+        cleared = target.with_name(f"{target.stem}-environment.yaml")
+        files.write_text(cleared, "execution: {environment: null}\n")
+        included.append(str(cleared.resolve()))
+        execution["environment"] = {}
     text = yaml.safe_dump(
-        {"include": [str(workflow.resolve())], "execution": execution},
+        {"include": included, "execution": execution},
         sort_keys=False,
         allow_unicode=True,
     )
@@ -86,3 +94,14 @@ def overlay(
     )
     files.write_text(target, header + text)
     return target
+
+
+def _takes_environment(section: Mapping[str, Any]) -> bool:
+    """Tell whether FAST-HEP's compiler takes the ``environment`` of an ``execution`` section."""
+    if "environment" not in section:
+        return True
+    try:
+        upstream.normalize_global_execution({"environment": section["environment"]})
+    except (ValueError, TypeError):
+        return False
+    return True

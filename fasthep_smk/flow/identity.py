@@ -24,6 +24,7 @@ __all__ = [
     "module_file",
     "of_component",
     "of_object",
+    "own_sources",
 ]
 
 #: Bytes above which a file that a parameter names is known by size and time.
@@ -95,6 +96,15 @@ def sources_of(module: str) -> tuple[Path, ...]:
     Followed are modules outside the standard library and ``site-packages``: an installed package
     changes by its version.
     """
+    return tuple(sorted(set(_closure(module).values())))
+
+
+def own_sources(module: str) -> dict[str, Path]:
+    """Return the user's own modules among a module and what it imports, by name."""
+    return {name: path for name, path in _closure(module).items() if not _is_installed(path)}
+
+
+def _closure(module: str) -> dict[str, Path]:
     found: dict[str, Path] = {}
     pending = [module]
     while pending:
@@ -105,7 +115,7 @@ def sources_of(module: str) -> tuple[Path, ...]:
         found[name] = path
         if not _is_installed(path):
             pending.extend(_imports(path, name))
-    return tuple(sorted(set(found.values())))
+    return found
 
 
 def of_named_files(value: Any, roots: Iterable[Path]) -> list[str]:

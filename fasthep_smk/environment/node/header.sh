@@ -1,0 +1,147 @@
+#!/bin/sh
+# A Python environment that brings itself along; its packed files follow this text.
+#
+#   sh THIS [--cache FOLDER] [--limit SIZE] [-- ARGUMENTS OF PYTHON]
+#
+# Once per machine it unpacks itself into FOLDER, and from then on it only starts Python there.
+# FOLDER: $FASTHEP_SMK_CACHE, or fasthep-smk-UID in $TMPDIR or /tmp. SIZE (20GB) is what
+# all environments there may take together: those that nobody uses give way.
+#
+# Exit status: that of Python, or
+#   64  wrong usage                      75  no room to unpack: another machine may have it
+#   76  this file is damaged             77  FOLDER cannot be used, or is somebody else's
+#   78  this machine cannot run it
+set -u
+KEY=@KEY@
+TYPE=@TYPE@
+MACHINE=@MACHINE@
+START=@START@
+FIRST=@FIRST@
+ROOM=@ROOM@
+
+say() { echo "packed environment $KEY: $*" >&2; }
+stop() {
+    status=$1
+    shift
+    say "$@"
+    [ -z "${boot:-}" ] || rm -rf -- "$boot"
+    exit "$status"
+}
+
+# A folder that others may write to would let them choose what runs here.
+is_private() {
+    set -f
+    # shellcheck disable=SC2046
+    set -- $(ls -ldn -- "$1" 2>/dev/null)
+    set +f
+    case ${1:-} in d????-??-?*) [ "$3" = "$(id -u)" ] ;; *) false ;; esac
+}
+
+# After a crash of the machine, what was unpacked before may be incomplete on disk.
+is_complete() {
+    [ -f "$root/complete" ] || return 1
+    read -r host started <"$root/complete" || return 1
+    [ "$host" != "$(uname -n)" ] ||
+        [ "$started" = "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown)" ]
+}
+
+# start FOLDER WHAT...: go on in Python.
+start() {
+    folder=$1
+    shift
+    exec "$folder/bin/python" -I -S "$folder/lib/fasthep-smk/start.py" "$KEY" "$cache" \
+        "${limit:--}" "$archive" $((START + FIRST)) "$@"
+}
+
+free_kib() {
+    set -f
+    # shellcheck disable=SC2046
+    set -- $(df -Pk -- "$cache" 2>/dev/null | tail -n 1)
+    set +f
+    case ${4:-} in *[!0-9]* | '') echo 999999999 ;; *) echo "$4" ;; esac
+}
+
+new_boot() {
+    number=0
+    until mkdir -m 700 -- "$cache/.boot-$KEY-$$-$number" 2>/dev/null; do
+        number=$((number + 1))
+        [ $number -lt 20 ] || return 1
+    done
+    boot=$cache/.boot-$KEY-$$-$number
+}
+
+unpack_first() {
+    [ "$(free_kib)" -gt "$ROOM" ] ||
+        stop 75 "no room in $cache: $(free_kib) KiB free, $ROOM are needed to begin"
+    new_boot || stop 77 "cannot write in $cache"
+    tail -c "+$((START + 1))" -- "$archive" 2>/dev/null | head -c "$FIRST" | gzip -dc 2>/dev/null |
+        (cd -- "$boot" && tar -xf - 2>"$boot/problem")
+    [ -f "$boot/lib/zzz-last" ] && return
+    case $(cat "$boot/problem" 2>/dev/null) in
+    *"No space left"* | *quota*) stop 75 "no room in $cache" ;;
+    esac
+    stop 76 "$archive is damaged: its first part cannot be unpacked"
+}
+
+# A job may have no name and no home: programs that ask for them would stop, or write "~".
+name_and_home() {
+    if [ -z "${LOGNAME:-}${USER:-}" ]; then
+        LOGNAME=$(id -un 2>/dev/null) || LOGNAME=uid$(id -u)
+        export LOGNAME
+    fi
+    if [ -z "${HOME:-}" ]; then
+        HOME=$cache/home
+        export HOME
+        mkdir -p -- "$HOME"
+    fi
+}
+
+main() {
+    PATH=${PATH:-/usr/local/bin:/usr/bin:/bin}
+    export PATH
+    # Of this machine's Python, if it has one: nothing of it counts here.
+    unset PYTHONHOME PYTHONPATH
+    export PYTHONNOUSERSITE=1
+    cache=${FASTHEP_SMK_CACHE:-${TMPDIR:-/tmp}/fasthep-smk-$(id -u)}
+    limit=
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --cache | --limit)
+            [ -n "${2:-}" ] || stop 64 "$1 needs a value"
+            if [ "$1" = --cache ]; then cache=$2; else limit=$2; fi
+            shift 2
+            ;;
+        --)
+            shift
+            break
+            ;;
+        *) stop 64 "unknown: $1; usage: [--cache FOLDER] [--limit SIZE] [-- ARGUMENTS OF PYTHON]" ;;
+        esac
+    done
+    [ "$(uname -m)" = "$MACHINE" ] || stop 78 "made for $MACHINE, this machine is $(uname -m)"
+    case $0 in */*) archive=$0 ;; *) archive=./$0 ;; esac
+    # A cache whose name begins with a dash or has no slash is a path all the same.
+    case $cache in /*) ;; *) cache=$(pwd)/$cache ;; esac
+    case $cache in *[:\;]*) stop 77 "$cache: no colon or semicolon may be in this path" ;; esac
+    (umask 077 && mkdir -p -- "$cache") 2>/dev/null || stop 77 "cannot make the folder $cache"
+    is_private "$cache" || stop 77 "$cache belongs to somebody else, or others may write to it"
+    name_and_home
+    root=$cache/$KEY
+    touch -- "$cache/$KEY.use" 2>/dev/null || stop 77 "cannot write in $cache"
+    is_complete && start "$root" - - "$@"
+    making=-
+    if command -v flock >/dev/null 2>&1; then
+        # Only so that many jobs at once do not all unpack the first part; Python locks anyway.
+        exec 8>>"$cache/$KEY.making"
+        flock 8 && making=8
+        if is_complete; then
+            exec 8>&-
+            start "$root" - - "$@"
+        fi
+    fi
+    unpack_first
+    start "$boot" "$boot" "$making" "$@"
+}
+
+main "$@"
+exit 78

@@ -1,0 +1,46 @@
+"""Which modules a plan names: those of its operations, modifiers, hooks and handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fasthep_smk.flow.reads import modifiers_of
+
+__all__ = ["modules_of"]
+
+_CATEGORY = {
+    "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
+}  # fmt: skip
+#: Of these, a run loads all that is registered.
+_LOADED = ("functions", "constants", "product_handlers")
+
+
+def modules_of(plan: Any) -> list[str]:
+    """Return the modules that running a plan imports by their names, sorted."""
+    registry = plan.registry
+    found = set(_modules([registry.get(section) for section in _LOADED]))
+    found |= set(_modules(list(plan.execution_hooks)))
+    kinds = {str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)}
+    found |= set(_modules([(registry.get("hooks") or {}).get(kind) for kind in kinds]))
+    for node in plan.nodes:
+        found |= set(_modules((registry.get(_CATEGORY[node.role]) or {}).get(node.impl)))
+        for name in modifiers_of(node):
+            found |= set(_modules((registry.get("execution_modifiers") or {}).get(name)))
+    for report in plan.reports:
+        found |= set(_modules((registry.get("sinks") or {}).get(str(report.get("op")))))
+    return sorted(found)
+
+
+def _modules(value: Any) -> Iterator[str]:
+    """Yield the modules of all ``module:object`` texts in a part of a registry."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _modules(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _modules(item)
+    elif isinstance(value, str) and ":" in value:
+        module = value.partition(":")[0]
+        if all(part.isidentifier() for part in module.split(".")):
+            yield module
