@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fasthep_smk.describe import schema
+from fasthep_smk.describe.credentials import (
+    Requirement,
+    requirements_of,
+    said_of_credentials,
+)
 from fasthep_smk.describe.layers import Layer
 from fasthep_smk.describe.pools import make_pools, merged_defaults
 from fasthep_smk.describe.routing import Router, stage_needs
@@ -22,12 +27,16 @@ _LOCAL_BACKENDS = ("local", "snakemake")
 
 @dataclass(frozen=True)
 class Execution:
-    """Where a workflow's stages run. ``notices`` are worth one line each, once."""
+    """Where a workflow's stages run. ``notices`` are worth one line each, once.
+
+    ``credentials`` are those that its jobs require.
+    """
 
     site: Site
     router: Router
     asked: tuple[str, ...]
     notices: tuple[str, ...]
+    credentials: tuple[Requirement, ...] = ()
 
 
 def read_execution(
@@ -69,7 +78,13 @@ def read_execution(
     ]
     pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
     router = Router(pools, needs, workflow, defaults)
-    findings = [*pools.findings, *router.findings()]
+    credentials, wrong = requirements_of(
+        [
+            said_of_credentials(site.file, "", site.said),
+            *(said_of_credentials(layer.file, "execution", layer.content) for layer in layers),
+        ]
+    )
+    findings = [*pools.findings, *router.findings(), *wrong]
     execution = Execution(
         site=site,
         router=router,
@@ -77,6 +92,7 @@ def read_execution(
         notices=tuple(
             dict.fromkeys([*_notices(own, workflow), *pools.warnings, *router.warnings()])
         ),
+        credentials=credentials,
     )
     return execution, findings
 
