@@ -53,9 +53,9 @@ class Gate:
         return not self._why
 
     def _look(self) -> None:
-        from fasthep_smk.credentials.renewal import lacking, waiting
+        from fasthep_smk.credentials.renewal import lacking
 
-        why = "; ".join(waiting(one) for one in lacking(self._required).values())
+        why = "; ".join(map(str, lacking(self._required).values()))
         if bool(why) != bool(self._why):
             print(why or "the credentials were renewed: jobs go on", flush=True)
         self._why = why

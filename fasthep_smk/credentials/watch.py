@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from fasthep_smk.credentials.gate import required_of
-from fasthep_smk.credentials.renewal import PAUSE, lacking, renewed, waiting
+from fasthep_smk.credentials.renewal import lacking, renewed
 from fasthep_smk.describe.credentials import Requirement
 
 __all__ = ["Watch", "watch"]
@@ -16,6 +16,10 @@ __all__ = ["Watch", "watch"]
 def watch(build: Path, say: Callable[[str], None]) -> Watch:
     """Return what looks, while it is entered, at what the jobs of a build folder require."""
     return Watch(required_of(build), say)
+
+
+#: Seconds between two looks.
+_PAUSE = 2.0
 
 
 class Watch:
@@ -41,12 +45,12 @@ class Watch:
         """Look once."""
         missing = lacking(self._required)
         for kind in missing.keys() - self._said:
-            self._say(waiting(missing[kind]))
+            self._say(str(missing[kind]))
         back = [one.kind for one in self._required if one.kind in self._said - missing.keys()]
         for line in renewed(back):
             self._say(line)
         self._said = set(missing)
 
     def _watch(self) -> None:
-        while not self._over.wait(PAUSE):
+        while not self._over.wait(_PAUSE):
             self.look()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from fasthep_smk.credentials.refusals import is_refusal
 from fasthep_smk.errors import SmkError
 
 if TYPE_CHECKING:
+    from fasthep_smk.credentials.renewal import Lack
     from fasthep_smk.describe.credentials import Requirement
 
 __all__ = ["Refused", "Tries", "tries_of"]
@@ -31,6 +33,9 @@ __all__ = ["Refused", "Tries", "tries_of"]
 _VARIABLE = "FASTHEP_SMK_AGAIN"
 #: For how long a job waits that has no time limit, and how long between two looks, in seconds.
 _PATIENCE, _PAUSE = 24 * 3600.0, 1.0
+#: A file that is replaced may be away for a moment; where there is none, none will come: the worker
+#: does not see it.
+_MOMENT = 60.0
 #: A server's clock may differ: what it refuses may have seconds left here.
 _CLOCKS = 30.0
 _UNKNOWN = (
@@ -128,19 +133,20 @@ class Tries:
 
         return dict(look(one.kind for one in self.required))
 
-    def _lacking(self, margin: float) -> dict[Any, str]:
+    def _lacking(self, margin: float) -> list[Lack]:
         from fasthep_smk.credentials.renewal import lacking
 
-        return dict(lacking(self.required, now=time.time() + margin))
+        return [*lacking(self.required, now=time.time() + margin).values()]
 
     def _wait(self, patience: float, error: BaseException | None, margin: float) -> None:
         """Wait until nothing lacks."""
-        end = time.time() + patience
-        told = False
+        start, told = time.time(), False
         while missing := self._lacking(margin):
-            why, _, mend = "; ".join(missing.values()).partition("; renew it: ")
-            if time.time() >= end:
-                text = f"{why}, and no new one came in time"
+            why = "; ".join(one.why for one in missing)
+            mend = "; ".join(one.mend for one in missing)
+            left = min(patience, _MOMENT) if any(one.gone for one in missing) else patience
+            if time.time() >= start + left:
+                text = f"{why}, and no new one came in time, on {socket.gethostname()}"
                 text += f" ({failures.one_line(error)})" if error is not None else ""
                 raise Refused(text, mend, error)
             if not told:

@@ -276,7 +276,7 @@ def test_a_token_that_is_not_renewed_in_time(
     credentials.write(needy / "token", credentials.token(LIFE))
     done = smk("workflow.yaml", "-j", "2", "--bundle", "1", "--allow-expiring", cwd=needy)
     assert done.returncode == 1
-    assert "and no new one came in time (" in done.stderr
+    assert "and no new one came in time, on " in done.stderr
     assert "    mend:    get a new token" in done.stderr
 
 
@@ -304,6 +304,50 @@ def test_a_stopped_run_does_not_wait(needy: Path, server: tuple[str, list[int]])
     assert process.wait(30) == 130, text
     held = {int(pid) for _, pid, _ in tries(needy)}
     assert not [pid for pid in held if Path(f"/proc/{pid}").exists()]
+
+
+def test_jobs_of_a_bundle_wait_too(needy: Path, server: tuple[str, list[int]]) -> None:
+    """Also cold ones: with no warm worker they are started otherwise."""
+    address, answers = server
+    first = credentials.token(LIFE)
+    end = jwt.decode(first, options={"verify_signature": False})["exp"]
+    credentials.write(needy / "token", first)
+    with_asking(needy, address, end + 0.2)
+    with (needy / "said.txt").open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fasthep_smk", "workflow.yaml", "-j", "1", "--bundle", "3"],
+            cwd=needy,
+            stdout=said,
+            stderr=said,
+            env={**os.environ, "FASTHEP_SMK_WARM": ""},
+        )
+    try:
+        wait_for(lambda: 401 in answers or process.poll() is not None, 60)
+        credentials.write(needy / "token", credentials.token(3600))
+        assert process.wait(60) == 0, (needy / "said.txt").read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+    assert [name for name, *_ in tries(needy)].count("late") == 2
+    assert len(tries(needy)) == 4
+    assert {(one["attempt"], len(one["earlier"])) for one in records(needy)} == {(1, 0)}
+    assert not list((needy / "build/smk/failures").rglob("*.json"))
+
+
+def test_nothing_secret_is_written(needy: Path, smk: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token in the environment, and a proxy in a file."""
+    text, (pem, _) = credentials.token(3600), credentials.proxy(10, 900)
+    monkeypatch.setenv("BEARER_TOKEN", text)
+    monkeypatch.setenv("X509_USER_PROXY", str(credentials.write(needy / "proxy", pem)))
+    change(needy, lambda workflow: workflow["execution"]["credentials"].append("x509"))
+    done = smk("workflow.yaml", "-j", "2", cwd=needy)
+    assert done.returncode == 0, done.stderr
+    doctor = smk("doctor", "workflow.yaml", cwd=needy)
+    assert doctor.returncode == 0, doctor.stdout
+    assert "X509 proxy, required" in doctor.stdout
+    (needy / "said.txt").write_text(done.stdout + done.stderr + doctor.stdout + doctor.stderr)
+    secrets = [*credentials.secret_parts(text), *credentials.secret_parts(pem)]
+    assert not credentials.scan([needy], secrets, spared=[needy / "proxy"])
 
 
 def test_plain_snakemake_runs_it_too(needy: Path, smk: Run) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fasthep_smk import layout
+from fasthep_smk import engine, layout
 from fasthep_smk.credentials import gate
 from fasthep_smk.credentials.gate import Gate, hold_jobs_back, required_of
+from fasthep_smk.credentials.renewal import lacking
 from fasthep_smk.credentials.watch import Watch
 from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.translate.write import Written
 from fasthep_smk.worker import again
 from fasthep_smk.worker.again import Refused, Tries, tries_of
 from tests.support.credentials import token, write
@@ -164,7 +168,8 @@ def test_any_error_after_the_end_is_that_of_the_credential(file: Path) -> None:
     write(file, token(-1))
     found = mine.settle(ValueError("bad"), "a.root")
     assert isinstance(found, Refused)
-    assert str(found).endswith(", and no new one came in time (ValueError: bad)")
+    host = socket.gethostname()
+    assert str(found).endswith(f", and no new one came in time, on {host} (ValueError: bad)")
     assert found.mend.startswith(MEND)
 
 
@@ -235,6 +240,47 @@ def test_a_job_that_begins_without_a_valid_token(file: Path) -> None:
     write(file, token(-1))
     with pytest.raises(Refused, match="no new one came in time"):
         tries_of([one.as_data() for one in REQUIRED], 0.2)[0].wait_to_begin()
+
+
+def test_a_worker_that_does_not_see_the_token_is_soon_left(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None will come there; but a file that is being replaced may be away for a moment."""
+    file.unlink()
+    start, now = time.time(), time.time()
+
+    def sleep(_seconds: float) -> None:
+        nonlocal now
+        now += 1
+
+    monkeypatch.setattr(again.time, "sleep", sleep)
+    monkeypatch.setattr(again.time, "time", lambda: now)
+    with pytest.raises(Refused, match="the bearer token is gone, and no new one came in time"):
+        tries_of([one.as_data() for one in REQUIRED], 7200)[0].wait_to_begin()
+    assert now - start == pytest.approx(60, abs=2)
+
+
+def test_a_ticket_is_not_missed_where_nobody_can_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert lacking([Requirement("kerberos")]) == {}
+
+
+def test_a_batch_system_is_not_told_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm would keep it in the records of its jobs."""
+    monkeypatch.setenv("BEARER_TOKEN", token(60))
+    started: list[Any] = []
+
+    def follow(start: Any, *_: Any, **__: Any) -> int:
+        started.append(start.variables)
+        return 0
+
+    monkeypatch.setattr(engine, "_follow", follow)
+    monkeypatch.setenv("FASTHEP_SMK_WARM", "")
+    for system in ("local", "slurm", "htcondor"):
+        engine.run(Written.below(tmp_path), system=system, output=io.StringIO())
+    assert ["BEARER_TOKEN" in variables for variables in started] == [True, False, False]
 
 
 def test_the_tries_of_an_attempt_share_its_time(
