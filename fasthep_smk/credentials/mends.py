@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 
+from fasthep_smk.credentials import proxies
 from fasthep_smk.credentials.found import Credential
 from fasthep_smk.credentials.tokens import FILE_VARIABLE, VARIABLE
 from fasthep_smk.describe.credentials import Requirement
@@ -22,7 +24,7 @@ def renewal(required: Requirement, found: Credential | None, seconds: float = 0)
     if required.kind == "x509":
         voms = [word for name in required.voms for word in ("--voms", name)]
         hours = max(_HOURS, math.ceil(seconds / 3600) + 1)
-        return shell(["voms-proxy-init", *voms, "--valid", f"{hours}:00"])
+        return shell(["voms-proxy-init", *voms, "--valid", f"{hours}:00", *_place(found)])
     issuer = f" from {required.issuer}" if required.issuer else ""
     if found is not None and found.path is None:
         return (
@@ -31,6 +33,12 @@ def renewal(required: Requirement, found: Credential | None, seconds: float = 0)
         )
     where = f"{found.path}" if found is not None else f"a file that {FILE_VARIABLE} names"
     return f"get a new token{issuer} (htgettoken, oidc-token), and write it to {where}, mode 600"
+
+
+def _place(found: Credential | None) -> list[str]:
+    """Return where a proxy has to be written, if not where it is by default."""
+    path = str(found.path) if found is not None else os.environ.get(proxies.VARIABLE)
+    return ["--out", path] if path and path != proxies.default_path() else []
 
 
 def close_to_others(found: Credential) -> str:

@@ -13,7 +13,7 @@ from fasthep_smk.credentials.found import Credential, Unreadable, read_file
 if TYPE_CHECKING:
     from cryptography import x509
 
-__all__ = ["VARIABLE", "find_proxy"]
+__all__ = ["VARIABLE", "default_path", "find_proxy"]
 
 VARIABLE = "X509_USER_PROXY"
 #: VOMS puts attribute certificates into this extension, and the groups into this attribute.
@@ -23,7 +23,7 @@ _VOMS_GROUPS = "1.3.6.1.4.1.8005.100.100.4"
 
 def find_proxy() -> Credential | None:
     """Return the proxy that ``X509_USER_PROXY`` names, else ``/tmp/x509up_u<uid>``, if any."""
-    path = Path(os.environ.get(VARIABLE) or f"/tmp/x509up_u{os.getuid()}")
+    path = Path(os.environ.get(VARIABLE) or default_path())
     try:
         content, mode = read_file(path)
         return _described(path, content, mode)
@@ -31,6 +31,11 @@ def find_proxy() -> Credential | None:
         return None
     except Unreadable as error:
         return Credential("x509", str(path), path, problem=str(error))
+
+
+def default_path() -> str:
+    """Return where a proxy is if nobody says."""
+    return f"/tmp/x509up_u{os.getuid()}"
 
 
 def _described(path: Path, content: bytes, mode: int) -> Credential:

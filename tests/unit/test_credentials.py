@@ -93,7 +93,7 @@ def test_a_proxy_without_attributes_is_of_no_organisation(
     (problem,) = problems(Requirement("x509", ("cms",)), found, now=time.time())
     assert problem.found is not None
     assert problem.found.endswith(": no attributes of VOMS")
-    assert problem.mend == "voms-proxy-init --voms cms --valid 24:00"
+    assert problem.mend == f"voms-proxy-init --voms cms --valid 24:00 --out {found.path}"
 
 
 @pytest.mark.parametrize(
@@ -313,12 +313,17 @@ def test_the_slash_at_the_end_of_an_issuer_does_not_matter() -> None:
     assert not problems(required, a_token(issuer="https://x/"), now=NOW)
 
 
-def test_mends() -> None:
+def test_mends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert renewal(Requirement("x509"), None) == "voms-proxy-init --valid 24:00"
     asked = Requirement("x509", ("cms", "dteam"))
     assert renewal(asked, None, 30.5 * HOUR) == (
         "voms-proxy-init --voms cms --voms dteam --valid 32:00"
     )
+    by_default = Credential("x509", "", Path("/tmp/x509up_u987654321"))
+    assert renewal(Requirement("x509"), by_default) == "voms-proxy-init --valid 24:00"
+    monkeypatch.setenv("X509_USER_PROXY", "/home/my proxy")
+    said = "voms-proxy-init --valid 24:00 --out '/home/my proxy'"
+    assert renewal(Requirement("x509"), None) == said
     assert renewal(Requirement("kerberos"), None) == "kinit"
     assert "/home/a/bt, mode 600" in renewal(Requirement("token"), a_token())
     in_variable = Credential("token", "BEARER_TOKEN")
