@@ -36,6 +36,8 @@ _PATIENCE, _PAUSE = 24 * 3600.0, 1.0
 #: A file that is replaced may be away for a moment; where there is none, none will come: the worker
 #: does not see it.
 _MOMENT = 60.0
+#: How much more time than before a job may take when it starts again.
+_ROOM = 1.2
 #: A server's clock may differ: what it refuses may have seconds left here.
 _CLOCKS = 30.0
 _UNKNOWN = (
@@ -105,7 +107,7 @@ class Tries:
         refused = is_refusal(error, file)
         margin = _CLOCKS if refused else 0.0
         if self.required and self._lacking(margin):
-            spent = time.time() - self.begun
+            spent = _ROOM * (time.time() - self.begun)
             left = _PATIENCE if self.walltime is None else self.walltime - self.used - spent
             try:
                 self._wait(left, error, margin)

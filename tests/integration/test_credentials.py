@@ -345,9 +345,15 @@ def test_nothing_secret_is_written(needy: Path, smk: Run, monkeypatch: pytest.Mo
     doctor = smk("doctor", "workflow.yaml", cwd=needy)
     assert doctor.returncode == 0, doctor.stdout
     assert "X509 proxy, required" in doctor.stdout
+    shown = smk("explain", "workflow.yaml", cwd=needy).stdout
+    assert "Required: X509 proxy (workflow.yaml: execution.credentials.x509)" in shown
     (needy / "said.txt").write_text(done.stdout + done.stderr + doctor.stdout + doctor.stderr)
     secrets = [*credentials.secret_parts(text), *credentials.secret_parts(pem)]
     assert not credentials.scan([needy], secrets, spared=[needy / "proxy"])
+    # What is required is in no result.
+    change(needy, lambda workflow: workflow["execution"]["credentials"].remove("x509"))
+    again = smk("workflow.yaml", "-j", "2", cwd=needy)
+    assert "everything was up to date" in again.stdout
 
 
 def test_plain_snakemake_runs_it_too(needy: Path, smk: Run) -> None:

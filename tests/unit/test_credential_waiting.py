@@ -21,6 +21,7 @@ from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.translate.write import Written
 from fasthep_smk.worker import again
 from fasthep_smk.worker.again import Refused, Tries, tries_of
+from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.support.credentials import token, write
 
 REQUIRED = (Requirement("token"),)
@@ -202,7 +203,7 @@ def test_it_waits_no_longer_than_leaves_it_the_time_that_it_took(
     monkeypatch.setattr(again.time, "sleep", sleep)
     monkeypatch.setattr(again.time, "time", lambda: now)
     assert isinstance(mine.settle(ValueError("bad"), None), Refused)
-    assert now - start == pytest.approx(40, abs=2)
+    assert now - start == pytest.approx(100 - 30 - 36, abs=2)
 
 
 def test_a_token_that_is_about_to_end_may_be_refused(file: Path) -> None:
@@ -281,6 +282,13 @@ def test_a_batch_system_is_not_told_the_token(
     for system in ("local", "slurm", "htcondor"):
         engine.run(Written.below(tmp_path), system=system, output=io.StringIO())
     assert ["BEARER_TOKEN" in variables for variables in started] == [True, False, False]
+
+
+def test_time_that_is_over_is_over() -> None:
+    start = time.monotonic()
+    with pytest.raises(TimeLimit, match="00:00:30"), time_limit(30, used=29.5):
+        time.sleep(10)
+    assert time.monotonic() - start < 5
 
 
 def test_the_tries_of_an_attempt_share_its_time(
