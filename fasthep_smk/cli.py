@@ -81,7 +81,7 @@ def _run_held(
     options: argparse.Namespace, extra: list[str], held: int | None, ahead: Ahead | None
 ) -> int:
     from fasthep_smk import engine, failures, missing, sites, tally, waiting, why
-    from fasthep_smk.credentials import preflight
+    from fasthep_smk.credentials.need import explaining
     from fasthep_smk.disk.free import after_run
     from fasthep_smk.flow import documents
     from fasthep_smk.placement import capped
@@ -90,7 +90,7 @@ def _run_held(
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
-    with preflight.explaining(options.workflow, options.profile):
+    with explaining(options.workflow, options.profile):
         translation = _translation(options)
     _warn(translation.warnings)
     placement = translation.placement
@@ -200,10 +200,10 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from fasthep_smk.credentials import preflight
+    from fasthep_smk.credentials.need import explaining
     from fasthep_smk.translation import plan
 
-    with preflight.explaining(options.workflow, options.profile):
+    with explaining(options.workflow, options.profile):
         planned = plan(_options(options), root=Path.cwd())
     _warn([*planned.warnings, *_credentials(planned, options)])
     jobs = sum(len(rule.jobs) for rule in planned.rules)
@@ -216,6 +216,10 @@ def _credentials(
     options: argparse.Namespace,
     standing: frozenset[str] = frozenset(),
 ) -> list[str]:
+    from fasthep_smk.credentials.need import reads_remote
+
+    if not planned.placement.credentials and not reads_remote(planned.variations):
+        return []
     from fasthep_smk.credentials import preflight
 
     return preflight.check(

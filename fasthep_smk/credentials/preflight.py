@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from fasthep_smk.credentials import tokens
 from fasthep_smk.credentials.checks import Problem, problems
@@ -17,6 +15,7 @@ from fasthep_smk.credentials.found import Credential, moment
 from fasthep_smk.credentials.loads import loads_of
 from fasthep_smk.credentials.looking import look
 from fasthep_smk.credentials.mends import renewal
+from fasthep_smk.credentials.need import reads_remote
 from fasthep_smk.describe.credentials import Kind, Requirement
 from fasthep_smk.describe.units import format_duration
 from fasthep_smk.errors import Finding, Findings
@@ -25,12 +24,10 @@ if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Rule, Variation
     from fasthep_smk.translate.profile import Placement
 
-__all__ = ["check", "explaining", "found_in_passing"]
+__all__ = ["check", "findings_now", "found_in_passing"]
 
 #: Where nobody says how long jobs take, a credential that ends sooner is worth a warning.
 _SOON = 3600
-#: Servers of these may want a credential.
-_REMOTE = ("root", "roots", "xroot", "xroots", "http", "https", "dav", "davs")
 #: Folders that each machine has its own of.
 _NOT_SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
@@ -79,23 +76,8 @@ def check(
     return warnings
 
 
-@contextlib.contextmanager
-def explaining(workflow: Path, profile: str | None) -> Iterator[None]:
-    """Add to findings what is wrong with the credentials that a workflow and its site require.
-
-    FAST-HEP's compiler opens input files: without a valid credential it fails before :func:`check`
-    could say why.
-
-    Raises:
-        Findings: the body has raised them.
-    """
-    try:
-        yield
-    except Findings as error:
-        raise Findings([*_wrong_now(workflow, profile), *error.findings]) from None
-
-
-def _wrong_now(workflow: Path, profile: str | None) -> list[Finding]:
+def findings_now(workflow: Path, profile: str | None) -> list[Finding]:
+    """Return what is wrong now with the credentials that a workflow and its site require."""
     from fasthep_smk.translation import execution_of
 
     try:
@@ -115,10 +97,7 @@ def found_in_passing(
     looked: Callable[[], Mapping[Kind, Credential]] = look,
 ) -> list[str]:
     """Return warnings about credentials that nobody requires, if there are remote files to read."""
-    contexts = [item.graph.plan.context.get("datasets") or {} for item in variations]
-    datasets = [dataset for context in contexts for dataset in context.values()]
-    files = [str(file) for one in datasets for file in one.get("files") or ()]
-    if not any(urlsplit(file).scheme.lower() in _REMOTE for file in files):
+    if not reads_remote(variations):
         return []
     warnings = []
     for kind, one in looked().items():

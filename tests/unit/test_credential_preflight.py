@@ -12,7 +12,8 @@ import pytest
 
 from fasthep_smk.credentials import preflight
 from fasthep_smk.credentials.loads import loads_of
-from fasthep_smk.credentials.preflight import check, explaining, found_in_passing
+from fasthep_smk.credentials.need import explaining
+from fasthep_smk.credentials.preflight import check, found_in_passing
 from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.describe.site import Site
