@@ -216,9 +216,9 @@ def _credentials(
     options: argparse.Namespace,
     standing: frozenset[str] = frozenset(),
 ) -> list[str]:
-    from fasthep_smk.credentials.need import reads_remote
+    from fasthep_smk.credentials.need import concerns
 
-    if not planned.placement.credentials and not reads_remote(planned.variations):
+    if not concerns(planned.variations, planned.placement):
         return []
     from fasthep_smk.credentials import preflight
 

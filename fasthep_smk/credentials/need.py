@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from fasthep_smk.credentials.secrets import SECRET
 from fasthep_smk.errors import Findings
 
 if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Variation
+    from fasthep_smk.translate.profile import Placement
 
-__all__ = ["explaining", "reads_remote"]
+__all__ = ["concerns", "explaining", "reads_remote"]
 
 #: Servers of these may want a credential.
 _REMOTE = ("root", "roots", "xroot", "xroots", "http", "https", "dav", "davs")
+
+
+def concerns(variations: Iterable[Variation], placement: Placement) -> bool:
+    """Tell whether anything about credentials is to be looked at before a run."""
+    elsewhere = placement.site.system != "local"
+    in_variable = elsewhere and bool(os.environ.get(SECRET))
+    return bool(placement.credentials) or in_variable or reads_remote(variations)
 
 
 def reads_remote(variations: Iterable[Variation]) -> bool:

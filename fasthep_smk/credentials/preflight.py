@@ -52,7 +52,7 @@ def check(
     """
     now = time.time()
     if not placement.credentials:
-        return found_in_passing(variations, now=now)
+        return [*_stays_here(placement), *found_in_passing(variations, now=now)]
     loads = loads_of(rules, placement, standing=standing, at_a_time=at_a_time)
     duration = longest(loads)
     found = look(one.kind for one in placement.credentials)
@@ -68,7 +68,7 @@ def check(
     findings += _out_of_reach(placement.credentials, found, system)
     if findings:
         raise Findings(findings)
-    warnings = [_warning(one) for one in wrong]
+    warnings = [*_stays_here(placement), *(_warning(one) for one in wrong)]
     if system != "local":
         warnings += _not_shared(found.values())
     if duration.is_lower_bound:
@@ -154,6 +154,17 @@ def _out_of_reach(
                 expected="a token in a file that the workers see",
                 hint=renewal(one, known),
             )
+
+
+def _stays_here(placement: Placement) -> Iterable[str]:
+    """Yield that a token in a variable, which nobody requires, is not handed over."""
+    required = any(one.kind == "token" for one in placement.credentials)
+    if placement.site.system != "local" and os.environ.get(tokens.VARIABLE) and not required:
+        yield (
+            f"{tokens.VARIABLE} is not handed to {placement.site.system}, which would keep it in "
+            f"the records of its jobs: put the token into a file of mode 600 that workers see, "
+            f"and name it by {tokens.FILE_VARIABLE}"
+        )
 
 
 def _not_shared(found: Iterable[Credential]) -> Iterable[str]:

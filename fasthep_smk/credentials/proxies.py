@@ -49,13 +49,13 @@ def _described(path: Path, content: bytes, mode: int) -> Credential:
         # A proxy is issued by the person; who that is, is said by whoever has signed the last one.
         issuer = chain[-1].issuer.rfc4514_string()
         extensions = [blob for one in chain for blob in _voms(one)]
-    except (ValueError, IndexError, TypeError):  # the library's text might quote the file
+    except Exception:  # the library has many kinds, and its text might quote the file
         problem = "holds no certificate that can be read"
         return Credential("x509", str(path), path, problem=problem, mode=mode)
     vos: list[str] = []
     for blob in extensions:
         # What VOMS says is not needed to know that it has said something.
-        with contextlib.suppress(ValueError, TypeError, KeyError, IndexError, AttributeError):
+        with contextlib.suppress(Exception):  # whatever the library makes of odd bytes
             for names, begin, end in _attributes(blob):
                 vos += names
                 begins.append(begin)

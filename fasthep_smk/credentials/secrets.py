@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["without_secrets"]
+__all__ = ["SECRET", "without_secrets"]
 
 #: Its value is the token. The other variables of credentials name files.
-_SECRET = "BEARER_TOKEN"
+SECRET = "BEARER_TOKEN"
 
 
 def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
@@ -16,4 +16,4 @@ def without_secrets(variables: Mapping[str, str]) -> dict[str, str]:
     Slurm's ``--export=ALL`` and HTCondor's ``getenv = true`` copy the environment into the records
     of the jobs, which others may read, and which outlive the token.
     """
-    return {name: value for name, value in variables.items() if name != _SECRET}
+    return {name: value for name, value in variables.items() if name != SECRET}

@@ -71,7 +71,7 @@ def _claims(content: bytes) -> dict[str, Any]:
         raise Unreadable("is empty")
     try:
         return dict(jwt.decode(content, options={"verify_signature": False}))
-    except (jwt.PyJWTError, ValueError, TypeError):  # the library's text might quote the token
+    except Exception:  # of several kinds, and the library's text might quote the token
         raise Unreadable("is no JSON web token: its end cannot be told") from None
 
 
@@ -85,4 +85,6 @@ def _time(claims: dict[str, Any], name: str) -> float | None:
 
 
 def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+    if value is None:
+        return None
+    return "".join(one if one.isprintable() else "?" for one in str(value))[:200]

@@ -12,7 +12,7 @@ import pytest
 
 from fasthep_smk.credentials import preflight
 from fasthep_smk.credentials.loads import loads_of
-from fasthep_smk.credentials.need import explaining
+from fasthep_smk.credentials.need import concerns, explaining
 from fasthep_smk.credentials.preflight import check, found_in_passing
 from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
@@ -149,6 +149,19 @@ def test_a_token_in_a_variable_reaches_no_batch_system(monkeypatch: pytest.Monke
         said = refused([], placed([], TOKEN, system=system))
         assert f"the bearer token does not reach the jobs of {system}" in said
         assert not any(part.decode() in said for part in secret_parts(text))
+
+
+def test_a_token_that_nobody_requires_is_not_lost_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not concerns([], placed([]))
+    monkeypatch.setenv("BEARER_TOKEN", token(3600))
+    assert concerns([], placed([]))
+    (said,) = check([], [], placed([]))
+    assert said.startswith("BEARER_TOKEN is not handed to slurm")
+    here = placed([], system="local")
+    assert not concerns([], here)
+    assert check([], [], here) == []
 
 
 def test_a_file_that_workers_do_not_see(

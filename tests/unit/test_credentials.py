@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import time
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fasthep_smk import failures
-from fasthep_smk.credentials import tokens
+from fasthep_smk.credentials import proxies, tokens
 from fasthep_smk.credentials.checks import lack, problems
 from fasthep_smk.credentials.found import Credential
 from fasthep_smk.credentials.kerberos import find_ticket
@@ -198,6 +202,51 @@ def test_a_token_that_cannot_be_read(
     assert found is not None
     assert found.problem == problem
     assert text not in repr(found)
+
+
+@settings(
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(st.data())
+def test_damage_is_never_a_traceback(data: st.DataObject) -> None:
+    """Bytes changed anywhere in a proxy's certificates, in its attributes or in a token."""
+    kind = data.draw(st.sampled_from(("der", "voms", "claims")))
+    content = bytearray(GOOD[kind])
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    if kind == "claims":
+        body = base64.urlsafe_b64encode(content).rstrip(b"=")
+        text = b".".join([GOOD["head"], body, b"c2ln"])
+        found = tokens._described("there", None, text, None)
+    elif kind == "der":
+        text = pem(bytes(content))
+        found = proxies._described(Path("there"), text, 0o600)
+    else:
+        found = proxies._described(Path("there"), proxy(5, voms=bytes(content))[0], 0o600)
+    problems(Requirement(found.kind, ("cms",)), found, now=time.time())
+    lack(Requirement(found.kind), found, now=1e12)
+
+
+def pem(der: bytes) -> bytes:
+    body = base64.encodebytes(der)
+    return b"-----BEGIN CERTIFICATE-----\n" + body + b"-----END CERTIFICATE-----\n"
+
+
+VOMS = voms_extension("/cms/Role=NULL")
+GOOD = {
+    "der": proxy(5, voms=VOMS)[1][0].public_bytes(serialization.Encoding.DER),
+    "voms": VOMS,
+    "claims": b'{"sub": "alice", "exp": 1800000000, "nbf": 1700000000, "iss": ["a"]}',
+    "head": token(60).partition(".")[0].encode(),
+}
+
+
+def test_deep_nesting_in_a_token() -> None:
+    body = base64.urlsafe_b64encode(b'{"a":' + b"[" * 100_000).rstrip(b"=")
+    found = tokens._described("there", None, b".".join([GOOD["head"], body, b"c2ln"]), None)
+    assert found.problem == "is no JSON web token: its end cannot be told"
 
 
 def test_an_empty_token_file(tmp_path: Path) -> None:
