@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -67,7 +67,8 @@ class Tries:
     """A job's tries within one attempt of Snakemake's.
 
     ``since`` is when the first began, ``begun`` this one, in seconds since 1970; ``walltime`` is
-    for all of them. ``at_start`` is what was known of the credentials when this one began.
+    for all of them. ``at_start`` is what was known of the credentials when this one began. ``note``
+    is told why the job waits, and ``None`` when it does not any more.
     """
 
     required: tuple[Requirement, ...]
@@ -75,6 +76,7 @@ class Tries:
     since: float
     begun: float
     at_start: dict[Any, Any]
+    note: Callable[[str | None], None] = lambda _: None
 
     @property
     def used(self) -> float:
@@ -152,10 +154,12 @@ class Tries:
                 text += f" ({failures.one_line(error)})" if error is not None else ""
                 raise Refused(text, mend, error)
             if not told:
+                self.note(why)
                 print(f"{why}: waiting for a new one: {mend}", file=sys.stderr, flush=True)
             told = True
             time.sleep(_PAUSE)
         if told:
+            self.note(None)
             print("there is a new one: the job starts", file=sys.stderr, flush=True)
 
 

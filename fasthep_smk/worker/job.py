@@ -88,6 +88,7 @@ def _run_job(job: Job, command: list[str]) -> int:
         return 0
     earlier = _earlier(build, job) if job.sent.attempt > 1 else []
     started = _note(job, earlier)
+    tries.note = lambda why: failures.note(build, _while_waiting(started, why))
     asked = job.sent.asked
     pool = asked.get("pool")
     # A batch system holds jobs to their memory; on one machine there may be enough for all.
@@ -111,7 +112,8 @@ def _run_job(job: Job, command: list[str]) -> int:
         shown: BaseException = error
         if kind_of(error) in ("error", "credential"):
             file = str((job.entry.get("partition") or {}).get("file") or "")
-            with contextlib.suppress(LookupError):  # it has nothing to do with credentials
+            # It has nothing to do with credentials, or the job cannot start again.
+            with contextlib.suppress(LookupError, OSError):
                 verdict = tries.settle(error, file)
                 if verdict is None:
                     tries.start(build, command, bundle=job.bundle, marker=job.marker)
@@ -163,6 +165,13 @@ def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
         memory=job.sent.asked.get("memory"),
         earlier=earlier,
     )
+
+
+def _while_waiting(started: failures.Failure, why: str | None) -> failures.Failure:
+    """Return the note of a job that may be killed while it waits for a credential."""
+    if why is None:
+        return started
+    return replace(started, problem=f"{started.problem}, while it waited: {why}")
 
 
 def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:

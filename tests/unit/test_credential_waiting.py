@@ -178,6 +178,8 @@ def test_it_waits_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     mine = tries()
     write(file, token(-1))
     naps: list[float] = []
+    notes: list[str | None] = []
+    mine.note = notes.append
 
     def sleep(seconds: float) -> None:
         naps.append(seconds)
@@ -187,6 +189,10 @@ def test_it_waits_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(again.time, "sleep", sleep)
     assert mine.settle(ValueError("bad"), None) is None
     assert len(naps) == 3
+    assert [note and note.partition(" expired at ")[0] for note in notes] == [
+        f"the bearer token ({file})",
+        None,
+    ]
 
 
 def test_it_waits_no_longer_than_leaves_it_the_time_that_it_took(
