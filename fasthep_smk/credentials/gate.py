@@ -55,7 +55,9 @@ class Gate:
     def _look(self) -> None:
         from fasthep_smk.credentials.renewal import lacking
 
-        why = "; ".join(map(str, lacking(self._required).values()))
+        # What ends before the next look has ended for a job that would start now.
+        missing = lacking(self._required, now=time.time() + _TRUST)
+        why = "; ".join(map(str, missing.values()))
         if bool(why) != bool(self._why):
             print(why or "the credentials were renewed: jobs go on", flush=True)
         self._why = why

@@ -58,6 +58,8 @@ def test_the_gate_is_shut_while_the_token_has_ended(
     assert found.is_open()  # it has just been looked at
     now = 2.0
     assert not found.is_open()
+    write(file, token(0.9))  # it would end before the next look
+    assert not found.is_open()
     assert not found.is_open()
     write(file, token(3600))
     assert found.is_open()
