@@ -151,6 +151,13 @@ def _parser() -> argparse.ArgumentParser:
             action="store_true",
             help="run pools that are larger than this machine with what there is",
         )
+    for command in (run, check):
+        command.add_argument(
+            "--allow-expiring",
+            action="store_true",
+            help="also with credentials that end before the run may: jobs wait until they are "
+            "renewed",
+        )
     run.add_argument(
         "-j",
         "--jobs",
@@ -281,7 +288,7 @@ def misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
     ours = (
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
-        "--identity", "--bundle",
+        "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]

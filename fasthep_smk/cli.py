@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk import space
 from fasthep_smk.arguments import misplaced, parse
-from fasthep_smk.errors import SmkError, UsageError
+from fasthep_smk.errors import SmkError, UsageError, unsupported
 from fasthep_smk.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.ahead import Ahead
     from fasthep_smk.engine import Outcome
-    from fasthep_smk.translation import Options, Translation
+    from fasthep_smk.translation import Options, Planned, Translation
 
 __all__ = ["main"]
 
@@ -51,7 +51,7 @@ def _main(arguments: list[str]) -> int:
     except ImportError as error:
         if not (error.name or "").startswith("hepflow"):
             raise
-        print(f"fasthep-smk: {_unsupported(error)}", file=sys.stderr)
+        print(f"fasthep-smk: {unsupported(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("fasthep-smk: stopped; what finished is kept, run again to go on", file=sys.stderr)
@@ -81,6 +81,7 @@ def _run_held(
     options: argparse.Namespace, extra: list[str], held: int | None, ahead: Ahead | None
 ) -> int:
     from fasthep_smk import engine, failures, missing, sites, tally, waiting, why
+    from fasthep_smk.credentials.need import explaining
     from fasthep_smk.disk.free import after_run
     from fasthep_smk.flow import documents
     from fasthep_smk.placement import capped
@@ -89,7 +90,8 @@ def _run_held(
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
-    translation = _translation(options)
+    with explaining(options.workflow, options.profile):
+        translation = _translation(options)
     _warn(translation.warnings)
     placement = translation.placement
     sites.require_plugin(placement.site.system)
@@ -104,6 +106,7 @@ def _run_held(
             ahead.discard()
         failures.forget(translation.written.build)
     else:
+        _warn(_credentials(translation, options, translation.settled.standing))
         done, translation = run_to_the_end(
             translation,
             lambda written, more: engine.run(
@@ -197,13 +200,36 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from fasthep_smk.credentials.need import explaining
     from fasthep_smk.translation import plan
 
-    planned = plan(_options(options), root=Path.cwd())
-    _warn(planned.warnings)
+    with explaining(options.workflow, options.profile):
+        planned = plan(_options(options), root=Path.cwd())
+    _warn([*planned.warnings, *_credentials(planned, options)])
     jobs = sum(len(rule.jobs) for rule in planned.rules)
     print(f"{options.workflow}: ready to run: {jobs} jobs in {len(planned.rules)} rules")
     return 0
+
+
+def _credentials(
+    planned: Translation | Planned,
+    options: argparse.Namespace,
+    standing: frozenset[str] = frozenset(),
+) -> list[str]:
+    from fasthep_smk.credentials.need import concerns
+
+    if not concerns(planned.variations, planned.placement):
+        return []
+    from fasthep_smk.credentials import preflight
+
+    return preflight.check(
+        planned.rules,
+        planned.variations,
+        planned.placement,
+        standing=standing,
+        at_a_time=getattr(options, "jobs", None),
+        allow_expiring=options.allow_expiring,
+    )
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -328,22 +354,3 @@ def _print_results(build: Path) -> None:
             names = [str(path.relative_to(build)) for path in found]
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
             print(f"    {title + ':':12s} {', '.join(names[:4])}{more}")
-
-
-def _unsupported(error: ImportError) -> str:
-    """Return what to do about a FAST-HEP release that lacks what we use of it."""
-    from importlib import metadata
-
-    wanted = [
-        item for item in metadata.requires("fasthep-smk") or [] if item.startswith("fasthep-flow")
-    ]
-    try:
-        found = metadata.version("fasthep-flow")
-    except metadata.PackageNotFoundError:
-        found = "none"
-    return (
-        f"the installed fasthep-flow does not fit: {error}\n"
-        f"    found    fasthep-flow {found}\n"
-        f"    expected {wanted[0] if wanted else 'a tested release'}\n"
-        f"    hint     pip install '{wanted[0] if wanted else 'fasthep-flow'}'"
-    )

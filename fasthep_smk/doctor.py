@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fasthep_smk import files, layout, sites
-from fasthep_smk.credentials import Credential, credentials
+from fasthep_smk.credentials.checks import problems
+from fasthep_smk.credentials.found import NAMES, Credential, moment
+from fasthep_smk.credentials.looking import look
+from fasthep_smk.credentials.mends import renewal
+from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.describe.execution import Execution
 from fasthep_smk.describe.requests import Attempt, Route
 from fasthep_smk.describe.routing import Router
@@ -33,6 +38,8 @@ __all__ = ["Check", "examine"]
 State = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
 _CLOCKS = 5.0
+#: What ends within so many seconds is worth a word.
+_A_DAY = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ def examine(
     ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
     With a ``workflow``, the environment that it asks for is that of the modules it names.
     """
-    checks = [*_system(execution), _folder(folder), *map(_credential, credentials())]
+    checks = [*_system(execution), _folder(folder), *_credentials(execution.credentials)]
     checks += _environment(execution, folder, workflow)
     if any(check.state == "FAILED" for check in checks):
         return checks
@@ -96,13 +103,39 @@ def _folder(folder: Path) -> Check:
     return Check("this folder", "ok" if free > 1 else "note", f"{folder}: {free} GB free")
 
 
-def _credential(found: Credential) -> Check:
-    hours = None if found.left is None else found.left / 3600
-    if hours is None:
-        return Check(found.kind, "note", f"{found.path}: no end is known")
-    state: State = "ok" if hours > 24 else "note" if hours > 0 else "FAILED"
-    text = f"{found.path}: {hours:.1f} h left" if hours > 0 else f"{found.path}: expired"
-    return Check(found.kind, state, text, found.renew if hours <= 24 else "")
+def _credentials(required: Iterable[Requirement]) -> Iterator[Check]:
+    """Yield those that are required, and all others that are there."""
+    wanted = {one.kind: one for one in required}
+    now = time.time()
+    for kind, found in {**dict.fromkeys(wanted), **look()}.items():
+        requirement = wanted.get(kind, Requirement(kind))
+        wrong = problems(requirement, found, now=now)
+        state: State = "ok"
+        if wrong:
+            state = "FAILED" if kind in wanted else "note"
+        text = _described(found) if found is not None else ""
+        mends = [one.mend for one in wrong]
+        if not wrong and found is not None and found.end is not None and found.end < now + _A_DAY:
+            state, mends = "note", [renewal(requirement, found)]
+        said = [*(one.what for one in wrong), *([text] if text else [])]
+        name = f"{NAMES[kind]}, required" if kind in wanted else NAMES[kind]
+        yield Check(name, state, "; ".join(said), "; ".join(dict.fromkeys(mends)))
+
+
+def _described(found: Credential) -> str:
+    """Return all that is known of a credential; nothing of it is secret."""
+    if found.problem is not None:
+        return f"{found.where}: {found.problem}"
+    left = "" if found.end is None else f", {(found.end - time.time()) / 3600:.1f} h left"
+    parts = [
+        found.where,
+        found.subject and f"subject {found.subject}",
+        found.issuer and f"issuer {found.issuer}",
+        found.attested and f"VOMS {', '.join(found.vos) or 'attributes'}",
+        found.mode is not None and f"mode {found.mode:03o}",
+        f"ends {moment(found.end)}{left}" if found.end is not None else "no end is known",
+    ]
+    return "; ".join(part for part in parts if part)
 
 
 def _environment(execution: Execution, folder: Path, workflow: Path | None) -> Iterator[Check]:
@@ -170,7 +203,7 @@ def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
 def _run(place: Path, system: str, timeout: int) -> str:
     """Run the probes; return what Snakemake or the batch system said if they did not end well."""
     command = [sys.executable, "-P", "-m", "snakemake", "--profile", "smk/profile", "--keep-going"]
-    environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
+    environment = without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"})
     with (place / "log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(
             command, cwd=place, stdout=log, stderr=log, env=environment, start_new_session=True

@@ -17,6 +17,8 @@ from typing import BinaryIO, TextIO
 
 from fasthep_smk import display, failures, files, layout, sites, space
 from fasthep_smk.ahead import Ahead, environment
+from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.credentials.watch import watch
 from fasthep_smk.errors import JobsFailed, RunFailed
 from fasthep_smk.holding import locks_of_snakemake, share, unshare
 from fasthep_smk.progress import Patience, Progress, Reader
@@ -92,7 +94,8 @@ def run(
             stream = stack.enter_context(log.open("wb", buffering=0))
             stack.enter_context(Patience(reader, reasons, patience))
             here = system == "local"
-            variables = environment(held)
+            stack.enter_context(watch(written.build, reader.problem))
+            variables = environment(held) if here else without_secrets(environment(held))
             worker = stack.enter_context(
                 warm_worker(variables, wanted=here, ahead=_taken_over(ahead, variables, here))
             )

@@ -9,6 +9,8 @@ from typing import Any
 from tabulate import tabulate
 
 from fasthep_smk import sites
+from fasthep_smk.credentials.found import NAMES
+from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translation import Planned
@@ -27,6 +29,7 @@ def as_data(planned: Planned) -> dict[str, Any]:
             "why": site.why,
             "profile": str(site.folder) if site.folder else None,
         },
+        "credentials": [one.as_data() for one in planned.placement.credentials],
         "rules": [_rule(rule, planned) for rule in planned.rules],
         "pools": _pools(planned),
         "files": _files(planned),
@@ -39,7 +42,10 @@ def as_text(planned: Planned) -> str:
     data = as_data(planned)
     shown = {rule.name: planned.placement.attempts[rule.name] for rule in planned.rules}
     sections = [
-        [f"Site: {data['site']['system']} ({data['site']['why']})"],
+        [
+            f"Site: {data['site']['system']} ({data['site']['why']})",
+            *(f"Required: {_credential(one)}" for one in planned.placement.credentials),
+        ],
         [
             tabulate(
                 [
@@ -189,6 +195,12 @@ def _row(rule: Mapping[str, Any], attempt: Attempt, number: str) -> list[str]:
         number,
         ", ".join(f"{key}={value}" for key, value in own.items()) or "-",
     ]
+
+
+def _credential(required: Requirement) -> str:
+    voms = f" of {', '.join(required.voms)}" if required.voms else ""
+    issuer = f" from {required.issuer}" if required.issuer else ""
+    return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
 
 
 def _why(rule: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ whose machine goes away, has left it too.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Callable
@@ -36,13 +37,18 @@ __all__ = [
     "only_damaged",
     "read_all",
     "some_damaged",
+    "some_refused",
     "span",
+    "without_tokens",
 ]
 
 #: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
 #: ``killed``: nobody said why; ``damaged``: a file that it reads is not what was written;
-#: ``disk``: there was no space left for what it writes.
-Kind = Literal["error", "memory", "time", "killed", "damaged", "disk"]
+#: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
+#: has ended, or a server has refused it.
+Kind = Literal["error", "memory", "time", "killed", "damaged", "disk", "credential"]
+#: What a JSON web token looks like: a server's error may quote the address that it stands in.
+_TOKEN = re.compile(r"eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)?")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +56,8 @@ class Failure:
     """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
 
     ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
-    is in, if any. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its process
-    from a later one of the same number.
+    is in, if any; ``mend`` is what to do about it, where that can be told. ``pid`` and ``born``
+    (its start in the kernel's clock ticks) tell its process from a later one of the same number.
     """
 
     rule: str
@@ -77,6 +83,7 @@ class Failure:
     batch_job: str | None = None
     memory: int | None = None
     used: int | None = None
+    mend: str | None = None
     earlier: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -142,6 +149,11 @@ def some_damaged(build: Path) -> bool:
     return any(note.kind == "damaged" for note in read_all(build))
 
 
+def some_refused(build: Path) -> bool:
+    """Tell whether credentials are among what stopped a run."""
+    return any(note.kind == "credential" for note in read_all(build))
+
+
 def headline(failure: Failure) -> str:
     """Return in one line what failed and why."""
     if failure.stage:
@@ -188,6 +200,7 @@ def message(
         asked = format_bytes(failure.memory) if failure.memory else "nothing"
         used = f"{most // 1000**2} MB used" if most else "use unknown"
         lines.append(f"    memory:  {asked} asked for, {used}")
+    lines += [f"    mend:    {failure.mend}"] if failure.mend else []
     lines.append(f"    log:     {build / log}")
     command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
     lines.append(f"    alone:   {shell(['cd', build])} && {command}")
@@ -227,8 +240,13 @@ def one_line(error: BaseException) -> str:
     """Return an error as a single readable line."""
     text = " ".join(str(error).split()) or type(error).__name__
     known = type(error).__module__.startswith("fasthep_smk")
-    text = text if known else f"{type(error).__name__}: {text}"
+    text = without_tokens(text if known else f"{type(error).__name__}: {text}")
     return text if len(text) <= 600 else f"{text[:597]}..."
+
+
+def without_tokens(text: str) -> str:
+    """Return a text without the JSON web tokens that it quotes."""
+    return _TOKEN.sub("<token>", text)
 
 
 def forget(build: Path) -> None:

@@ -53,7 +53,9 @@ def place(
         if here is None and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
-    placement = Placement(site, workers, attempts, execution.router.retries, together)
+    placement = Placement(
+        site, workers, attempts, execution.router.retries, together, execution.credentials
+    )
     return placement, list({str(item): item for item in findings}.values()), notes
 
 

@@ -151,10 +151,10 @@ class Reader:
             self.failed_logs.pop(found[1], None)
             self.tally.again(found[1])
         elif text.startswith(("HTCondor does not answer", "Slurm does not answer")):
-            self._problem(text)
+            self.problem(text)
         elif text.startswith("Error in rule "):
             self._failed_job = ""
-            self._problem(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
+            self.problem(f"failed: {text.removeprefix('Error in rule ').rstrip(':')}")
 
     def _listen(self, text: str) -> None:
         """Follow what is said of the job that failed last."""
@@ -198,7 +198,8 @@ class Reader:
         if self._screen is not None:
             self._screen.say(text)
 
-    def _problem(self, text: str) -> None:
+    def problem(self, text: str) -> None:
+        """Show a line about something that went wrong."""
         if self._screen is not None:
             self._screen.problem(text)
 

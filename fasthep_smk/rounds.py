@@ -56,8 +56,8 @@ def run_to_the_end(
                 more = ["--keep-going"]  # to find at once all that is damaged
             if rounds_left > 0 and failures.only_damaged(build):
                 print(f"{error}\nthe jobs that made these files run again", file=output)
-            elif limit is None:
-                raise
+            elif limit is None or failures.some_refused(build):
+                raise  # with a renewed credential nothing would be missing
             elif rounds_left > 0 and failures.some_damaged(build):
                 print(f"{error}\nsome of them because of damaged files: all again", file=output)
             elif not apart and missing.lost_with_others(error, translation):

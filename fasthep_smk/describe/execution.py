@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from fasthep_smk.describe import schema
+from fasthep_smk.describe.credentials import (
+    Requirement,
+    requirements_of,
+    said_of_credentials,
+)
 from fasthep_smk.describe.environment import Environment, read_environment
 from fasthep_smk.describe.layers import Layer
 from fasthep_smk.describe.pools import make_pools, merged_defaults
@@ -27,7 +32,8 @@ _ENVIRONMENT = "execution.environment"
 class Execution:
     """Where a workflow's stages run. ``notices`` are worth one line each, once.
 
-    ``environment`` is with which environment, if a workflow or a site says so.
+    ``environment`` is with which environment, if a workflow or a site says so; ``credentials`` are
+    those that its jobs require.
     """
 
     site: Site
@@ -35,6 +41,7 @@ class Execution:
     asked: tuple[str, ...]
     notices: tuple[str, ...]
     environment: Environment | None = None
+    credentials: tuple[Requirement, ...] = ()
 
 
 def read_execution(
@@ -86,7 +93,13 @@ def read_execution(
     ]
     pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
     router = Router(pools, needs, workflow, defaults)
-    findings += [*pools.findings, *router.findings()]
+    credentials, wrong = requirements_of(
+        [
+            said_of_credentials(site.file, "", site.said),
+            *(said_of_credentials(layer.file, "execution", layer.content) for layer in layers),
+        ]
+    )
+    findings += [*pools.findings, *router.findings(), *wrong]
     execution = Execution(
         site=site,
         router=router,
@@ -102,6 +115,7 @@ def read_execution(
             )
         ),
         environment=environment,
+        credentials=credentials,
     )
     return execution, findings
 

@@ -94,10 +94,18 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         problem=_problem(error),
         value=_short(value),
         expected=expected,
-        hint="a number between quotes is text: leave the quotes out"
-        if isinstance(value, str) and value.strip().isdigit() and error.validator == "type"
-        else None,
+        hint=_hint(error, schema),
     )
+
+
+def _hint(error: ValidationError, schema: Mapping[str, Any]) -> str | None:
+    value: Any = error.instance
+    if isinstance(value, str) and value.strip().isdigit() and error.validator == "type":
+        return "a number between quotes is text: leave the quotes out"
+    if isinstance(value, str) and error.validator == "enum":
+        close = nearest(value, [name for name in schema["enum"] if name is not None])
+        return f"did you mean {close!r}?" if close else None
+    return None
 
 
 def _described(schema: Mapping[str, Any], name: str) -> str:

@@ -2,7 +2,7 @@
 
 A site profile is a folder as Snakemake knows it (``config.yaml``), in which a ``pools.yaml`` may
 stand: ``default`` (for every pool), ``pool_profiles`` by name, ``limits``, ``machine``,
-``environment`` and ``waiting``.
+``environment``, ``credentials``, ``keep_logs`` and ``waiting``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _CONFIGS = ("config.v9+.yaml", "config.yaml")
 
 @dataclass(frozen=True)
 class Site:
-    """Where a run goes. ``waiting``, ``keep_logs``: seconds; ``file``: the site's pools.yaml."""
+    """Where a run goes. ``waiting``, ``keep_logs``: seconds; ``file``: the site's pools.yaml.
+
+    ``said`` is all that stands there.
+    """
 
     system: str
     folder: Path | None = None
@@ -43,6 +46,7 @@ class Site:
     longest: int | None = None
     waiting: int = 60
     keep_logs: int = 30 * 24 * 3600
+    said: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
@@ -103,6 +107,7 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
         keep_logs=parse_duration(content["keep_logs"])
         if content.get("keep_logs")
         else Site.keep_logs,
+        said=content,
     )
 
 

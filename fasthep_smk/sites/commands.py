@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 __all__ = ["ask"]
 
 _TIMEOUT = 20  # seconds: a scheduler that takes longer must not hold up a run
 
 
-def ask(command: Sequence[str]) -> str | None:
-    """Return what a command prints; ``None`` where it is missing, fails or does not answer."""
+def ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
+    """Return what a command prints; ``None`` where it is missing, fails or does not answer.
+
+    ``variables`` are added to its environment.
+    """
     if shutil.which(command[0]) is None:
         return None
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
+            env={**os.environ, **(variables or {})},
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -60,8 +60,9 @@ _IDLE, _REMOVED, _HELD = 1, 3, 5
 _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
 )  # fmt: skip
-#: A job's environment is empty; without PATH, Snakemake dies in it.
-_GETENV = "PATH,HOME,LANG,LC_ALL"
+#: A job's environment is empty; without PATH, Snakemake dies in it. The last three name files of
+#: credentials; BEARER_TOKEN, which is one, stays here.
+_GETENV = "PATH,HOME,LANG,LC_ALL,X509_USER_PROXY,BEARER_TOKEN_FILE,KRB5CCNAME"
 
 
 def settings(_site: Site) -> Mapping[str, Any]:

@@ -15,6 +15,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from fasthep_smk.credentials.gate import hold_jobs_back
+
 __all__ = ["Executor", "main", "patiently"]
 
 #: How long to try for, and how long to wait between two tries, in seconds.
@@ -43,6 +45,7 @@ def main() -> None:
     # A schedd that was restarted has another address: it is looked up again for each try.
     submit = schedd.submit
     schedd.submit = patiently(lambda _self, *args, **kwargs: submit(schedd(), *args, **kwargs))
+    hold_jobs_back()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -20,6 +20,8 @@ import sys
 import threading
 from typing import Any
 
+from fasthep_smk.credentials.gate import hold_jobs_back
+
 __all__ = ["main"]
 
 _TOLD_BY = "--told-by"
@@ -36,6 +38,7 @@ def main() -> None:
     gc.disable()  # what is imported stays: nothing of it is to be collected
     cli = importlib.import_module("snakemake.cli")
     _end_at_once()
+    hold_jobs_back()
     if told:
         _wait_to_be_told(int(sys.argv[2]))
     gc.freeze()

@@ -16,6 +16,8 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fasthep_smk.credentials.gate import hold_jobs_back
+
 __all__ = ["Executor", "main"]
 
 #: For how long to try to submit a job, and how long to wait between two tries, in seconds.
@@ -76,6 +78,7 @@ class Executor(plugin.Executor):  # type: ignore[misc]
 def main() -> None:
     """Run Snakemake's command line."""
     plugin.Executor = Executor
+    hold_jobs_back()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from fasthep_smk import sites
+from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.describe.site import Site
 from fasthep_smk.names import literal
@@ -53,6 +54,7 @@ class Placement:
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
     ``together`` is how many jobs of a rule share one of the batch system, where several do.
+    ``credentials`` are what jobs require.
     """
 
     site: Site
@@ -60,6 +62,7 @@ class Placement:
     attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     retries: int = 0
     together: Mapping[str, int] = field(default_factory=dict)
+    credentials: tuple[Requirement, ...] = ()
 
 
 def render(rules: Iterable[Rule], placement: Placement) -> str:

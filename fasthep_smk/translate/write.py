@@ -113,12 +113,13 @@ def _run(root: Path, workflow: Path) -> dict[str, Any]:
 
 
 def _requests(placement: profile.Placement) -> dict[str, Any]:
-    """Return what the jobs of each rule ask for, attempt by attempt, for their records."""
+    """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
     rules = {
         rule: [{"pool": one.pool, **asdict(one.request)} for one in attempts]
         for rule, attempts in placement.attempts.items()
     }
-    return {"system": placement.site.system, "rules": rules}
+    credentials = [one.as_data() for one in placement.credentials]
+    return {"system": placement.site.system, "credentials": credentials, "rules": rules}
 
 
 def _worker_script() -> str:

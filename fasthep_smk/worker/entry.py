@@ -18,7 +18,10 @@ __all__ = ["Job", "Sent", "staging"]
 
 @dataclass(frozen=True)
 class Sent:
-    """How a job was sent out: at which attempt, with how many threads, asking for what."""
+    """How a job was sent out: at which attempt, with how many threads, asking for what.
+
+    ``credentials`` are those that it requires.
+    """
 
     attempt: int = 1
     threads: int = 1
@@ -26,6 +29,7 @@ class Sent:
     system: str = "local"
     batch_job: str | None = None
     warm: bool = False
+    credentials: tuple[dict[str, Any], ...] = ()
 
     @property
     def walltime(self) -> int | None:

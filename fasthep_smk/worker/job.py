@@ -19,10 +19,11 @@ from typing import Any
 from fasthep_smk import failures, files, layout, sites, space
 from fasthep_smk.describe.units import format_bytes
 from fasthep_smk.errors import SmkError
+from fasthep_smk.worker.again import tries_of
+from fasthep_smk.worker.causes import cause_of, kind_of
 from fasthep_smk.worker.entry import Job, Sent
 from fasthep_smk.worker.limits import (
     MemoryLimit,
-    TimeLimit,
     cpu_time,
     memory_limit,
     peak_memory,
@@ -47,7 +48,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
         table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
         bundle = table["bundles"].get(key)
         if bundle is None:
-            return _run_job(_load(build, given, table, key, warm))
+            return _run_job(_load(build, given, table, key, warm), _command(given, key))
         jobs = {one: _load(build, given, table, one, warm) for one in bundle["jobs"]}
     except (OSError, ValueError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
@@ -58,7 +59,9 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
         build,
         given.rule,
         bundle,
-        lambda one: _run_job(replace(jobs[one], bundle=key, marker=bundle["marker"])),
+        lambda one: _run_job(
+            replace(jobs[one], bundle=key, marker=bundle["marker"]), _command(given, one)
+        ),
         lambda one: _is_done(jobs[one]),
         attempt=given.attempt,
         threads=given.threads,
@@ -74,14 +77,18 @@ def _command(given: argparse.Namespace, key: str) -> list[str]:
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
 
-def _run_job(job: Job) -> int:
+def _run_job(job: Job, command: list[str]) -> int:
+    """Run a job; ``command`` is for one that starts again in a process of its own."""
     build = job.build
+    tries, told = tries_of(job.sent.credentials, job.sent.walltime)
+    job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))
     if _is_done(job):
         print("an earlier process has finished this job, and could not say so", file=sys.stderr)
         failures.clear(build, job.rule, job.key)
         return 0
     earlier = _earlier(build, job) if job.sent.attempt > 1 else []
     started = _note(job, earlier)
+    tries.note = lambda why: failures.note(build, _while_waiting(started, why))
     asked = job.sent.asked
     pool = asked.get("pool")
     # A batch system holds jobs to their memory; on one machine there may be enough for all.
@@ -94,18 +101,28 @@ def _run_job(job: Job) -> int:
         os.environ["FASTHEP_SMK_POOL"] = str(pool or "")
         with (
             memory_limit(memory, pool, lambda error: _leave(job, started, error)),
-            time_limit(job.sent.walltime, pool),
+            time_limit(job.sent.walltime, pool, used=tries.used),
         ):
+            tries.wait_to_begin()
             _run(job, earlier)
     except Exception as error:
         if space.shown(error):
             # Nobody reads what is half-written, and others may need the space.
             shutil.rmtree(job.folder, ignore_errors=True)
+        shown: BaseException = error
+        if kind_of(error) in ("error", "credential"):
+            file = str((job.entry.get("partition") or {}).get("file") or "")
+            # It has nothing to do with credentials, or the job cannot start again.
+            with contextlib.suppress(LookupError, OSError):
+                verdict = tries.settle(error, file)
+                if verdict is None:
+                    tries.start(build, command, bundle=job.bundle, marker=job.marker)
+                shown = verdict
         with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
-            _leave(job, started, error)
+            _leave(job, started, shown)
             if not isinstance(error, SmkError):
-                traceback.print_exc()
-            print(failures.one_line(error), file=sys.stderr)
+                print(failures.without_tokens(traceback.format_exc()), end="", file=sys.stderr)
+            print(failures.one_line(shown), file=sys.stderr)
         return 1
     failures.clear(build, job.rule, job.key)
     if log := os.environ.get(LOG):
@@ -150,25 +167,25 @@ def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
     )
 
 
+def _while_waiting(started: failures.Failure, why: str | None) -> failures.Failure:
+    """Return the note of a job that may be killed while it waits for a credential."""
+    if why is None:
+        return started
+    return replace(started, problem=f"{started.problem}, while it waited: {why}")
+
+
 def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
     """Say in a job's note what it died of."""
-    cause = getattr(error, "cause", error)  # a stage's error holds the one that was raised in it
-    kind: failures.Kind = "error"
-    if isinstance(cause, MemoryLimit | MemoryError):
-        kind = "memory"
-    elif isinstance(cause, TimeLimit):
-        kind = "time"
-    elif (record := getattr(cause, "record", None)) is not None:
-        kind = "damaged"
-        _forget_damaged(job, Path(record))
-    elif space.shown(error):
-        kind = "disk"
+    kind = kind_of(error)
+    if kind == "damaged":
+        _forget_damaged(job, Path(cause_of(error).record))
     failures.note(
         job.build,
         replace(
             started,
             problem=failures.one_line(error),
             kind=kind,
+            mend=getattr(error, "mend", None),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),
@@ -210,6 +227,8 @@ def _stop_if_hopeless(job: Job, earlier: list[dict[str, Any]]) -> None:
 def _earlier(build: Path, job: Job) -> list[dict[str, Any]]:
     """Return what the earlier attempts died of; of a kill, the batch system knows why."""
     found = failures.earlier(build, job.rule, job.key)
+    # A job that has waited for a credential and starts again is still at the same attempt.
+    found = [item for item in found if item["attempt"] != job.sent.attempt]
     last = found[-1] if found else {}
     if last.get("kind") == "killed" and last.get("batch_job"):
         said = sites.system(job.sent.system).fate(str(last["batch_job"]))
@@ -308,10 +327,11 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
         attempts = requests["rules"][given.rule]
         asked = dict(attempts[min(given.attempt, len(attempts)) - 1])
         system = str(requests["system"])
+        credentials = tuple(requests.get("credentials") or ())
     except (OSError, ValueError, KeyError, IndexError):
-        asked, system = {}, "local"  # an older translation: without limits
+        asked, system, credentials = {}, "local", ()  # an older translation: without limits
     batch_job = sites.system(system).batch_job()
-    return Sent(given.attempt, given.threads, asked, system, batch_job, warm)
+    return Sent(given.attempt, given.threads, asked, system, batch_job, warm, credentials)
 
 
 def _enter_launch_folder(build: Path) -> None:

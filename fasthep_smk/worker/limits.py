@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import math
 import os
 import resource
 import signal
@@ -48,8 +49,13 @@ class MemoryLimit(SmkError):
 
 
 @contextmanager
-def time_limit(seconds: int | None, pool: str | None = None) -> Iterator[None]:
-    """Raise :class:`TimeLimit` in the body after ``seconds``; kill the process soon after that."""
+def time_limit(
+    seconds: int | None, pool: str | None = None, *, used: float = 0.0
+) -> Iterator[None]:
+    """Raise :class:`TimeLimit` in the body after ``seconds``; kill the process soon after that.
+
+    ``used`` seconds of them are over.
+    """
     if seconds is None:
         yield
         return
@@ -59,8 +65,9 @@ def time_limit(seconds: int | None, pool: str | None = None) -> Iterator[None]:
         raise TimeLimit(f"the time limit{where}, {format_duration(seconds)}, has passed")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
-    faulthandler.dump_traceback_later(seconds + _GRACE, exit=True, file=2)
+    left = max(1, math.ceil(seconds - used))
+    signal.alarm(left)
+    faulthandler.dump_traceback_later(left + _GRACE, exit=True, file=2)
     try:
         yield
     finally:

@@ -1,0 +1,97 @@
+"""Compare a credential with what is required of it. Pure functions of what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fasthep_smk.credentials.found import NAMES, Credential, moment
+from fasthep_smk.credentials.mends import close_to_others, renewal
+from fasthep_smk.describe.credentials import Requirement
+
+__all__ = ["Problem", "lack", "problems"]
+
+#: Clocks differ: what becomes valid within so many seconds is taken to be valid.
+_CLOCKS = 60
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with a required credential, and what to do about it.
+
+    ``early``: it is valid now, and ends before the run may.
+    """
+
+    required: Requirement
+    what: str
+    found: str | None
+    expected: str
+    mend: str
+    early: bool = False
+
+
+def problems(
+    required: Requirement, found: Credential | None, *, now: float, until: float | None = None
+) -> list[Problem]:
+    """Return what is wrong with a credential that jobs need until the time ``until``."""
+    return list(_problems(required, found, now, until))
+
+
+def lack(required: Requirement, found: Credential | None, *, now: float) -> str | None:
+    """Return in a few words why jobs have to wait for a new one; ``None`` if they need not."""
+    name = NAMES[required.kind]
+    if found is None:
+        return f"the {name} is gone"
+    if found.problem is not None:
+        return f"the {name} ({found.where}) cannot be read any more: {found.problem}"
+    if found.end is not None and found.has_ended(now):
+        return f"the {name} ({found.where}) expired at {moment(found.end)}"
+    return None
+
+
+def _problems(
+    required: Requirement, found: Credential | None, now: float, until: float | None
+) -> Iterator[Problem]:
+    name = NAMES[required.kind]
+    wanted = f"a valid {name}" + (f" until {moment(until)}, when the run may end" if until else "")
+    mend = renewal(required, found, (until or now) - now)
+    if found is None:
+        yield Problem(required, f"there is no {name}", None, wanted, mend)
+        return
+    if found.problem is not None:
+        shown = f"{found.where}: {found.problem}"
+        yield Problem(required, f"the {name} cannot be read", shown, wanted, mend)
+        return
+    if found.is_open:
+        mode = f"{found.where}: mode {found.mode:03o}"
+        yield Problem(
+            required, f"others may read the {name}", mode, "mode 600", close_to_others(found)
+        )
+    yield from _of_others(required, found, mend)
+    if found.begin is not None and found.begin > now + _CLOCKS:
+        shown = f"{found.where}: valid from {moment(found.begin)}"
+        hint = "wait, or look at the clock of this machine"
+        yield Problem(required, f"the {name} is not valid yet", shown, wanted, hint)
+    elif found.has_ended(now):
+        shown = f"{found.where}: ended {moment(found.end or now)}"
+        yield Problem(required, f"the {name} has expired", shown, wanted, mend)
+    elif until is not None and found.end is not None and found.end < until:
+        shown = f"{found.where}: ends {moment(found.end)}"
+        what = f"the {name} ends before the run may"
+        yield Problem(required, what, shown, wanted, mend, early=True)
+
+
+def _of_others(required: Requirement, found: Credential, mend: str) -> Iterator[Problem]:
+    """Yield that it is one of another organisation, or of another issuer."""
+    name = NAMES[required.kind]
+    # Of a proxy whose attributes cannot be read it is only known that it has some.
+    known = found.vos if found.vos or not found.attested else required.voms
+    if lacking := [one for one in required.voms if one not in known]:
+        shown = f"{found.where}: {', '.join(found.vos) or 'no attributes of VOMS'}"
+        expected = f"attributes of {', '.join(required.voms)}"
+        what = f"the {name} is not one of {', '.join(lacking)}"
+        yield Problem(required, what, shown, expected, mend)
+    if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
+        shown = f"{found.where}: issued by {found.issuer or 'nobody'}"
+        what = f"the {name} is of another issuer"
+        yield Problem(required, what, shown, required.issuer, mend)

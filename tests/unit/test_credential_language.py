@@ -1,0 +1,154 @@
+"""What a workflow and a site may say of credentials, and what a user is told, word for word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fasthep_smk.describe.credentials import Requirement
+from tests.unit.test_pool_language import examples, folder, read, shown
+
+__all__ = ["folder"]  # a fixture
+
+ALL_KEYS = (
+    "backend, strategy, profiles, resources, pools, pool_profiles, default_pools, environment, "
+    "staging, credentials, config"
+)
+KINDS = "a list of x509, token, kerberos, or a mapping of them"
+
+WRONG = f"""
+## text
+execution: {{credentials: x509}}
+->
+workflow.yaml: execution.credentials: is not what belongs here
+    found: 'x509'
+    expected: {KINDS}
+## misspelt-in-a-list
+execution: {{credentials: [x509, tokens]}}
+->
+workflow.yaml: execution.credentials[1]: is not what belongs here
+    found: 'tokens'
+    expected: x509, token or kerberos
+    hint: did you mean 'token'?
+## misspelt-in-a-mapping
+execution: {{credentials: {{kerberous: {{}}}}}}
+->
+workflow.yaml: execution.credentials.kerberous: unknown key
+    expected: x509, token, kerberos
+    hint: did you mean 'kerberos'?
+## misspelt-option
+execution: {{credentials: {{x509: {{vom: cms}}}}}}
+->
+workflow.yaml: execution.credentials.x509.vom: unknown key
+    expected: voms
+    hint: did you mean 'voms'?
+## misspelt-key
+execution: {{credential: [x509]}}
+->
+workflow.yaml: execution.credential: unknown key
+    expected: ALL KEYS
+    hint: did you mean 'credentials'?
+## issuer-that-is-no-address
+execution: {{credentials: {{token: {{issuer: cern}}}}}}
+->
+workflow.yaml: execution.credentials.token.issuer: is not what belongs here
+    found: 'cern'
+    expected: the address of a token's issuer, such as https://cms-auth.cern.ch/
+## organisation-with-a-slash
+execution: {{credentials: {{x509: {{voms: /cms}}}}}}
+->
+workflow.yaml: execution.credentials.x509.voms: is not what belongs here
+    found: '/cms'
+    expected: the name of a virtual organisation, such as cms, or a list of them
+## list-instead-of-a-mapping
+execution: {{credentials: {{x509: [cms]}}}}
+->
+workflow.yaml: execution.credentials.x509: is a list
+    found: ['cms']
+    expected: a mapping: {{}} or {{voms: NAME}}
+## name-without-a-value
+execution: {{credentials: {{x509: }}}}
+->
+workflow.yaml: execution.credentials.x509: says nothing, and takes nothing back
+    expected: x509: {{}} to require it
+## site-misspelt
+pools.yaml: 'credentials: [krb5]'
+->
+SITE/pools.yaml: credentials[0]: is not what belongs here
+    found: 'krb5'
+    expected: x509, token or kerberos
+    hint: did you mean 'kerberos'?
+## site-key-misspelt
+pools.yaml: 'credential: [x509]'
+->
+SITE/pools.yaml: credential: unknown key
+    expected: default, pool_profiles, limits, machine, credentials, keep_logs, waiting
+    hint: did you mean 'credentials'?
+"""
+
+
+@pytest.mark.parametrize(("text", "message"), examples(WRONG))
+def test_what_is_wrong(text: str, message: str, folder: Path) -> None:
+    _, findings = read(yaml.safe_load(text), folder)
+    assert shown(findings, folder) == message.replace("ALL KEYS", ALL_KEYS)
+
+
+def required(folder: Path, **said: Any) -> tuple[Requirement, ...]:
+    execution, findings = read({name.replace("_", "."): one for name, one in said.items()}, folder)
+    assert execution is not None, findings
+    return execution.credentials
+
+
+def test_nothing_is_required(folder: Path) -> None:
+    for said in (None, {}, {"credentials": None}, {"credentials": []}, {"credentials": {}}):
+        assert required(folder, execution=said) == ()
+
+
+def test_a_list_is_short_for_a_mapping(folder: Path) -> None:
+    by_list = required(folder, execution={"credentials": ["token", "x509"]})
+    assert by_list == required(folder, execution={"credentials": {"x509": {}, "token": {}}})
+    assert [(one.kind, one.file, one.key) for one in by_list] == [
+        ("x509", "workflow.yaml", "execution.credentials.x509"),
+        ("token", "workflow.yaml", "execution.credentials.token"),
+    ]
+
+
+def test_all_that_may_be_said(folder: Path) -> None:
+    said = {
+        "x509": {"voms": ["cms", "dteam"]},
+        "token": {"issuer": "https://cms-auth.cern.ch/"},
+        "kerberos": {},
+    }
+    found = required(folder, execution={"credentials": said})
+    assert [(one.kind, one.voms, one.issuer) for one in found] == [
+        ("x509", ("cms", "dteam"), None),
+        ("token", (), "https://cms-auth.cern.ch/"),
+        ("kerberos", (), None),
+    ]
+    assert [Requirement.from_data(one.as_data()).as_data() for one in found] == [
+        one.as_data() for one in found
+    ]
+
+
+def test_site_profile_and_workflow_together(folder: Path) -> None:
+    found = required(
+        folder,
+        pools_yaml="credentials: {x509: {voms: cms}, kerberos: {}}",
+        hep_yaml={"credentials": {"token": {"issuer": "https://a/"}}},
+        execution={"credentials": {"token": {"issuer": "https://b/"}, "kerberos": None}},
+    )
+    assert [(one.kind, one.voms, one.issuer) for one in found] == [
+        ("x509", ("cms",), None),
+        ("token", (), "https://b/"),
+    ]
+    assert found[0].file.endswith("pools.yaml")
+    assert found[0].key == "credentials.x509"
+    assert found[1].key == "execution.credentials.token"
+
+
+def test_everything_is_taken_back(folder: Path) -> None:
+    found = required(folder, pools_yaml="credentials: [x509]", execution={"credentials": None})
+    assert found == ()

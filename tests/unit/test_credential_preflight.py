@@ -1,0 +1,231 @@
+"""Before a run: what is refused, what is only said, and how long the run is taken to last."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fasthep_smk.credentials import preflight
+from fasthep_smk.credentials.loads import loads_of
+from fasthep_smk.credentials.need import concerns, explaining
+from fasthep_smk.credentials.preflight import check, found_in_passing
+from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.describe.site import Site
+from fasthep_smk.doctor import _credentials
+from fasthep_smk.errors import Findings
+from fasthep_smk.plan.rules import Bundle, Job, Read, Rule
+from fasthep_smk.translate.profile import Placement
+from tests.support.credentials import proxy, secret_parts, token, write
+
+TOKEN = Requirement("token", file="w.yaml", key="execution.credentials.token")
+
+
+@pytest.fixture(autouse=True)
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the token would be; there is no other credential."""
+    monkeypatch.delenv("BEARER_TOKEN", raising=False)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "proxy"))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(preflight, "_NOT_SHARED", ("/no/such/folder",))
+    return tmp_path / "token"
+
+
+def rule(name: str, jobs: int, walltime: int | None, *reads: str, cpus: int = 1) -> Rule:
+    attempt = Attempt("default", ResourceRequest(cpus=cpus, walltime=walltime))
+    found = Rule(name, "partition", (), Route((attempt,)), ("part",))
+    for number in range(jobs):
+        job = Job(
+            rule=name,
+            wildcards={"part": str(number)},
+            variation="nominal",
+            dataset="d",
+            partition=None,
+            nodes=(),
+            reads=tuple(Read(f"smk/work/{one}/0", ()) for one in reads),
+            files=(),
+            signature="s",
+        )
+        found.jobs[job.key] = job
+    return found
+
+
+def placed(
+    rules: list[Rule], *required: Requirement, system: str = "slurm", **more: Any
+) -> Placement:
+    attempts = {one.name: one.route.attempts for one in rules}
+    return Placement(Site(system), attempts=attempts, credentials=required, **more)
+
+
+def test_what_a_rule_may_take() -> None:
+    rules = [rule("a", 4, 60), rule("b", 1, None, "a")]
+    loads = loads_of(rules, placed(rules, workers={"default": 2}))
+    assert (loads["a"].jobs, loads["a"].walltime, loads["a"].slots) == (4, 60, 2)
+    assert (loads["b"].walltime, loads["b"].after) == (None, {"a"})
+    assert loads_of(rules, placed(rules), at_a_time=3)["a"].slots == 3
+    assert loads_of(rules, placed(rules))["a"].slots is None
+    assert loads_of(rules, placed(rules, workers={"default": 2}), at_a_time=1)["a"].slots == 1
+
+
+def test_what_is_done_is_not_to_do() -> None:
+    rules = [rule("a", 4, 60)]
+    standing = frozenset(job.folder for job in rules[0].jobs.values() if job.key in "01")
+    assert loads_of(rules, placed(rules), standing=standing)["a"].jobs == 2
+    rules[0].bundles = {
+        "x": Bundle("a", ("x",), ("0", "1")),
+        "y": Bundle("a", ("y",), ("2", "3")),
+    }
+    load = loads_of(rules, placed(rules), standing=standing)["a"]
+    assert (load.jobs, load.walltime) == (1, 120)  # a bundle has the time of all its jobs
+
+
+def test_one_machine_has_so_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fasthep_smk.sites.local._cpus", lambda: 8)
+    rules = [rule("a", 40, 60), rule("b", 40, 60, cpus=3), rule("c", 40, 60, cpus=16)]
+    loads = loads_of(rules, placed(rules, system="local"))
+    assert [loads[name].slots for name in "abc"] == [8, 2, 1]
+    assert loads_of(rules, placed(rules, system="local"), at_a_time=6)["a"].slots == 6
+
+
+def refused(rules: list[Rule], placement: Placement, **more: Any) -> str:
+    with pytest.raises(Findings) as error:
+        check(rules, [], placement, **more)
+    return str(error.value)
+
+
+def test_nothing_is_required() -> None:
+    assert check([], [], placed([])) == []
+
+
+def test_a_missing_token() -> None:
+    text = refused([], placed([], TOKEN))
+    assert text.startswith("1 problem:\n- w.yaml: execution.credentials.token: there is no bearer ")
+    assert "    hint: get a new token (htgettoken, oidc-token), and write it to a file" in text
+
+
+def test_a_token_that_ends_too_early(file: Path) -> None:
+    rules = [rule("a", 4, 3600), rule("b", 1, 1800, "a")]
+    write(file, token(9000 - 60))
+    placement = placed(rules, TOKEN, workers={"default": 2})
+    text = refused(rules, placement)
+    assert "the bearer token ends before the run may" in text
+    assert "when the run may end: its jobs may take 02:30:00" in text
+    assert "or --allow-expiring: jobs wait when it has ended" in text
+    (said,) = check(rules, [], placement, allow_expiring=True)
+    assert said.startswith("the bearer token ends before the run may")
+    write(file, token(9000 + 60))
+    assert check(rules, [], placement) == []
+
+
+def test_allow_expiring_allows_nothing_else(file: Path) -> None:
+    for text, mode in ((token(-1), 0o600), ("text", 0o600), (token(60), 0o644)):
+        write(file, text, mode)
+        refused([], placed([], TOKEN), allow_expiring=True)
+
+
+def test_an_unknown_time(file: Path) -> None:
+    rules = [rule("a", 4, None), rule("b", 1, 600, "a")]
+    write(file, token(500))
+    text = refused(rules, placed(rules, TOKEN))
+    assert "its jobs may take 00:10:00, and longer: nothing is known of a" in text
+    write(file, token(1200))
+    (said,) = check(rules, [], placed(rules, TOKEN))
+    assert "and how long a takes is not known" in said
+    write(file, token(7200))
+    assert check(rules, [], placed(rules, TOKEN)) == []
+
+
+def test_a_token_in_a_variable_reaches_no_batch_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = token(3600)
+    monkeypatch.setenv("BEARER_TOKEN", text)
+    assert check([], [], placed([], TOKEN, system="local")) == []
+    for system in ("slurm", "htcondor"):
+        said = refused([], placed([], TOKEN, system=system))
+        assert f"the bearer token does not reach the jobs of {system}" in said
+        assert not any(part.decode() in said for part in secret_parts(text))
+
+
+def test_a_token_that_nobody_requires_is_not_lost_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert not concerns([], placed([]))
+    monkeypatch.setenv("BEARER_TOKEN", token(3600))
+    assert concerns([], placed([]))
+    (said,) = check([], [], placed([]))
+    assert said.startswith("BEARER_TOKEN is not handed to slurm")
+    here = placed([], system="local")
+    assert not concerns([], here)
+    assert check([], [], here) == []
+
+
+def test_a_file_that_workers_do_not_see(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(file, token(7200))
+    monkeypatch.setattr(preflight, "_NOT_SHARED", (str(tmp_path),))
+    (said,) = check([], [], placed([], TOKEN))
+    assert "which workers on other machines do not see" in said
+    assert "name it by BEARER_TOKEN_FILE" in said
+    assert check([], [], placed([], TOKEN, system="local")) == []
+
+
+def reading(*files: str) -> list[Any]:
+    plan = SimpleNamespace(context={"datasets": {"d": {"files": list(files)}}})
+    return [SimpleNamespace(graph=SimpleNamespace(plan=plan))]
+
+
+def test_what_nobody_requires_is_only_said(file: Path) -> None:
+    write(file, token(-1))
+    now = time.time()
+    assert found_in_passing(reading("data/a.root", "/a:b"), now=now) == []
+    for url in ("root://x//a.root", "https://x/a.root"):
+        (said,) = found_in_passing(reading("a.root", url), now=now)
+        assert said.startswith("the bearer token has expired (")
+        assert check([], reading(url), placed([])) == [said]
+    file.unlink()
+    assert found_in_passing(reading("root://x//a.root"), now=now) == []
+
+
+def test_findings_of_a_workflow_say_what_is_wrong_with_its_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    workflow = Path("w.yaml")
+    workflow.write_text("execution: {credentials: [token]}\n")
+    with pytest.raises(Findings) as error, explaining(workflow, None):
+        raise Findings.one("root://x//a.root cannot be opened")
+    assert [one.problem for one in error.value.findings] == [
+        "there is no bearer token",
+        "root://x//a.root cannot be opened",
+    ]
+    workflow.write_text("execution: {credentials: [tokn]}\n")
+    with pytest.raises(Findings) as error, explaining(workflow, None):
+        raise Findings.one("tokn")
+    assert [one.problem for one in error.value.findings] == ["tokn"]
+
+
+def test_what_doctor_says(file: Path, tmp_path: Path) -> None:
+    assert [(one.what, one.state) for one in _credentials([TOKEN])] == [
+        ("bearer token, required", "FAILED")
+    ]
+    write(file, token(3600 * 30))
+    pem, _ = proxy(-1, 900)
+    write(tmp_path / "proxy", pem, mode=0o640)
+    first, second = _credentials([TOKEN])
+    assert (first.what, first.state, first.mend) == ("bearer token, required", "ok", "")
+    assert f"{file}; subject alice; issuer https://issuer.example/; mode 600; ends " in first.found
+    assert ", 30.0 h left" in first.found
+    assert (second.what, second.state) == ("X509 proxy", "note")
+    assert "others may read the X509 proxy; the X509 proxy has expired; " in second.found
+    assert "chmod 600" in second.mend
+    assert "voms-proxy-init" in second.mend
+    write(file, token(3600))
+    (first, _) = _credentials([TOKEN])
+    assert (first.state, first.mend[:15]) == ("note", "get a new token")
+    assert os.environ["BEARER_TOKEN_FILE"] in first.mend
