@@ -84,6 +84,7 @@ def _run_held(
     from fasthep_smk.credentials.need import explaining
     from fasthep_smk.disk.free import after_run
     from fasthep_smk.flow import documents
+    from fasthep_smk.outdir import results_in
     from fasthep_smk.placement import capped
     from fasthep_smk.reuse import retire_results
     from fasthep_smk.rounds import run_to_the_end
@@ -137,7 +138,7 @@ def _run_held(
     disk = after_run(translation.written.build, keep, shown=options.outdir)
     print(_last_line(done, translation))
     if not options.quiet:
-        _print_results(translation.written.build)
+        print(results_in(translation.written.build), end="")
         print(disk)
     if lacking := missing.last_word(translation, options.accept_missing):
         sys.stdout.flush()  # where both go to one file, this is last
@@ -338,19 +339,3 @@ def _last_line(done: int, translation: Translation) -> str:
     rest = "everything else" if translation.without else "everything"
     what = f"{done} jobs done" if done else f"{rest} was up to date"
     return f"{what}; results in {translation.written.build}"
-
-
-def _print_results(build: Path) -> None:
-    for title, pattern in (
-        ("plots", "artifacts/**/plots/**/*.png"),
-        ("tables", "artifacts/**/tables/**/*.csv"),
-        ("histograms", "artifacts/**/histograms/*.pkl"),
-        ("files", "artifacts/**/files/**/*.root"),
-        ("summary", "run_summary.yaml"),
-        ("summaries", "reports/*/run_summary.yaml"),
-    ):
-        found = sorted(build.glob(pattern))
-        if found:
-            names = [str(path.relative_to(build)) for path in found]
-            more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-            print(f"    {title + ':':12s} {', '.join(names[:4])}{more}")

@@ -6,10 +6,19 @@ from pathlib import Path
 
 from fasthep_smk.errors import Findings
 
-__all__ = ["build_folder", "make_folder"]
+__all__ = ["build_folder", "make_folder", "results_in"]
 
 #: FAST-HEP takes the parent of a folder of such a name for the build folder.
 _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
+#: What people look for in one, in FAST-HEP's layout.
+_RESULTS = {
+    "plots": "artifacts/**/plots/**/*.png",
+    "tables": "artifacts/**/tables/**/*.csv",
+    "histograms": "artifacts/**/histograms/*.pkl",
+    "files": "artifacts/**/files/**/*.root",
+    "summary": "run_summary.yaml",
+    "summaries": "reports/*/run_summary.yaml",
+}
 
 
 def build_folder(outdir: Path) -> Path:
@@ -46,3 +55,14 @@ def make_folder(build: Path, outdir: Path) -> None:
             value=str(outdir),
             expected="a folder that you may write to",
         ) from error
+
+
+def results_in(build: Path) -> str:
+    """Return a line for each kind of results, with the first of them."""
+    lines = []
+    for title, pattern in _RESULTS.items():
+        names = [str(path.relative_to(build)) for path in sorted(build.glob(pattern))]
+        if names:
+            more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+            lines.append(f"    {title + ':':12s} {', '.join(names[:4])}{more}\n")
+    return "".join(lines)

@@ -18,8 +18,13 @@ import yaml
 from fasthep_smk import space
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow import documents, upstream
+from fasthep_smk.flow.late import import_late
 
 __all__ = ["Compiled", "compile_workflow", "find_local_modules", "load_document", "readable_errors"]
+
+#: FAST-HEP's renderers import these, and the compiler the renderers: half a second.
+_FOR_PLOTS = ("matplotlib", "matplotlib.pyplot", "mplhep")
+_FOR_COMPARISONS = ("matplotlib.gridspec", "mplhep.comp")
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,7 @@ def compile_workflow(
     Raises:
         Findings: FAST-HEP's compiler refuses the workflow.
     """
+    import_late(_FOR_PLOTS, functions=_FOR_COMPARISONS)
     with readable_errors(workflow):
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size
