@@ -108,7 +108,9 @@ def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
         [
             distribution.name,
             distribution.version,
-            hashlib.sha256("\n".join(_lasting(rows)).encode()).hexdigest(),
+            hashlib.sha256(
+                "\n".join([*_lasting(rows), *_edited(folder, rows)]).encode()
+            ).hexdigest(),
         ]
     )
     if _is_editable(distribution):
@@ -116,6 +118,21 @@ def _add(distribution: Distribution, folder: Path, found: Installed) -> None:
         for row in rows:
             if "/" not in row[0] and (row[0].endswith(".pth") or row[0].endswith("_finder.py")):
                 found.dropped.add(row[0].partition(".")[0])
+
+
+def _edited(folder: Path, rows: list[list[str]]) -> list[str]:
+    """Return digests of files that changed after they were installed: RECORD does not know."""
+    files = {row[0]: folder / row[0] for row in rows if row}
+    records = [path for name, path in files.items() if name.endswith(".dist-info/RECORD")]
+    since = max((path.stat().st_mtime for path in records if path.is_file()), default=0.0)
+    return [
+        f"{name} {Entry(name, path).digest()}"
+        for name, path in sorted(files.items())
+        if not name.endswith(".pyc")
+        and path.is_file()
+        and path not in records
+        and path.stat().st_mtime > since + 1
+    ]
 
 
 def _is_editable(distribution: Distribution) -> bool:

@@ -74,9 +74,11 @@ unpack_first() {
     [ "$(free_kib)" -gt "$ROOM" ] ||
         stop 75 "no room in $cache: $(free_kib) KiB free, $ROOM are needed to begin"
     new_boot || stop 77 "cannot write in $cache"
-    tail -c "+$((START + 1))" -- "$archive" 2>/dev/null | head -c "$FIRST" | gzip -dc 2>/dev/null |
-        (cd -- "$boot" && tar -xf - 2>"$boot/problem")
-    [ -f "$boot/lib/zzz-last" ] && return
+    # gzip finds a wrong checksum after it has written everything.
+    tail -c "+$((START + 1))" -- "$archive" 2>/dev/null | head -c "$FIRST" |
+        { gzip -dc 2>/dev/null || : >"$boot/damaged"; } |
+        (cd -- "$boot" && tar -xf - 2>"$boot/problem"; cat >/dev/null)
+    [ -f "$boot/lib/zzz-last" ] && [ ! -e "$boot/damaged" ] && return
     case $(cat "$boot/problem" 2>/dev/null) in
     *"No space left"* | *quota*) stop 75 "no room in $cache" ;;
     esac

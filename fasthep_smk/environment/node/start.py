@@ -242,7 +242,9 @@ def _unpack(archive: Path, offset: int, payload: dict[str, Any], target: Path) -
     assert tar.stderr is not None
     threads = min(4, len(os.sched_getaffinity(0)))
     try:
-        with ThreadPoolExecutor(threads) as pool, tar.stdin:
+        # It has a line for each file that finds no room: nobody else would read them meanwhile.
+        with ThreadPoolExecutor(threads + 1) as pool, tar.stdin:
+            stderr = pool.submit(tar.stderr.read)
             waiting: list[Any] = []
             for frame in frames(archive, offset, int(payload["size"]), digest):
                 waiting.append(pool.submit(cramjam.zstd.decompress, frame))
@@ -255,7 +257,7 @@ def _unpack(archive: Path, offset: int, payload: dict[str, Any], target: Path) -
     except (OSError, cramjam.DecompressionError) as error:
         raise Stop(DAMAGED, f"{archive} is damaged, or cannot be read: {error}") from None
     finally:
-        said = tar.stderr.read().decode(errors="replace").strip()
+        said = stderr.result().decode(errors="replace").strip()
         status = tar.wait()
     if "No space left" in said or "quota" in said:
         raise Stop(NO_ROOM, f"no room in {target.parent}: {said.splitlines()[0]}")
