@@ -28,6 +28,10 @@ def environment(held: int | None) -> dict[str, str]:
     """Return what Snakemake and its jobs get as environment; ``held`` is the run's lock."""
     # Colours would end up in the log; the width of the table must not depend on the terminal.
     plain = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    # Snakemake looks at credentials too, from the build folder.
+    for name in ("X509_USER_PROXY", "BEARER_TOKEN_FILE"):
+        if plain.get(name, "").strip():
+            plain[name] = str(Path(plain[name].strip()).absolute())
     return plain | ({} if held is None else mark(held))
 
 

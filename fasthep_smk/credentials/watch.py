@@ -39,7 +39,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(_PAUSE)  # a file server that does not answer holds up nobody
 
     def look(self) -> None:
         """Look once."""

@@ -118,7 +118,8 @@ class Tries:
             return None
         if not refused:
             raise LookupError
-        if self.required and self._look() != self.at_start:
+        # Where tokens are renewed all the time, that may be so at each try.
+        if self.required and self.used < _PATIENCE and self._look() != self.at_start:
             return None  # renewed while the job went on with the old one
         mend = _NOT_THE_ONE if self.required else _UNKNOWN
         what = f"a server refused its credential: {failures.one_line(error)}"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk import engine, layout
+from fasthep_smk.ahead import environment
 from fasthep_smk.credentials import gate
 from fasthep_smk.credentials.gate import Gate, hold_jobs_back, required_of
 from fasthep_smk.credentials.renewal import lacking
@@ -314,3 +315,15 @@ def test_the_tries_of_an_attempt_share_its_time(
     assert found.used == pytest.approx(50, abs=2)
     assert "FASTHEP_SMK_AGAIN" not in os.environ
     assert tries_of([], 100)[0].used < 2
+
+
+def test_a_relative_name_means_the_same_in_the_build_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake and its jobs do not run where the run was started."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", "secrets/token")
+    monkeypatch.setenv("X509_USER_PROXY", "/elsewhere/proxy")
+    found = environment(None)
+    assert found["BEARER_TOKEN_FILE"] == str(tmp_path / "secrets/token")
+    assert found["X509_USER_PROXY"] == "/elsewhere/proxy"
