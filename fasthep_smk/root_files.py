@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -42,7 +43,13 @@ def look_into(paths: Sequence[str], trees: Iterable[str], root: Path) -> dict[st
         processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
         with (
             contextlib.suppress(BrokenProcessPool, OSError),  # there is no room for them
-            ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool,
+            ProcessPoolExecutor(
+                processes,
+                mp_context=get_context("spawn"),
+                # Ctrl-C ends them, without a traceback of each.
+                initializer=signal.signal,
+                initargs=(signal.SIGINT, signal.SIG_DFL),
+            ) as pool,
         ):
             return dict(zip(paths, pool.map(look, paths, chunksize=_AT_A_TIME), strict=True))
     with ThreadPoolExecutor(max_workers=8) as threads:

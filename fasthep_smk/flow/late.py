@@ -79,10 +79,15 @@ def _run(module: ModuleType) -> ModuleType:
         _run(package)
     spec = module.__spec__
     if isinstance(module, _Unused) and spec is not None and spec.loader is not None:
+        kind = type(module)
         module.__class__ = ModuleType  # type: ignore[assignment]
         if spec.submodule_search_locations is not None:
             module.__path__ = spec.submodule_search_locations
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            module.__class__ = kind  # the next use says the same
+            raise
     return module
 
 

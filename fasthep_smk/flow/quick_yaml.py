@@ -48,10 +48,11 @@ def quick_yaml() -> Iterator[None]:
         if text in known:
             return pickle.loads(known[text])
         if _digest(text) in written:
-            return parse_written(text)
+            with contextlib.suppress(yaml.YAMLError):  # half of a pair of surrogates
+                return parse_written(text)
         value = load(stream)
         if len(text) <= _LONGEST:
-            with contextlib.suppress(RecursionError):  # too deep to be copied
+            with contextlib.suppress(Exception):  # too deep, or of a kind that cannot be copied
                 known[text] = pickle.dumps(value)  # before the caller can change it
         return value
 
@@ -100,6 +101,9 @@ def _quick(data: Any, options: dict[str, Any]) -> str | None:
     width = options.get("width", 80)
     if (
         _DUMPER is None
+        # Somebody has taught PyYAML's own one more: libyaml's knows nothing of it.
+        or "yaml_representers" in vars(yaml.SafeDumper)
+        or "yaml_multi_representers" in vars(yaml.SafeDumper)
         or options.keys() - {"sort_keys", "width"}
         or width not in (80, float("inf"))
     ):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 from typing import Literal
 
-from fasthep_smk.plan.rules import Bundle, Job, Rule
+from fasthep_smk.plan.rules import NOMINAL, Bundle, Job, Rule
 
 __all__ = ["BundleSize", "bundle"]
 
@@ -126,8 +126,15 @@ def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dic
             parts.setdefault(part, []).append(key)
     found = []
     for dataset, parts in places.items():
-        keys = [key for same in parts.values() for key in same]
-        listed = [keys[start : start + size] for start in range(0, len(keys), size)]
+        listed = []
+        for nominal in (True, False):  # a variation that fails must not keep back the nominal plan
+            keys = [
+                key
+                for same in parts.values()
+                for key in same
+                if (rule.jobs[key].variation == NOMINAL) is nominal
+            ]
+            listed += [keys[start : start + size] for start in range(0, len(keys), size)]
         found += [
             Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(one))
             for number, one in enumerate([*listed, *alone.get(dataset, ())])

@@ -56,6 +56,8 @@ class Waits:
         ]
 
     def _names(self, folder: str, read: str, names: list[str]) -> list[str]:
+        if read in self._started and read not in self.unfinished:
+            return []  # it is done: its bundle runs for others, which may fail
         if folder in self.unfinished or read not in self._started:
             return names
         return [RECORD] if read in self._standing and read not in self._bundles else []

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from fasthep_smk import files, layout, markers
+from fasthep_smk import failures, files, layout, markers
 from fasthep_smk.worker.process import (
     LOG,
     MODULES,
@@ -53,7 +53,12 @@ def run_bundle(
             os.environ.setdefault(name, value)
     import_for_good(MODULES)
     failed, memory, own_log = [], 0, os.environ.get(LOG)
-    left = list(bundle["jobs"])
+    left = []
+    for key in bundle["jobs"]:
+        if is_done(key):  # its log tells how it went: it stays
+            failures.clear(build, rule, key)
+        else:
+            left.append(key)
     while left:
         if has_one_thread():
             ended = run_series(left, run_one, lambda key: _log(build, rule, key, attempt))

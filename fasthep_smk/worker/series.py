@@ -45,17 +45,15 @@ def run_series(
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
-    told, tell = os.pipe()
+    # A pipe would be full at some thousand jobs: nobody reads while they run.
+    tell = os.memfd_create("ended")
     pid = os.fork()
     if pid == 0:
-        os.close(told)
         live_as(partial(_run, keys, run_one, log, tell), parent)
-    os.close(tell)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    # What an operation has left running may hold the other end for ever.
-    os.set_blocking(told, False)
-    with os.fdopen(told, "rb") as stream:
-        said = (stream.read() or b"").splitlines()
+    with os.fdopen(tell, "rb") as stream:
+        stream.seek(0)
+        said = stream.read().splitlines()
     ended = [Ended(*map(int, one.split())) for one in said if one != _END]
     return ended if _END in said else [*ended, Ended(code)]
 
@@ -67,6 +65,7 @@ def _run(
     tell: int,
 ) -> int:
     folder, variables = os.open(".", os.O_RDONLY), dict(os.environ)
+    me, known = os.getpid(), _packages()
     for number, key in enumerate(keys):
         began = time.monotonic()
         if number > 0:
@@ -75,11 +74,19 @@ def _run(
             for output in (1, 2):
                 os.dup2(stream.fileno(), output)
             status = exit_status(partial(run_one, key))
+        if os.getpid() != me:  # an operation has forked, and this is what it has forked
+            return status
         os.write(tell, b"%d %d\n" % (status, peak_memory()))
-        if status != 0 or time.monotonic() - began > _SHORT:
+        # What a package sets when it is imported (a seed, a variable), it would not set again.
+        if status != 0 or time.monotonic() - began > _SHORT or _packages() - known:
             break
     os.write(tell, _END)
     return 0
+
+
+def _packages() -> set[str]:
+    """Return which packages are imported, but for Python's own."""
+    return {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
 
 
 def _be_as_new(folder: int, variables: dict[str, str]) -> None:

@@ -191,3 +191,33 @@ def test_a_run_ends_without_a_partition_of_a_bundle(moody: Path, smk: Run) -> No
     said = succeed(smk, moody)
     assert "INCOMPLETE" not in said
     assert tries(moody) == Counter(["data/1_0"])
+
+
+VARIED = """\
+systematics:
+  include_nominal: true
+  variations:
+    - {name: good, mode: plan, weight: {multiply: ["(met * 0 + 1)"]}}
+    - {name: bad, mode: plan, weight: {multiply: ["(met * (1 // 0))"]}}
+"""
+
+
+def test_a_variation_that_fails_keeps_no_other_from_being_finished(
+    analysis: Path, smk: Run
+) -> None:
+    weighted = WORKFLOW.replace(
+        "dataset_axis: true", "dataset_axis: true\n        weight_expr: met"
+    )
+    (analysis / "workflow.yaml").write_text(weighted + VARIED)
+
+    def finished() -> list[str]:
+        found = (analysis / "build/smk/work/finish").glob("*/record.json")
+        return sorted(path.parent.name for path in found)
+
+    said = fail(smk, analysis, "--keep-going")
+    assert "ZeroDivisionError" in said
+    assert "nominal" in finished()
+    # What the others share with it is not needed twice.
+    said = fail(smk, analysis, "--keep-going")
+    assert "ZeroDivisionError" in said
+    assert finished() == ["good", "nominal"]

@@ -10,7 +10,7 @@ import pytest
 from fasthep_smk.describe.requests import Route
 from fasthep_smk.plan.bundles import MOST_JOBS, BundleSize, bundle
 from fasthep_smk.plan.partitions import Partition
-from fasthep_smk.plan.rules import Job, Rule
+from fasthep_smk.plan.rules import NOMINAL, Job, Rule
 
 
 def rule(name: str, events: int | None = None, **datasets: int) -> Rule:
@@ -78,6 +78,21 @@ def test_the_variations_of_a_partition_are_neighbours() -> None:
         "data/bundle_1": ("up/data/2", "down/data/2"),
     }
     assert one.named_by == ("dataset", "bundle")
+
+
+def test_a_variation_that_fails_does_not_keep_back_the_nominal_plan() -> None:
+    one = Rule("a", "partition", (), Route(()), ("variation", "dataset", "part"))
+    for variation in (NOMINAL, "up"):
+        for number in range(2):
+            part = Partition(f"data{number}", "data", "f", "s", str(number), 0, 1)
+            place = {"variation": variation, "dataset": "data", "part": str(number)}
+            job = Job("a", place, variation, "data", part, (), (), (), f"{variation}{number}")
+            one.jobs[job.key] = job
+    bundle([one], 10)
+    assert [item.jobs for item in one.bundles.values()] == [
+        ("nominal/data/0", "nominal/data/1"),
+        ("up/data/0", "up/data/1"),
+    ]
 
 
 def test_there_are_not_too_many_jobs() -> None:

@@ -81,6 +81,16 @@ def test_others_get_what_they_ask_for(ran: Ran) -> None:
     assert ran() == ["lazypack", "lazypack.inside"]
 
 
+def test_one_that_is_broken_says_so_at_each_use(ran: Ran, tmp_path: Path) -> None:
+    (tmp_path / "lazypack/__init__.py").write_text("raise ImportError('it is broken')\n")
+    import_late(["lazypack"])
+    user = importlib.import_module("lazypack")
+    for _ in range(2):
+        with pytest.raises(ImportError, match="it is broken"):
+            user.value  # noqa: B018
+    assert ran() == []
+
+
 @pytest.mark.usefixtures("ran")
 def test_what_is_there_or_not_installed_is_left_alone() -> None:
     before = importlib.import_module("lazypack")

@@ -107,6 +107,21 @@ def test_what_is_not_plain_is_left_to_pyyaml() -> None:
         assert yaml.safe_dump({"a": 1}, encoding="utf-8") == b"a: 1\n"
 
 
+def test_what_somebody_has_taught_pyyaml_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    taught = type("Dumper", (yaml.SafeDumper,), {})
+    taught.add_representer(str, lambda dumper, text: dumper.represent_str(text.upper()))
+    known = taught.yaml_representers  # type: ignore[attr-defined]
+    monkeypatch.setattr(yaml.SafeDumper, "yaml_representers", known)
+    with quick_yaml():
+        assert yaml.safe_dump({"a": "b"}) == "A: B\n"
+
+
+def test_half_of_a_character_is_read_as_ever() -> None:
+    value = {"name": "odd \udce9 name"}
+    with quick_yaml():
+        assert yaml.safe_load(yaml.safe_dump(value)) == value
+
+
 def test_a_message_names_the_file_of_a_person(tmp_path: Path) -> None:
     path = tmp_path / "workflow.yaml"
     path.write_text("a: [", encoding="utf-8")

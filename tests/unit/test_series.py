@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -114,6 +116,50 @@ def test_what_one_leaves_behind_is_undone(folder: Path) -> None:
     drawn = {Path(f"{key}.log").read_text() for key in found}
     assert len(drawn) == 3  # no two have the same random numbers
     assert starts() == ["one"]
+
+
+def test_one_that_brings_a_package_is_the_last_of_its_process(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a package does when it is imported, a second import would not do again."""
+    (folder / "sets_a_seed.py").write_text("import random\nrandom.seed(1)\n")
+    monkeypatch.syspath_prepend(folder)
+
+    def draws() -> int:
+        importlib.import_module("sets_a_seed")
+        say(random.random())
+        return 0
+
+    series(one=draws, two=draws, three=says("3"), four=says("4"))
+    assert Path("one.log").read_text() == Path("two.log").read_text()
+    assert starts() == ["one", "two", "three"]
+
+
+def test_what_an_operation_forks_runs_no_other_job() -> None:
+    def forks() -> int:
+        if (pid := os.fork()) == 0:
+            sys.exit(0)
+        os.waitpid(pid, 0)
+        return 0
+
+    def notes() -> int:
+        with Path("runs").open("a") as stream:
+            stream.write("once\n")
+        return 0
+
+    found = series(one=forks, two=notes)
+    assert [ended.status for ended in found.values()] == [0, 0]
+    assert Path("runs").read_text() == "once\n"
+
+
+def test_there_may_be_very_many() -> None:
+    @contextmanager
+    def log(_: str) -> Iterator[IO[bytes]]:
+        with Path(os.devnull).open("wb") as stream:
+            yield stream
+
+    keys = [str(number) for number in range(6000)]  # more than a pipe holds
+    assert len(run_series(keys, lambda _: 0, log)) == 6000
 
 
 def test_a_process_that_an_operation_leaves_running_keeps_nobody_waiting() -> None:
