@@ -86,12 +86,13 @@ def _expected(job: Job) -> float | None:
 
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
     """Let all bundles grow until there are few enough jobs."""
-    most = max((count for rule in rules for count in _by_dataset(rule)), default=1)
+    counts = {rule.name: _counts(rule) for rule in rules if rule.name in sizes}
+    most = max((count for found in counts.values() for count in found), default=1)
     least = 1
 
     def total() -> int:
         return sum(
-            sum(math.ceil(count / max(least, sizes[rule.name][0])) for count in _by_dataset(rule))
+            sum(math.ceil(count / max(least, sizes[rule.name][0])) for count in counts[rule.name])
             if rule.name in sizes
             else len(rule.jobs)
             for rule in rules
@@ -105,9 +106,16 @@ def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
             sizes[name] = (least, f"there would be {before} jobs")
 
 
-def _by_dataset(rule: Rule) -> list[int]:
-    counts = Counter(_wildcard(job, "dataset") for job in rule.jobs.values())
-    return list(counts.values())
+def _group(job: Job) -> tuple[str, bool]:
+    """Return what the jobs of a bundle have in common.
+
+    A variation that fails must not keep back the nominal plan.
+    """
+    return job.wildcards["dataset"], job.variation == NOMINAL
+
+
+def _counts(rule: Rule) -> list[int]:
+    return list(Counter(map(_group, rule.jobs.values())).values())
 
 
 def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dict[str, Bundle]:
@@ -115,32 +123,24 @@ def _bundles(rule: Rule, size: int, without: Collection[tuple[str, str]]) -> dic
 
     The variations of a partition are neighbours: they read the same files.
     """
-    places: dict[str, dict[str, list[str]]] = {}
-    alone: dict[str, list[list[str]]] = {}
+    groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
+    alone: list[tuple[str, str]] = []
     for key, job in rule.jobs.items():
-        dataset, part = _wildcard(job, "dataset"), _wildcard(job, "part")
-        parts = places.setdefault(dataset, {})
         if job.partition and (job.partition.dataset, job.partition.part) in without:
-            alone.setdefault(dataset, []).append([key])
+            alone.append((job.wildcards["dataset"], key))
         else:
-            parts.setdefault(part, []).append(key)
-    found = []
-    for dataset, parts in places.items():
-        listed = []
-        for nominal in (True, False):  # a variation that fails must not keep back the nominal plan
-            keys = [
-                key
-                for same in parts.values()
-                for key in same
-                if (rule.jobs[key].variation == NOMINAL) is nominal
-            ]
-            listed += [keys[start : start + size] for start in range(0, len(keys), size)]
-        found += [
-            Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(one))
-            for number, one in enumerate([*listed, *alone.get(dataset, ())])
-        ]
+            parts = groups.setdefault(_group(job), {})
+            parts.setdefault(job.wildcards["part"], []).append(key)
+    listed: dict[str, list[list[str]]] = {}
+    for (dataset, _), parts in groups.items():
+        keys = [key for same in parts.values() for key in same]
+        chunks = [keys[start : start + size] for start in range(0, len(keys), size)]
+        listed.setdefault(dataset, []).extend(chunks)
+    for dataset, key in alone:
+        listed.setdefault(dataset, []).append([key])
+    found = [
+        Bundle(rule.name, (dataset, f"bundle_{number}"), tuple(keys))
+        for dataset, chunks in listed.items()
+        for number, keys in enumerate(chunks)
+    ]
     return {one.key: one for one in found}
-
-
-def _wildcard(job: Job, name: str) -> str:
-    return job.wildcards.get(name, "")

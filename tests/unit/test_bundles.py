@@ -26,6 +26,18 @@ def rule(name: str, events: int | None = None, **datasets: int) -> Rule:
     return found
 
 
+def varied(*variations: str, parts: int) -> Rule:
+    """A rule with so many partitions of one dataset in each variation."""
+    found = Rule("a", "partition", (), Route(()), ("variation", "dataset", "part"))
+    for variation in variations:
+        for number in range(parts):
+            part = Partition(f"data{number}", "data", "f", "s", str(number), 0, 1)
+            place = {"variation": variation, "dataset": "data", "part": str(number)}
+            job = Job("a", place, variation, "data", part, (), (), (), f"{variation}{number}")
+            found.jobs[job.key] = job
+    return found
+
+
 def sizes(one: Rule) -> list[int]:
     return [len(item.jobs) for item in one.bundles.values()]
 
@@ -65,13 +77,7 @@ def test_neighbours_of_one_dataset_share_a_job() -> None:
 
 
 def test_the_variations_of_a_partition_are_neighbours() -> None:
-    one = Rule("a", "partition", (), Route(()), ("variation", "dataset", "part"))
-    for variation in ("up", "down"):
-        for number in range(3):
-            part = Partition(f"data{number}", "data", "f", "s", str(number), 0, 1)
-            place = {"variation": variation, "dataset": "data", "part": str(number)}
-            job = Job("a", place, variation, "data", part, (), (), (), f"{variation}{number}")
-            one.jobs[job.key] = job
+    one = varied("up", "down", parts=3)
     bundle([one], 4)
     assert {key: item.jobs for key, item in one.bundles.items()} == {
         "data/bundle_0": ("up/data/0", "down/data/0", "up/data/1", "down/data/1"),
@@ -81,13 +87,7 @@ def test_the_variations_of_a_partition_are_neighbours() -> None:
 
 
 def test_a_variation_that_fails_does_not_keep_back_the_nominal_plan() -> None:
-    one = Rule("a", "partition", (), Route(()), ("variation", "dataset", "part"))
-    for variation in (NOMINAL, "up"):
-        for number in range(2):
-            part = Partition(f"data{number}", "data", "f", "s", str(number), 0, 1)
-            place = {"variation": variation, "dataset": "data", "part": str(number)}
-            job = Job("a", place, variation, "data", part, (), (), (), f"{variation}{number}")
-            one.jobs[job.key] = job
+    one = varied(NOMINAL, "up", parts=2)
     bundle([one], 10)
     assert [item.jobs for item in one.bundles.values()] == [
         ("nominal/data/0", "nominal/data/1"),
