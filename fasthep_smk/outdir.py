@@ -40,19 +40,19 @@ def build_folder(outdir: Path) -> Path:
     return build
 
 
-def make_folder(build: Path, outdir: Path) -> None:
-    """Make a build folder; ``outdir`` is how the user calls it.
+def make_folder(folder: Path, shown: Path, option: str = "--outdir") -> None:
+    """Make a folder that the user has named by ``option``; ``shown`` is how the user calls it.
 
     Raises:
         Findings: it cannot be made.
     """
     try:
-        build.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Findings.one(
             f"the folder cannot be made: {error.strerror or error}",
-            key="--outdir",
-            value=str(outdir),
+            key=option,
+            value=str(shown),
             expected="a folder that you may write to",
         ) from error
 

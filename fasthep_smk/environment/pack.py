@@ -19,6 +19,7 @@ from fasthep_smk.environment.check import check_archive
 from fasthep_smk.environment.conda import CondaContents, is_conda
 from fasthep_smk.environment.contents import VenvContents
 from fasthep_smk.errors import Findings
+from fasthep_smk.outdir import make_folder
 from fasthep_smk.worker.process import MODULES
 
 __all__ = ["NEEDED", "Packable", "Packed", "archive_path", "contents_of", "pack"]
@@ -89,7 +90,7 @@ def pack(contents: Packable, folder: Path) -> Packed:
         DiskFull: there is no room.
     """
     path = archive_path(contents, folder)
-    _make_folder(folder)
+    make_folder(folder, folder, "--output")
     seconds = None
     with space.saying(folder), _alone(path):
         if not path.is_file():
@@ -121,15 +122,3 @@ def _alone(path: Path) -> Iterator[None]:
     with path.with_name(f".{path.stem}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Findings.one(
-            f"the folder cannot be made: {error.strerror}",
-            key="--output",
-            value=str(folder),
-            expected="a folder that you may write to",
-        ) from error

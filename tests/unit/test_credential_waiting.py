@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -198,12 +199,10 @@ def test_it_waits_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
-def test_it_waits_no_longer_than_leaves_it_the_time_that_it_took(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    mine = tries(100, spent=30)
-    write(file, token(-1))
-    start, now = time.time(), time.time()
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
+    """The time, for who waits: each sleep is a second long, and over at once."""
+    now = time.time()
 
     def sleep(_seconds: float) -> None:
         nonlocal now
@@ -211,8 +210,17 @@ def test_it_waits_no_longer_than_leaves_it_the_time_that_it_took(
 
     monkeypatch.setattr(again.time, "sleep", sleep)
     monkeypatch.setattr(again.time, "time", lambda: now)
+    return lambda: now
+
+
+def test_it_waits_no_longer_than_leaves_it_the_time_that_it_took(
+    file: Path, clock: Callable[[], float]
+) -> None:
+    mine = tries(100, spent=30)
+    write(file, token(-1))
+    start = clock()
     assert isinstance(mine.settle(ValueError("bad"), None), Refused)
-    assert now - start == pytest.approx(100 - 30 - 36, abs=2)
+    assert clock() - start == pytest.approx(100 - 30 - 36, abs=2)
 
 
 def test_a_token_that_is_about_to_end_may_be_refused(file: Path) -> None:
@@ -253,21 +261,14 @@ def test_a_job_that_begins_without_a_valid_token(file: Path) -> None:
 
 
 def test_a_worker_that_does_not_see_the_token_is_soon_left(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    file: Path, clock: Callable[[], float]
 ) -> None:
     """None will come there; but a file that is being replaced may be away for a moment."""
     file.unlink()
-    start, now = time.time(), time.time()
-
-    def sleep(_seconds: float) -> None:
-        nonlocal now
-        now += 1
-
-    monkeypatch.setattr(again.time, "sleep", sleep)
-    monkeypatch.setattr(again.time, "time", lambda: now)
+    start = clock()
     with pytest.raises(Refused, match="the bearer token is gone, and no new one came in time"):
         tries_of([one.as_data() for one in REQUIRED], 7200)[0].wait_to_begin()
-    assert now - start == pytest.approx(60, abs=2)
+    assert clock() - start == pytest.approx(60, abs=2)
 
 
 def test_a_ticket_is_not_missed_where_nobody_can_look(monkeypatch: pytest.MonkeyPatch) -> None:
