@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["fits", "is_quiet", "runs"]
+__all__ = ["are_quiet", "fits", "is_quiet", "runs"]
 
 #: Events of hooks that happen as often whichever nodes of a partition run.
 _ONCE = frozenset({"partition_start", "on_node_error", "dataset_end", "run_end"})
@@ -45,11 +45,13 @@ def is_quiet(record: Mapping[str, Any]) -> bool:
     Warnings and resources belong to no node, and hooks of nodes count their calls.
     """
     return not any(
-        run["warnings"]
-        or run["resources"]
-        or not all(_ONCE.issuperset(hook.get("events") or [""]) for hook in run["hooks"])
-        for run in record["runs"]
+        run["warnings"] or run["resources"] or not are_quiet(run["hooks"]) for run in record["runs"]
     )
+
+
+def are_quiet(hooks: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether hooks, by what was recorded of them, do not see which nodes ran."""
+    return all(_ONCE.issuperset(hook.get("events") or [""]) for hook in hooks)
 
 
 def _renamed(operation: dict[str, Any], old: str | None, new: str | None) -> dict[str, Any]:

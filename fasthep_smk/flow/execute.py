@@ -167,11 +167,22 @@ class Session:
         )
         upstream.register_product_bindings(self.ctx, items)
 
-    def run_end_nodes(self, store: Store) -> None:
-        """Run what comes at the end of the run: plots, tables, writers."""
+    def end_nodes(self) -> list[str]:
+        """Return the nodes that come at the end of the run, in order: plots, tables, writers."""
+        earlier = ("partition_end", "dataset_end")
+        sinks = [node for node in self.plan.nodes if node.role == "sink"]
+        return [node.id for node in sinks if upstream.sink_when(node) not in earlier]
+
+    def import_ops(self, nodes: Iterable[str]) -> None:
+        """Import what declares these nodes, for all processes that are forked afterwards."""
+        for node in nodes:
+            upstream.component_spec_for_node(self.plan.get_node(node), self.plan.registry)
+
+    def run_end_nodes(self, store: Store, nodes: Iterable[str]) -> None:
+        """Run nodes that come at the end of the run; their products are put into ``store``."""
         self._watched(
             upstream.execute_final_nodes,
-            self.plan,
+            documents.subset(self.plan, nodes),
             value_store=store,
             ctx=self.ctx,
             registry_cfg=self.plan.registry,

@@ -95,12 +95,14 @@ class Graph:
     """The nodes of one plan in topological order.
 
     ``surroundings`` identifies what every node can see besides its parameters (functions, hooks,
-    product handlers, resource files), ``reporting`` what the reports are made with.
+    product handlers, resource files), ``reporting`` what the reports are made with. ``hooked`` says
+    that a user's own hook is handed what nodes read and make.
     """
 
     plan: Any
     surroundings: str = ""
     reporting: str = ""
+    hooked: bool = False
     nodes: dict[str, Node] = field(default_factory=dict)
 
     def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
@@ -163,8 +165,10 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
         if spec.policy.retain:
             retained.setdefault(spec.node_id, set()).add(spec.output_name)
     reads = columns_read(plan)
+    hooked = user_hooks(plan, plan.registry)
     graph = Graph(
         plan,
+        hooked=hooked,
         surroundings=_surroundings(plan, roots),
         reporting="|".join(
             [
@@ -174,7 +178,6 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
             ]
         ),
     )
-    hooks_see_all = user_hooks(plan, plan.registry)
     global_nodes: set[str] = set()
     for item in plan.nodes:
         inputs = tuple(Ref(ref.node_id, ref.output_name, ref.input_name) for ref in item.inputs)
@@ -202,7 +205,7 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
                 identity.mentions_variation(plan.registry, "execution_modifiers", name)
                 for name in modifiers_of(item)
             ),
-            sees=frozenset({"run"}) if hooks_see_all else _sights(plan, item, category),
+            sees=frozenset({"run"}) if hooked else _sights(plan, item, category),
             published=is_published(plan.registry, category, item.impl),
             product_id=upstream.product_id(item),
             product_kinds=tuple(

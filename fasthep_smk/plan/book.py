@@ -90,6 +90,7 @@ class Book:
         partition: Partition | None = None,
         origin: Origin | None = None,
         missing: tuple[Partition, ...] = (),
+        values: Mapping[str, str] | None = None,
     ) -> None:
         at = (rule.name, item.label, *place)
         signed_as, known = self.known(item, dataset)
@@ -98,10 +99,10 @@ class Book:
         if earlier is not None:
             self.folder_of[at] = earlier
             return
-        values = [*([encode(item.label)] if self.varied else []), *map(encode, place)]
+        named = [*([encode(item.label)] if self.varied else []), *map(encode, place)]
         job = Job(
             rule=rule.name,
-            wildcards=dict(zip(rule.wildcards, values, strict=True)),
+            wildcards=dict(zip(rule.wildcards, named, strict=True)),
             variation=item.label,
             dataset=dataset,
             partition=partition,
@@ -112,6 +113,7 @@ class Book:
             signed_as=signed_as,
             origin=origin,
             missing=missing,
+            values=values or {},
         )
         rule.jobs[job.key] = job
         self._made[(rule.name, signature, place)] = job.folder

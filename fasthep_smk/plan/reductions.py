@@ -8,6 +8,7 @@ from typing import Any
 from fasthep_smk.files import digest_of
 from fasthep_smk.names import encode
 from fasthep_smk.plan.book import NO_DATASET, Book
+from fasthep_smk.plan.endings import end_values
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.products import dataset_names, late_keys, stream_keys_for, united_live
 from fasthep_smk.plan.rules import Job, Read, Rule, Variation
@@ -16,6 +17,9 @@ from fasthep_smk.plan.signatures import node_content
 __all__ = ["reduction_rules"]
 
 Key = tuple[str, str]
+
+#: As many processes draw plots at most: with more of them, starting takes longer than drawing.
+_PROCESSES = 8
 
 
 def reduction_rules(book: Book, without: frozenset[tuple[str, str]]) -> list[Rule]:
@@ -81,7 +85,7 @@ class _Reductions:
         return rule
 
     def finish_rule(self) -> Rule:
-        rule = self._book.rule("finish", "finish", (), archive=self._book.varied)
+        rule = self._book.rule("finish", "finish", (), archive=True)
         for item in self._book.variations:
             nodes = tuple(node.id for node in item.graph.nodes.values() if node.scope == "final")
             rule.stages = tuple(dict.fromkeys([*rule.stages, *nodes]))
@@ -102,6 +106,9 @@ class _Reductions:
                 reads.extend(self._reads_at(item, (NO_DATASET, NO_DATASET), late))
             plan = item.graph.plan
             missing = tuple(one for one in item.partitions if self._is_left_out(one))
+            values = self._end_values(item, missing)
+            if not self._book.varied:  # several ends of a run keep all cores busy
+                rule.processes = max(1, min(_PROCESSES, len(values)))
             signature = digest_of(
                 [
                     self._book.digests(item, nodes),
@@ -124,6 +131,7 @@ class _Reductions:
                 files=(),
                 signature=signature,
                 missing=missing,
+                values=values,
             )
         return rule
 
@@ -156,6 +164,33 @@ class _Reductions:
             for read in self._reads_at(item, (dataset, partition.part), late)
         )
 
+    def _end_values(self, item: Variation, missing: tuple[Partition, ...]) -> dict[str, str]:
+        """Return the signatures of what single nodes at the end of the run make."""
+        names = dataset_names(item) or (None,)
+        places = {name: self._places(item, name) for name in names}
+
+        def reduced(node: str) -> list[Any]:
+            return [
+                [
+                    name,
+                    [
+                        [self._book.values.get((item.label, at, part), {}).get(node), label]
+                        for at, part, label in places[name]
+                    ],
+                ]
+                for name in names
+            ]
+
+        around = [
+            self._before(item),
+            self._book.context(item, None),
+            item.graph.plan.context.get("datasets"),
+            self._book.names(item),
+            item.label,
+            [one.id for one in missing],
+        ]
+        return end_values(item.graph, self._book.static[item.label], reduced, around)
+
     def _before(self, item: Variation) -> str | None:
         """Return the signature of what ran before the partitions."""
         side = self._book.folder_of.get(("side_products", item.label))
@@ -166,16 +201,19 @@ class _Reductions:
 
         They are the same however nodes are joined into jobs, and so are the results.
         """
-        places = [
+        return [
+            [name, sorted(self._book.values.get((item.label, at, part), {}).items())]
+            for at, part, name in self._places(item, dataset)
+        ]
+
+    def _places(self, item: Variation, dataset: str | None) -> list[tuple[str, str, str]]:
+        """Return dataset, part and name of each partition that is reduced, in plan order."""
+        if dataset is None:
+            return [(NO_DATASET, NO_DATASET, "")]
+        return [
             (partition.dataset, partition.part, partition.id)
             for partition in item.partitions
             if partition.dataset == dataset and not self._is_left_out(partition)
-        ]
-        if dataset is None:
-            places = [(NO_DATASET, NO_DATASET, "")]
-        return [
-            [name, sorted(self._book.values.get((item.label, at, part), {}).items())]
-            for at, part, name in places
         ]
 
     def _is_left_out(self, partition: Partition) -> bool:

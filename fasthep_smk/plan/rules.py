@@ -65,7 +65,8 @@ class Job:
 
     A partition's job has an ``origin``, from which each of its products has a signature;
     ``signed_as`` names the signatures of its nodes among those of its rule.
-    ``missing`` are the partitions that the end of a run goes without.
+    ``missing`` are the partitions that the end of a run goes without. ``values`` are the signatures
+    of what nodes at the end of a run make, each by itself.
     """
 
     rule: str
@@ -80,6 +81,7 @@ class Job:
     signed_as: str = ""
     origin: Origin | None = None
     missing: tuple[Partition, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
@@ -117,7 +119,8 @@ class Rule:
     ``nodes`` are the signatures of the nodes that its jobs run or reduce: by variation, and by
     dataset where stages do not apply to all. ``wirings`` are, by the same names, what the nodes of
     a partition's job hand to each other. Without ``bundles`` each job is one of Snakemake's;
-    ``bundled`` says why they are there.
+    ``bundled`` says why they are there. ``processes`` is how many a job has a use for, on a machine
+    that has cores to spare.
     """
 
     name: str
@@ -135,6 +138,7 @@ class Rule:
     jobs: dict[str, Job] = field(default_factory=dict)
     bundles: dict[str, Bundle] = field(default_factory=dict)
     bundled: str = ""
+    processes: int = 1
 
     @property
     def named_by(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.products import RECORD, write_record
 from fasthep_smk.reuse import ledger, reasons
+from fasthep_smk.reuse.ending import part_of_end
 from fasthep_smk.reuse.part import Part, part_of
 from fasthep_smk.reuse.store import Record, Store
 from fasthep_smk.reuse.takeover import Index, retold, take_over
@@ -145,9 +146,12 @@ class _Settling:
     def _taken_over(self, missing: list[tuple[Rule, Job]]) -> list[tuple[Rule, Job]]:
         """Return the jobs that still have to run."""
         found = {self.build / folder: record for folder, record in self.standing.items()}
-        index = Index([*found.items(), *self.store.superseded], self.store)
+        records = [*found.items(), *self.store.superseded]
+        index = Index(records, self.store)
         left = []
         for rule, job in missing:
+            if rule.scope == "finish" and (part := part_of_end(job, records, self.build)):
+                self.result.parts[job.folder] = part
             if rule.scope == "partition" and job.folder not in self.unusable:
                 record = take_over(rule, job, index, self.store)
                 if record is not None:

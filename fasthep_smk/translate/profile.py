@@ -17,7 +17,7 @@ from fasthep_smk.names import literal
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.snakefile import lengthened, pool_token, resources
 
-__all__ = ["Placement", "render"]
+__all__ = ["Placement", "may_spread", "render"]
 
 #: For every site. Thousands of short jobs: Snakemake's default scheduler and rate limit would cost
 #: more than the jobs do.
@@ -89,6 +89,8 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
         cpus = max(attempt.request.cpus for attempt in given)
         if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
             threads[rule.name] = cpus
+        elif may_spread(rule) and site.system == "local":
+            threads[rule.name] = rule.processes
     if own:
         # What a person wrote into the site's profile has the last word.
         said = settings.pop("set-resources", {})
@@ -104,6 +106,11 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
     settings = {name: value for name, value in settings.items() if value not in ({}, [])}
     header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
     return header + str(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=10000))
+
+
+def may_spread(rule: Rule) -> bool:
+    """Tell whether cores that are idle can serve a rule: nobody has said how many it gets."""
+    return rule.processes > max(one.request.cpus for one in rule.route.attempts) == 1
 
 
 def _own_resources(rule: Rule, given: list[Attempt], system: sites.System) -> dict[str, str | int]:

@@ -146,6 +146,7 @@ def _job(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -
             }
             for read in job.reads
         ],
+        **({"values": dict(job.values)} if job.values else {}),
     }
 
 

@@ -90,7 +90,7 @@ def write(
     files.write_text(build / layout.RUN, json.dumps(_run(root, workflow), indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
-    files.write_text(smk / "worker", _worker_script(), executable=True)
+    files.write_text(smk / "worker", _worker_script(rules), executable=True)
     written = Written.below(build)
     # Snakemake takes braces in the path of an environment file for wildcards.
     conda = not set(str(build)) & set("{}")
@@ -122,10 +122,11 @@ def _requests(placement: profile.Placement) -> dict[str, Any]:
     return {"system": placement.site.system, "credentials": credentials, "rules": rules}
 
 
-def _worker_script() -> str:
+def _worker_script(rules: Iterable[Rule]) -> str:
     # -P: the build folder, where Snakemake starts jobs, must not be searched for modules.
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker"])
     client = shell([sys.executable, "-I", "-S", CLIENT])
+    spread = [f"*:{rule.name}" for rule in rules if profile.may_spread(rule)]
     return (
         "#!/bin/sh\n"
         "# Starts one job, in the build folder:\n"
@@ -137,10 +138,13 @@ def _worker_script() -> str:
         "FASTHEP_SMK_LOG=${log%.log}.attempt$attempt.log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
+        "# A run on one machine keeps a warm worker: it has one thread, and may fork processes.\n"
+        "warm=\n"
+        'case "$threads:$1" in\n'
+        f"{' | '.join(['1:*', *spread])}) warm=${VARIABLE} ;;\n"
+        "esac\n"
         'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
-        "# A run on one machine keeps a warm worker, which has one thread.\n"
-        f'if [ -n "${VARIABLE}" ] && [ "$threads" = 1 ]; then\n'
-        f'    exec {client} "${VARIABLE}" "$@" >>"$log" 2>&1\n'
-        "fi\n"
+        '[ -z "$warm" ] ||\n'
+        f'    exec {client} "$warm" "$@" >>"$log" 2>&1\n'
         f'exec {command} "$@" >>"$log" 2>&1\n'
     )

@@ -13,7 +13,7 @@ from typing import Any
 from fasthep_smk import files
 from fasthep_smk.names import encode
 
-__all__ = ["Job", "Sent", "staging"]
+__all__ = ["Job", "Sent", "goal_of", "staging"]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
     files.sync_all(path for path in found if not path.is_symlink())
     moved: list[str] = []
     for path in found:
-        goal = _goal(path.relative_to(source), job)
+        goal = goal_of(path.relative_to(source), job)
         (job.build / goal).parent.mkdir(parents=True, exist_ok=True)
         path.replace(job.build / goal)
         moved.append(str(goal))
@@ -126,11 +126,11 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
     return moved
 
 
-def _goal(path: Path, job: Job) -> Path:
-    """Return where a file goes: reports of variations go below the variation's own folder.
+def goal_of(path: Path, job: Job) -> Path:
+    """Return where a file goes that an operation has written.
 
-    FAST-HEP's observers write to the same place whatever the variation; the plain place belongs
-    to the nominal plan.
+    Reports of variations go below the variation's own folder: FAST-HEP's observers write to the
+    same place whatever the variation, and the plain place belongs to the nominal plan.
     """
     variation = str(job.entry["variation"])
     if variation == "nominal" or path.parts[0] != "reports" or path.parts[1:2] == (variation,):

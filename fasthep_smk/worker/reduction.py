@@ -16,7 +16,8 @@ from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import Run, relocate
 from fasthep_smk.products import Product
 from fasthep_smk.streams import register_behaviours
-from fasthep_smk.worker.entry import Job, staging
+from fasthep_smk.worker.ending import Ending, run_end
+from fasthep_smk.worker.entry import Job, goal_of, staging
 
 __all__ = ["run_finish", "run_merge", "run_publish"]
 
@@ -82,11 +83,14 @@ def run_finish(job: Job) -> dict[str, Any]:
         _note_missing(folder.glob("artifacts/**/manifest.json"), job.entry.get("missing"))
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
+    begun = len(session.record(replayed=replayed).operations)
     with staging(job) as folder:
         session.write_to(folder)
-        session.run_end_nodes(merged)
+        ending = run_end(job, session, folder, merged)
     merged = relocate(merged, str(folder), str(job.build))
-    own = Run(**relocate(asdict(session.record(replayed=replayed)), str(folder), str(job.build)))
+    own = session.record(replayed=replayed)
+    own.operations = [*own.operations[:begun], *ending.operations]
+    own = Run(**relocate(asdict(own), str(folder), str(job.build)))
     session.settle(job.build, [*runs, own])
     artifacts = {
         key: value for key, value in merged.items() if plan.get_node(key[0]).role == "sink"
@@ -96,11 +100,36 @@ def run_finish(job: Job) -> dict[str, Any]:
         _write_manifests(session, artifacts, job.build, job.entry)
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
-    content = _save(job, plan, artifacts if varied else {}, str(folder), None)
+    content = _save(job, plan, artifacts, str(folder), None)
+    content |= _ended(job, ending)
     if not varied:
         job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry))
     _sync_in_place(job.build)
     return {**content, "runs": [*map(asdict, runs), asdict(own)]}
+
+
+def _ended(job: Job, ending: Ending) -> dict[str, Any]:
+    """Return what a later job needs to take over what nodes at the end have made."""
+    job.results.extend(name for names in ending.results.values() for name in names)
+    made = {
+        **ending.results,
+        **{
+            node: [str(goal_of(Path(name), job)) for name in names]
+            for node, names in ending.written.items()
+        },
+    }
+    known = job.entry.get("values") or {}
+    content: dict[str, Any] = {
+        "values": {
+            node: {"value": value, "files": made[node]}
+            for node, value in known.items()
+            if node in made
+        }
+    }
+    if ending.taken:
+        content["ran"] = [node for node in job.entry["nodes"] if node not in ending.taken]
+        content["taken_over"] = [f"{job.rule}/{job.key}"]
+    return content
 
 
 def run_publish(job: Job) -> dict[str, Any]:
