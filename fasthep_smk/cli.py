@@ -337,5 +337,5 @@ def _warn(texts: Iterable[str]) -> None:
 
 def _last_line(done: int, translation: Translation) -> str:
     rest = "everything else" if translation.without else "everything"
-    what = f"{done} jobs done" if done else f"{rest} was up to date"
+    what = f"{done} {'job' if done == 1 else 'jobs'} done" if done else f"{rest} was up to date"
     return f"{what}; results in {translation.written.build}"
