@@ -6,6 +6,7 @@ Used to decide whether an earlier result still stands. The module is found witho
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib.util
 import sys
@@ -22,6 +23,7 @@ __all__ = [
     "is_published",
     "mentions_variation",
     "module_file",
+    "named_files",
     "of_component",
     "of_object",
     "own_sources",
@@ -123,28 +125,34 @@ def of_named_files(value: Any, roots: Iterable[Path]) -> list[str]:
 
     Parameters such as ``path: weights.csv`` are read by the op: another content is another result.
     """
-    found: list[str] = []
+    found = []
+    for name, path in _named(value, tuple(roots)):
+        status = path.stat()
+        if status.st_size > _MAX_HASHED:
+            found.append(f"{name}|{status.st_size}|{status.st_mtime_ns}")
+        else:
+            found.append(f"{name}|{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}")
+    return found
+
+
+def named_files(value: Any, roots: Iterable[Path]) -> list[Path]:
+    """Return the existing files that texts in ``value`` name."""
+    return list(dict.fromkeys(path for _, path in _named(value, tuple(roots))))
+
+
+def _named(value: Any, roots: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
     if isinstance(value, dict):
         for item in value.values():
-            found += of_named_files(item, roots)
+            yield from _named(item, roots)
     elif isinstance(value, list | tuple):
         for item in value:
-            found += of_named_files(item, roots)
+            yield from _named(item, roots)
     elif isinstance(value, str) and 0 < len(value) < 1000 and value.isprintable():
         for root in roots:
-            path = root / value
-            try:
-                if not path.is_file():
-                    continue
-            except OSError:
-                continue
-            status = path.stat()
-            if status.st_size > _MAX_HASHED:
-                found.append(f"{value}|{status.st_size}|{status.st_mtime_ns}")
-            else:
-                found.append(f"{value}|{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}")
-            break
-    return found
+            with contextlib.suppress(OSError):
+                if (root / value).is_file():
+                    yield value, root / value
+                    break
 
 
 def mentions_variation(registry: dict[str, Any], category: str, name: str) -> bool:

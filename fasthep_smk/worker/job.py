@@ -306,7 +306,7 @@ def _load(
         stages=tuple(table["stages"]),
         made_of=_made_of(table, table["jobs"][key]),
         spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
-        siblings=len(table["jobs"]),
+        siblings=int(table.get("siblings") or len(table["jobs"])),
     )
 
 

@@ -1,0 +1,70 @@
+"""What a job sends back: put into the build folder when all of it has arrived, records last."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fasthep_smk import files, layout
+from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about
+
+__all__ = ["Arrival", "accept"]
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How a job has ended: its exit status; ``None`` if it could not run, and why.
+
+    ``host`` is where.
+    """
+
+    status: int | None
+    problem: str | None = None
+    host: str | None = None
+
+
+def accept(build: Path, outcome: Path, rule: str, place: Iterable[str]) -> Arrival:
+    """Put what a job has sent back into the build folder, all of it or nothing.
+
+    Raises:
+        Damaged: it is not what was sent, or another job's.
+        OSError: there is no room.
+    """
+    about = read_about(outcome)
+    arrival = Arrival(about["status"], about.get("problem"), about.get("host"))
+    if arrival.status is None:
+        return arrival
+    if (about["rule"], about["place"]) != (rule, list(place)):
+        raise Damaged(f"{outcome.name} is another job's: {about['rule']} {about['place']}")
+    (build / layout.STAGE).mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".arrival-", dir=build / layout.STAGE))
+    try:
+        names = list(open_parcel(outcome, folder))
+        files.sync_all(folder / name for name in names)
+        _put(folder, build, names)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return arrival
+
+
+def _put(folder: Path, build: Path, names: list[str]) -> None:
+    """Move files into the build: what says that others are there comes after them."""
+    for name in names:
+        if _rank(name) == 1:  # what an earlier attempt has left is no part of the result
+            shutil.rmtree((build / name).parent, ignore_errors=True)
+    for rank in range(3):
+        mine = [name for name in names if _rank(name) == rank]
+        for name in mine:
+            (build / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).replace(build / name)
+        files.sync_all({(build / name).parent for name in mine})
+
+
+def _rank(name: str) -> int:
+    """Return 1 for the record of a job, 2 for the marker of a bundle, 0 for all else."""
+    if name.startswith(f"{layout.WORK}/") and name.endswith(f"/{layout.RECORD}"):
+        return 1
+    return 2 if name.startswith(f"{layout.BUNDLES}/") else 0

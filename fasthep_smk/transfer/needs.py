@@ -1,0 +1,165 @@
+"""What a job takes along: its task, its plan, what it reads of other jobs, its input files.
+
+Nothing else: a job of ten thousand travels with its own line of the task table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import layout, products, sharing
+from fasthep_smk.flow.identity import named_files
+from fasthep_smk.remote import is_remote
+
+__all__ = ["Load", "load_of"]
+
+#: Where things lie in a parcel, and on a worker below the job's own folder.
+BUILD, LAUNCH, BESIDE, ELSEWHERE = "build", "launch", "beside", "elsewhere"
+
+
+@dataclass
+class Load:
+    """What a job, or bundle of jobs, takes along.
+
+    ``content`` are files by their names in the parcel, ``places`` where paths of this machine lie
+    below the job's folder there, and ``carried`` names all that is not to come back. ``command`` is
+    the worker's.
+    """
+
+    rule: str
+    place: tuple[str, ...]
+    content: dict[str, Path | bytes] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+
+    def about(self) -> dict[str, Any]:
+        """Return it as the parcel tells it."""
+        return {"rule": self.rule, "place": list(self.place), "places": self.places}
+
+
+def load_of(build: Path, rule: str, place: Iterable[str], *, shared: Iterable[str] = ()) -> Load:
+    """Return what a job takes along, by its rule and wildcards' values.
+
+    Files below a folder in ``shared`` stay: the worker sees them under the same path.
+
+    Raises:
+        KeyError: there is no such job.
+        OSError, Damaged: something that it reads is not there.
+    """
+    return _Loading(build, rule, tuple(place), tuple(shared)).load()
+
+
+class _Loading:
+    def __init__(
+        self, build: Path, rule: str, place: tuple[str, ...], shared: tuple[str, ...]
+    ) -> None:
+        self.build = build
+        self.shared = [Path(os.path.normpath(path)) for path in shared]
+        self.run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
+        self.table = json.loads((build / layout.table(rule)).read_text(encoding="utf-8"))
+        self.found = Load(rule, place)
+
+    def load(self) -> Load:
+        key = "/".join(self.found.place)
+        bundle = self.table["bundles"].get(key)
+        keys = [key] if bundle is None else bundle["jobs"]
+        entries = {one: self.table["jobs"][one] for one in keys}
+        self._set_out()
+        self._add_task(entries, {} if bundle is None else {key: bundle})
+        for entry in entries.values():
+            self._add_plan(entry)
+            for read in entry["reads"]:
+                self._add_products(read["folder"], read["keys"])
+            for given in entry.get("part", {}).get("given", ()):
+                keys = [*given["keys"], *given["streams"], *given["spares"]]
+                self._add_products(given["folder"], keys)
+                for name in given["results"]:
+                    self.found.content[f"{BUILD}/{name}"] = self.build / name
+            self._add_inputs(entry)
+        return self.found
+
+    def _set_out(self) -> None:
+        launch = str(self.run["launch_folder"])
+        beside = str(Path(self.run["workflow"]).parent)
+        places = {str(self.build): BUILD, launch: LAUNCH}
+        places.setdefault(beside, BESIDE)
+        self.found.places = places
+
+    def _add_task(self, entries: Mapping[str, Any], bundles: Mapping[str, Any]) -> None:
+        content = self.found.content
+        signed = {str(entry["signed_as"]) for entry in entries.values()}
+        table = {
+            **self.table,
+            "jobs": dict(entries),
+            "bundles": dict(bundles),
+            "siblings": len(self.table["jobs"]),
+        }
+        for name in ("nodes", "spares"):
+            table[name] = {one: v for one, v in self.table[name].items() if one in signed}
+        content[f"{BUILD}/{layout.table(self.found.rule)}"] = _as_bytes(table)
+        requests = json.loads((self.build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests["rules"] = {self.found.rule: requests["rules"][self.found.rule]}
+        content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(requests)
+        content[f"{BUILD}/{layout.RUN}"] = _as_bytes({**self.run, "python_path": []})
+
+    def _add_plan(self, entry: Mapping[str, Any]) -> None:
+        name = f"{BUILD}/{entry['plan']}"
+        if name in self.found.content:
+            return
+        text = (self.build / str(entry["plan"])).read_bytes()
+        self.found.content[name] = text
+        plan = json.loads(text)
+        roots = (Path(self.run["launch_folder"]), Path(self.run["workflow"]).parent)
+        wanted = set(entry["nodes"])
+        said = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
+        said.append(dict(plan.get("execution") or {}).get("resources"))
+        for path in named_files(said, roots):
+            self._add_file(path)
+
+    def _add_products(self, folder: str, keys: Iterable[Any]) -> None:
+        """Add a finished job's record, and those of its files that hold these products."""
+        record = products.read_record(self.build / folder)
+        known = sharing.entries(record)
+        names = {products.RECORD: None}
+        for node, port in keys:
+            if (node, port) in known:  # else the node does not apply there
+                names |= dict.fromkeys(sharing.files_of(known[node, port]["value"]))
+        for name in names:
+            self.found.content[f"{BUILD}/{folder}/{name}"] = self.build / folder / name
+
+    def _add_inputs(self, entry: Mapping[str, Any]) -> None:
+        for path in _input_files(entry, Path(self.run["launch_folder"])):
+            self._add_file(path)
+
+    def _add_file(self, path: Path) -> None:
+        """Add a file of the user's, under the same relative path if it has one."""
+        path = Path(os.path.normpath(path))
+        if any(path.is_relative_to(folder) for folder in self.shared):
+            return
+        for here, there in self.found.places.items():
+            if path.is_relative_to(here) and path != Path(here):
+                self.found.content[f"{there}/{path.relative_to(here)}"] = path
+                return
+        if str(path) not in self.found.places:
+            goal = f"{ELSEWHERE}/{len(self.found.places)}/{path.name}"
+            self.found.places[str(path)] = goal
+            self.found.content[goal] = path
+
+
+def _input_files(entry: Mapping[str, Any], launch: Path) -> Iterator[Path]:
+    """Yield the local input files of a job; Snakemake knows no path with braces in it."""
+    partition = entry.get("partition")
+    names = [str(partition["file"])] if partition and partition.get("file") else []
+    names += [name for name in entry["inputs"] if Path(name).is_absolute()]
+    for name in dict.fromkeys(names):
+        path = launch / name
+        if not is_remote(name) and path.is_file():
+            yield path
+
+
+def _as_bytes(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content) + "\n").encode("utf-8")

@@ -1,0 +1,164 @@
+"""``python -m fasthep_smk.worker.errand PARCEL OUTCOME``: a job that came in a parcel.
+
+It runs in a folder of its own, in which all that it was sent lies where the job expects it, and
+what it has made goes back in another parcel: also what it says of its failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from fasthep_smk import files, layout
+from fasthep_smk.transfer.needs import BUILD, LAUNCH
+from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
+from fasthep_smk.transfer.places import Places
+from fasthep_smk.worker.process import LOG
+
+__all__ = ["main"]
+
+#: As from the archive that brings the environment: the parcel is damaged; there is no room for it.
+_DAMAGED, _NO_ROOM = 76, 75
+#: A longer text of the user's is sent back as it is.
+_TEXT = 50_000_000
+Seen = dict[str, tuple[int, int, int]]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job in a parcel, and write what it made into another; return its exit status."""
+    given = _parser().parse_args(arguments)
+    parcel, outcome = Path(given.parcel).absolute(), Path(given.outcome).absolute()
+    signal.signal(signal.SIGTERM, _end)
+    with _folder() as folder:
+        try:
+            listed = open_parcel(parcel, folder)
+            about = read_about(parcel)
+        except Damaged as error:
+            return _give_up(outcome, _DAMAGED, str(error))
+        except OSError as error:
+            return _give_up(outcome, _NO_ROOM, f"the parcel cannot be unpacked: {error}")
+        there = Places({old: str(folder / new) for old, new in about["places"].items()})
+        for name in (BUILD, LAUNCH, *about["places"].values()):
+            if name in (BUILD, LAUNCH) or "/" not in name:
+                (folder / name).mkdir(exist_ok=True)
+        _rename(folder / BUILD, listed, there)
+        before = _seen(folder / BUILD)
+        status = _run(folder / BUILD, about, given)
+        made = [name for name, seen in _seen(folder / BUILD).items() if before.get(name) != seen]
+        _name_back(folder / BUILD, made, there.back())
+        told = {**about, "status": status, "host": os.uname().nodename}
+        write_parcel(outcome, {name: folder / BUILD / name for name in made}, told)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="errand", description="Run the job in a parcel.")
+    parser.add_argument("parcel", help="what was sent")
+    parser.add_argument("outcome", help="what goes back")
+    parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")
+    parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
+    return parser
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Yield a folder of the job's own, which goes when the job has ended."""
+    folder = Path(tempfile.mkdtemp(prefix="fasthep-smk-job-")).resolve()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Let the folder and the job go when the batch system takes the job back."""
+    raise SystemExit(143)
+
+
+def _give_up(outcome: Path, status: int, problem: str) -> int:
+    print(problem, file=sys.stderr)
+    write_parcel(outcome, {}, {"status": None, "problem": problem, "host": os.uname().nodename})
+    return status
+
+
+def _run(build: Path, about: dict[str, Any], given: argparse.Namespace) -> int:
+    rule, place = about["rule"], about["place"]
+    log = layout.log(rule, place)
+    own = f"{log.removesuffix('.log')}.attempt{given.attempt}.log"
+    (build / log).parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-P", "-m", "fasthep_smk.worker"]
+    command += [
+        "--attempt",
+        str(given.attempt),
+        "--threads",
+        str(given.threads),
+        "--",
+        rule,
+        *place,
+    ]
+    with (build / log).open("wb") as stream:
+        (build / own).hardlink_to(build / log)
+        job = subprocess.Popen(
+            command, cwd=build, env={**os.environ, LOG: own}, stdout=stream, stderr=stream
+        )
+        try:
+            return job.wait()
+        finally:
+            job.kill()
+
+
+def _seen(build: Path) -> Seen:
+    """Return the files below a build folder that a job may leave there."""
+    found: Seen = {}
+    for folder, _, names in os.walk(build):
+        for name in names:
+            path = Path(folder, name)
+            status = path.lstat()
+            place = str(path.relative_to(build))
+            if path.is_file() and not place.startswith(f"{layout.STAGE}/"):
+                found[place] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
+
+
+def _rename(build: Path, listed: dict[str, Any], places: Places) -> None:
+    """Let the job's task and plan name the paths of this machine."""
+    for name in listed:
+        path = build.parent / name
+        if name.endswith(".json") and path.name != "record.json" and build in path.parents:
+            path.write_text(places.text(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _name_back(build: Path, made: list[str], places: Places) -> None:
+    """Let what goes back name the paths of the machine that it goes to."""
+    changed: dict[str, Any] = {}
+    records = [name for name in made if _is_record(name)]
+    for name in made:
+        path = build / name
+        if name not in records and path.stat().st_size <= _TEXT:
+            with contextlib.suppress(UnicodeDecodeError):
+                old = path.read_bytes().decode("utf-8")
+                if (new := places.text(old)) != old:
+                    path.write_bytes(new.encode("utf-8"))
+                    changed[name] = files.described(path)
+    for name in records:
+        record = places.value(files.unseal((build / name).read_bytes()))
+        record["results"] |= {one: new for one, new in changed.items() if one in record["results"]}
+        (build / name).write_text(files.seal(record), encoding="utf-8")
+
+
+def _is_record(name: str) -> bool:
+    return name.startswith(f"{layout.WORK}/") and name.endswith(f"/{layout.RECORD}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

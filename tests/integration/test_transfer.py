@@ -1,0 +1,185 @@
+"""Jobs that travel: each runs where nothing of the project is to be seen, with what it was sent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk import layout
+from fasthep_smk.transfer.arrival import Arrival, accept
+from fasthep_smk.transfer.needs import load_of
+from fasthep_smk.transfer.parcel import Damaged, write_parcel
+from tests.integration.conftest import WORKFLOW, Run
+from tests.support.compare import compare_builds
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def translated(analysis: Path, smk: Run) -> Path:
+    """The small analysis, translated, with real files in place of links."""
+    return translate(analysis, smk, WORKFLOW)
+
+
+def translate(analysis: Path, smk: Run, workflow: str, *options: str) -> Path:
+    files = (analysis / "data").readlink()
+    (analysis / "data").unlink()
+    (analysis / "data").mkdir()
+    for file in files.iterdir():
+        (analysis / "data" / file.name).write_bytes(file.read_bytes())
+    (analysis / "workflow.yaml").write_text(workflow)
+    done = smk("translate", "workflow.yaml", *options, cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    return analysis
+
+
+def send(project: Path, rule: str, place: tuple[str, ...], folder: Path) -> Path:
+    """Run a job with the project out of sight; return what it sends back."""
+    build = project / "build"
+    load = load_of(build, rule, place)
+    parcel, outcome = folder / "job.tar", folder / "outcome.tar"
+    write_parcel(parcel, load.content, load.about())
+    hidden = project.with_name(f"{project.name}.hidden")
+    project.rename(hidden)
+    try:
+        subprocess.run(
+            [sys.executable, "-P", "-m", "fasthep_smk.worker.errand", parcel, outcome],
+            cwd=folder,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
+        )
+        assert not project.exists()
+    finally:
+        hidden.rename(project)
+    return outcome
+
+
+def tables(build: Path) -> dict[str, Any]:
+    found = sorted((build / layout.TASKS).glob("*.json"))
+    return {path.stem: json.loads(path.read_text()) for path in found}
+
+
+def in_order(build: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield Snakemake's jobs, each after those that it reads; the end of the run is not sent."""
+    left = {
+        (rule, key): [table["jobs"][job] for job in (entry.get("jobs") or [key])]
+        for rule, table in tables(build).items()
+        for key, entry in (table["bundles"] or table["jobs"]).items()
+        if table["scope"] not in ("finish", "publish")
+    }
+    while left:
+        ready = [
+            name
+            for name, entries in left.items()
+            if all(
+                (build / read["folder"] / layout.RECORD).is_file()
+                for entry in entries
+                for read in entry["reads"]
+            )
+        ]
+        assert ready, f"nothing can run of {list(left)}"
+        for rule, key in ready:
+            del left[rule, key]
+            yield rule, tuple(key.split("/")) if key else ()
+
+
+def run_all(project: Path, smk: Run, folder: Path) -> None:
+    for rule, place in in_order(project / "build"):
+        outcome = send(project, rule, place, folder)
+        assert accept(project / "build", outcome, rule, place).status == 0
+    done = smk("workflow.yaml", "-j", "1", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "1 job to run: 1 x finish" in done.stdout + done.stderr
+
+
+def names_of(folder: Path, text: str) -> list[str]:
+    """Return the files that hold a text."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return [str(path) for path in found if text.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("options", [(), ("--granularity", "stage"), ("--bundle", "3")])
+def test_results_are_those_of_jobs_at_home(
+    analysis: Path, smk: Run, tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...]
+) -> None:
+    folder = tmp_path_factory.mktemp("node")
+    project = translate(analysis, smk, WORKFLOW, *options)
+    run_all(project, smk, folder)
+    done = smk("workflow.yaml", "-o", "reference", "-j", "1", *options, cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert compare_builds(project / "reference", project / "build") == []
+    assert names_of(project / "build", "fasthep-smk-job-") == []
+    assert not list((project / "build" / layout.STAGE).glob(".arrival-*"))
+
+
+def test_a_job_takes_along_its_own_task_only(translated: Path) -> None:
+    load = load_of(translated / "build", "stage_Vars_to_Met", ("data", "1_0"))
+    mine = json.loads(load.content["build/smk/tasks/stage_Vars_to_Met.json"])  # type: ignore[arg-type]
+    assert list(mine["jobs"]) == ["data/1_0"]
+    assert mine["siblings"] == 3
+    files = [name for name in load.content if not name.startswith("build/smk/")]
+    assert files == ["launch/data/data_1.root"]
+
+
+def test_what_both_sides_see_stays(translated: Path) -> None:
+    shared = [str(translated / "data")]
+    load = load_of(translated / "build", "stage_Vars_to_Met", ("data", "1_0"), shared=shared)
+    assert not [name for name in load.content if name.endswith(".root")]
+
+
+def test_a_job_that_fails_sends_its_note_and_log(
+    translated: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (translated / "data/data_1.root").write_bytes(b"root")
+    rule, place = "stage_Vars_to_Met", ("data", "1_0")
+    outcome = send(translated, rule, place, tmp_path_factory.mktemp("node"))
+    build = translated / "build"
+    assert accept(build, outcome, rule, place).status == 1
+    (note,) = (build / "smk/failures").rglob("*.json")
+    told = json.loads(note.read_text())
+    assert told["file"] == "data/data_1.root"
+    assert not (build / layout.job_folder(rule, place) / layout.RECORD).exists()
+    assert "data_1.root" in (build / layout.log(rule, place)).read_text()
+
+
+@pytest.mark.parametrize("how", ["cut short", "changed", "empty", "another job's"])
+def test_what_arrives_damaged_is_not_put_anywhere(
+    translated: Path, tmp_path_factory: pytest.TempPathFactory, how: str
+) -> None:
+    rule, place = "stage_Vars_to_Met", ("data", "1_0")
+    outcome = send(translated, rule, place, tmp_path_factory.mktemp("node"))
+    content = outcome.read_bytes()
+    before = sorted((translated / "build").rglob("*"))
+    if how == "cut short":
+        outcome.write_bytes(content[: len(content) // 2])
+    elif how == "changed":
+        outcome.write_bytes(content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :])
+    elif how == "empty":
+        outcome.write_bytes(b"")
+    else:
+        place = ("data", "0_0")
+    with pytest.raises(Damaged, match=r"^outcome\.tar"):
+        accept(translated / "build", outcome, rule, place)
+    left = [path for path in (translated / "build").rglob("*") if path.name != "stage"]
+    assert sorted(left) == [path for path in before if path.name != "stage"]
+
+
+def test_a_parcel_that_arrives_damaged_says_so(
+    translated: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "job.tar").write_bytes(b"nothing")
+    command = [sys.executable, "-m", "fasthep_smk.worker.errand", "job.tar", "outcome.tar"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 76
+    assert "Traceback" not in done.stderr
+    arrival = accept(translated / "build", folder / "outcome.tar", "any", ())
+    assert arrival.status is None
+    assert arrival == Arrival(None, arrival.problem, arrival.host)
+    assert "job.tar" in str(arrival.problem)
