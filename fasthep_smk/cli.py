@@ -108,6 +108,10 @@ def _run_held(
         failures.forget(translation.written.build)
     else:
         _warn(_credentials(translation, options, translation.settled.standing))
+        if placement.transfers:
+            from fasthep_smk.transfer.outfit import equip
+
+            equip(translation, tell=None if options.quiet else sys.stderr)
         done, translation = run_to_the_end(
             translation,
             lambda written, more: engine.run(

@@ -11,6 +11,7 @@ __all__ = [
     "BENCHMARKS",
     "BUNDLES",
     "CAPTURED",
+    "DEPOT",
     "ENVIRONMENTS",
     "LEDGER",
     "LOCK",
@@ -25,6 +26,7 @@ __all__ = [
     "SPARE",
     "STAGE",
     "TASKS",
+    "TRANSFER",
     "WORK",
     "benchmark",
     "bundle",
@@ -45,6 +47,9 @@ OLD = "smk/old"
 BUNDLES = "smk/bundles"
 LEDGER = "smk/ledger.json"
 STAGE = "smk/stage"
+#: How jobs travel, where they do, and in its folder what is under way.
+TRANSFER = "smk/transfer.json"
+DEPOT = "smk/transfer"
 PLANS = "smk/plans"
 BENCHMARKS = "smk/benchmarks"
 LOGS = "debug/distributed/logs"

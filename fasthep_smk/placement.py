@@ -47,14 +47,22 @@ def place(
         for name in dict.fromkeys(one.pool for given in attempts.values() for one in given)
         if (count := pools[name].settings.workers) is not None
     }
+    transfers = execution.staging.transfers and here is None
     together = {
         rule.name: count
         for rule in rules
-        if here is None and rule.scope == "partition" and len(rule.jobs) > 1
+        if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
     placement = Placement(
-        site, workers, attempts, execution.router.retries, together, execution.credentials
+        site,
+        workers,
+        attempts,
+        execution.router.retries,
+        together,
+        execution.credentials,
+        execution.staging,
+        execution.environment,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fasthep_smk.describe import schema
@@ -19,21 +19,21 @@ from fasthep_smk.describe.pools import make_pools, merged_defaults
 from fasthep_smk.describe.routing import Router, stage_needs
 from fasthep_smk.describe.settings import CONFIG_KEYS
 from fasthep_smk.describe.site import Site, load_site
+from fasthep_smk.describe.staging import Staging, read_staging, staging_findings
 from fasthep_smk.errors import Finding, Findings, nearest
 
 __all__ = ["Execution", "read_execution"]
 
 #: Backends for which nothing needs to be said.
 _LOCAL_BACKENDS = ("local", "snakemake")
-_ENVIRONMENT = "execution.environment"
 
 
 @dataclass(frozen=True)
 class Execution:
     """Where a workflow's stages run. ``notices`` are worth one line each, once.
 
-    ``environment`` is with which environment, if a workflow or a site says so; ``credentials`` are
-    those that its jobs require.
+    ``environment`` is with which environment, if a workflow or a site says so; ``staging`` is how
+    files reach jobs, ``credentials`` are those that they require.
     """
 
     site: Site
@@ -41,6 +41,7 @@ class Execution:
     asked: tuple[str, ...]
     notices: tuple[str, ...]
     environment: Environment | None = None
+    staging: Staging = field(default_factory=Staging)
     credentials: tuple[Requirement, ...] = ()
 
 
@@ -72,16 +73,9 @@ def read_execution(
         findings += error.findings
     if findings or site is None:
         return None, findings
-    environment, findings = read_environment(
-        [
-            (site.file, "environment", site.environment),
-            *(
-                (file, _ENVIRONMENT, (section or {}).get("environment"))
-                for file, section in sections.items()
-            ),
-            (workflow, _ENVIRONMENT, own.get("environment")),
-        ]
-    )
+    environment, findings = read_environment(_said("environment", site, sections, own, workflow))
+    staging, wrong = read_staging(_said("staging", site, sections, own, workflow))
+    findings += [*wrong, *staging_findings(staging, environment, site.system)]
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))
     defaults = merged_defaults(layers)
@@ -108,16 +102,29 @@ def read_execution(
             dict.fromkeys(
                 [
                     *_notices(own, workflow),
-                    *_environment_notices(environment, site),
+                    *_environment_notices(environment, staging, site),
                     *pools.warnings,
                     *router.warnings(),
                 ]
             )
         ),
         environment=environment,
+        staging=staging,
         credentials=credentials,
     )
     return execution, findings
+
+
+def _said(
+    name: str, site: Site, sections: Mapping[str, Any], own: Mapping[str, Any], workflow: str
+) -> list[tuple[str, str, Any]]:
+    """Return what stands at a key, weakest first: file, key and content."""
+    key = f"execution.{name}"
+    return [
+        (site.file, name, site.said.get(name)),
+        *((file, key, (section or {}).get(name)) for file, section in sections.items()),
+        (workflow, key, own.get(name)),
+    ]
 
 
 def _section_findings(section: Any, file: str) -> list[Finding]:
@@ -130,13 +137,17 @@ def _section_findings(section: Any, file: str) -> list[Finding]:
     return found
 
 
-def _environment_notices(environment: Environment | None, site: Site) -> list[str]:
-    if environment is None or site.system == "local":
+def _environment_notices(
+    environment: Environment | None, staging: Staging, site: Site
+) -> list[str]:
+    if staging.transfers and site.system == "local":
+        return [f"{staging.file}: staging.mode: 'transfer' means nothing on one machine"]
+    if environment is None or site.system == "local" or staging.transfers:
         return []
     if environment.is_packed:
         return [
-            f"{environment.file}: environment: {environment.type} does not travel with jobs yet: "
-            "they use the environment of fasthep-smk, at the same path"
+            f"{environment.file}: environment: {environment.type} travels with jobs only if "
+            "staging.mode is 'transfer': they use the environment of fasthep-smk, at the same path"
         ]
     if environment.prefix not in ("current", sys.prefix):
         return [

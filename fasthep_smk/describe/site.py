@@ -2,7 +2,7 @@
 
 A site profile is a folder as Snakemake knows it (``config.yaml``), in which a ``pools.yaml`` may
 stand: ``default`` (for every pool), ``pool_profiles`` by name, ``limits``, ``machine``,
-``environment``, ``credentials``, ``keep_logs`` and ``waiting``.
+``environment``, ``staging``, ``credentials``, ``keep_logs`` and ``waiting``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ class Site:
     default: Mapping[str, Any] = field(default_factory=dict)
     pool_profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     machine: Mapping[str, Any] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)
     longest: int | None = None
     waiting: int = 60
     keep_logs: int = 30 * 24 * 3600
@@ -101,7 +100,6 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
         default=content.get("default") or {},
         pool_profiles=content.get("pool_profiles") or {},
         machine=content.get("machine") or {},
-        environment=content.get("environment") or {},
         longest=parse_duration(limits["walltime"]) if limits.get("walltime") else None,
         waiting=parse_duration(waiting) if waiting else Site.waiting,
         keep_logs=parse_duration(content["keep_logs"])

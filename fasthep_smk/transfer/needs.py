@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +60,8 @@ class _Loading:
     ) -> None:
         self.build = build
         self.shared = [Path(os.path.normpath(path)) for path in shared]
-        self.run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
-        self.table = json.loads((build / layout.table(rule)).read_text(encoding="utf-8"))
+        self.run = _read(build / layout.RUN)
+        self.table = _read(build / layout.table(rule))
         self.found = Load(rule, place)
 
     def load(self) -> Load:
@@ -101,7 +102,7 @@ class _Loading:
         for name in ("nodes", "spares"):
             table[name] = {one: v for one, v in self.table[name].items() if one in signed}
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = _as_bytes(table)
-        requests = json.loads((self.build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests = dict(_read(self.build / layout.REQUESTS))
         requests["rules"] = {self.found.rule: requests["rules"][self.found.rule]}
         content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(requests)
         content[f"{BUILD}/{layout.RUN}"] = _as_bytes({**self.run, "python_path": []})
@@ -110,9 +111,8 @@ class _Loading:
         name = f"{BUILD}/{entry['plan']}"
         if name in self.found.content:
             return
-        text = (self.build / str(entry["plan"])).read_bytes()
-        self.found.content[name] = text
-        plan = json.loads(text)
+        self.found.content[name] = self.build / str(entry["plan"])
+        plan = _read(self.build / str(entry["plan"]))
         roots = (Path(self.run["launch_folder"]), Path(self.run["workflow"]).parent)
         wanted = set(entry["nodes"])
         said = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
@@ -159,6 +159,17 @@ def _input_files(entry: Mapping[str, Any], launch: Path) -> Iterator[Path]:
         path = launch / name
         if not is_remote(name) and path.is_file():
             yield path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return a file of the translation, which stays as it is while jobs are sent."""
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _parsed(path: Path, _changed: int) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
 
 
 def _as_bytes(content: Mapping[str, Any]) -> bytes:

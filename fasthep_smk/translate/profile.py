@@ -11,8 +11,10 @@ import yaml
 
 from fasthep_smk import sites
 from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.describe.environment import Environment
 from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.describe.site import Site
+from fasthep_smk.describe.staging import Staging
 from fasthep_smk.names import literal
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.snakefile import lengthened, pool_token, resources
@@ -54,7 +56,8 @@ class Placement:
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
     ``together`` is how many jobs of a rule share one of the batch system, where several do.
-    ``credentials`` are what jobs require.
+    ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
+    what runs them.
     """
 
     site: Site
@@ -63,6 +66,13 @@ class Placement:
     retries: int = 0
     together: Mapping[str, int] = field(default_factory=dict)
     credentials: tuple[Requirement, ...] = ()
+    staging: Staging = field(default_factory=Staging)
+    environment: Environment | None = None
+
+    @property
+    def transfers(self) -> bool:
+        """Tell whether jobs are sent what they need."""
+        return self.staging.transfers and self.site.system != "local"
 
 
 def render(rules: Iterable[Rule], placement: Placement) -> str:
@@ -100,6 +110,9 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
     if placement.together:
         settings["groups"] = {name: name for name in placement.together}
         settings["group-components"] = dict(placement.together)
+    if placement.transfers:
+        settings["shared-fs-usage"] = "none"
+        settings["config"] = {"staging": "transfer", **settings.get("config", {})}
     if threads:
         settings["set-threads"] = {**threads, **settings.get("set-threads", {})}
     # Snakemake takes a setting without any value for a mistake.

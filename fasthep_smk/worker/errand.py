@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -106,15 +109,36 @@ def _run(build: Path, about: dict[str, Any], given: argparse.Namespace) -> int:
         rule,
         *place,
     ]
+    began = time.monotonic()
     with (build / log).open("wb") as stream:
         (build / own).hardlink_to(build / log)
         job = subprocess.Popen(
             command, cwd=build, env={**os.environ, LOG: own}, stdout=stream, stderr=stream
         )
         try:
-            return job.wait()
+            status = job.wait()
         finally:
             job.kill()
+    if status == 0:
+        benchmark = build / layout.benchmark(rule, place)
+        benchmark.parent.mkdir(parents=True, exist_ok=True)
+        benchmark.write_text(_benchmark(time.monotonic() - began), encoding="utf-8")
+    return status
+
+
+def _benchmark(seconds: float) -> str:
+    """Return what Snakemake would write of a job's time and memory: it waits for the file."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime
+    values = {
+        "s": f"{seconds:.4f}",
+        "h:m:s": str(datetime.timedelta(seconds=int(seconds))),
+        "max_rss": f"{used.ru_maxrss / 1024:.2f}",
+        **dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"),
+        "mean_load": f"{100 * cpu / max(seconds, 0.01):.2f}",
+        "cpu_time": f"{cpu:.2f}",
+    }
+    return "\t".join(values) + "\n" + "\t".join(values.values()) + "\n"
 
 
 def _seen(build: Path) -> Seen:
