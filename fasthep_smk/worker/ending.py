@@ -23,6 +23,7 @@ from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.looks import Looks
 from fasthep_smk.worker.entry import Job, goal_of
+from fasthep_smk.worker.limits import unwatched
 from fasthep_smk.worker.process import die_with_parent, has_one_thread
 
 __all__ = ["Ending", "run_end"]
@@ -213,8 +214,6 @@ def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int)
     """
     if not retell.are_quiet(child.session.record().hooks):
         raise _InTheWay("a hook counts them")
-    if not has_one_thread():
-        raise _InTheWay("the process has threads")
     try:
         ending = Ending()
         for place, one in _forked(child, nodes, processes):
@@ -238,7 +237,7 @@ def _names(ending: Ending) -> list[str]:
 
 def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path, Ending]]:
     """Return the folder of each node's process, and what the node made."""
-    # Only where they are needed: every job of a run would have them.
+    # Imported only where they are needed: every job of a run would have them.
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -250,7 +249,11 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
         initargs=(child, os.getpid()),
     )
     try:
-        found = [pickle.loads(said) for said in pool.map(_run_there, nodes)]
+        with unwatched():
+            if not has_one_thread():
+                raise _InTheWay("the process has threads")
+            outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
+        found = [pickle.loads(said) for said in outcomes]
     except BaseException as error:
         # If the job's time is over, nobody waits for a plot that takes for ever.
         for process in multiprocessing.active_children():

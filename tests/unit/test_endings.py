@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from fasthep_smk.plan.endings import end_values
 from fasthep_smk.plan.signatures import node_signatures
 from fasthep_smk.worker import ending, reduction
 from fasthep_smk.worker.entry import Job, Sent
+from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.unit.plans import define, graph, histogram, node
 
 SOURCE = node("source", "events", tree="events", branches=["px", "py"])
@@ -179,6 +182,15 @@ def paints(_: Pages) -> None:
     matplotlib.rcParams["axes.facecolor"] = "red"
 
 
+def hangs(_: Pages) -> None:
+    time.sleep(60)
+
+
+def threads() -> int:
+    """How many threads this process has, also those that Python does not know."""
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
 def warns(pages: Pages) -> None:
     pages.warnings.append({"text": "an empty histogram"})
 
@@ -291,3 +303,25 @@ def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: 
     job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
     offered = reduction._ended(job, ending.Ending(written=files))["values"]
     assert offered == {"a": {"value": "value", "files": ["a.png"]}}
+
+    def test_run_in_several_processes_within_a_time_limit(
+        self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The thread that would kill the job is away while it forks, and back afterwards."""
+        before = threads()
+        seen = []
+        monkeypatch.setattr(ending, "has_one_thread", lambda: not seen.append(threads() - before))
+        with time_limit(100):
+            assert threads() == before + 1
+            found, _ = run_end(Pages(tmp_path / "stage", **dict.fromkeys(self.names, nothing)))
+            assert threads() == before + 1
+        assert threads() == before
+        assert seen == [0]
+        assert os.getpid() not in of_processes(found)
+
+    def test_that_hang_end_with_the_time_limit(self, run_end: Any, tmp_path: Path) -> None:
+        nodes = {**dict.fromkeys(self.names, nothing), "b": hangs}
+        with pytest.raises(TimeLimit), time_limit(1):
+            run_end(Pages(tmp_path / "stage", **nodes))
+        assert not multiprocessing.active_children()
+        assert not list(tmp_path.glob("*.apart"))
