@@ -11,6 +11,7 @@ from typing import Any
 
 from fasthep_smk.files import digest_of
 from fasthep_smk.flow.graph import Graph, Node
+from fasthep_smk.looks import styles_before
 from fasthep_smk.plan.signatures import NodeSignature
 
 __all__ = ["end_values"]
@@ -35,6 +36,7 @@ def end_values(
     if graph.hooked or not all(_is_alone(node, names) for node in ends):
         return {}
     surrounding = digest_of(around)
+    styles = styles_before(ends)
     made: dict[str, str] = {}
 
     def made_of(node: str) -> str:
@@ -47,6 +49,7 @@ def end_values(
             [
                 known[node.id].digest,
                 surrounding,
+                list(styles[node.id]),
                 [[name, made_of(name)] for name in _partitioned(graph, node)],
             ]
         )

@@ -21,7 +21,9 @@ from fasthep_smk import files, products, retell
 from fasthep_smk.errors import SmkError
 from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import relocate
-from fasthep_smk.worker.entry import Job
+from fasthep_smk.looks import Looks
+from fasthep_smk.worker.entry import Job, goal_of
+from fasthep_smk.worker.limits import unwatched
 from fasthep_smk.worker.process import die_with_parent, has_one_thread
 
 __all__ = ["Ending", "run_end"]
@@ -69,25 +71,58 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
         StageError: a node failed.
     """
     nodes = session.end_nodes()
-    first, said = len(session.record().operations), _said(session)
-    ending = _taken_over(job)
-    left = [node for node in nodes if node not in ending.taken]
-    known = job.entry.get("values") or {}
-    if len(left) > 1 and job.sent.threads > 1 and set(left) <= set(known):
-        try:
-            ending.add(_side_by_side(session, folder, store, left, job.sent.threads))
-            left = []
-        except _InTheWay as error:
-            print(f"one after the other: {error}", file=sys.stderr)
-    for node in left:
-        ending.written[node] = _run_here(session, folder, store, node)
+    said = _said(session)
+    try:
+        ending = _apart(job, session, folder, store, nodes)
+    except _InTheWay as error:
+        print(f"all of it is made anew, one after the other: {error}", file=sys.stderr)
+        first = len(session.record().operations)
+        for node in nodes:
+            session.run_end_nodes(store, [node])
+        ending = Ending(operations=session.record(replayed=first).operations)
     if _said(session) != said or not retell.are_quiet(session.record().hooks):
         ending.written = {}
     store |= ending.store
     for key in sorted(store, key=_order(nodes, lambda key: key[0])):
         store[key] = store.pop(key)
-    ending.operations += session.record(replayed=first).operations
     ending.operations.sort(key=_order(nodes, lambda item: item.get("node_id")))
+    return ending
+
+
+def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[str]) -> Ending:
+    """Run nodes, or take them over; each as if all of those before it had run here.
+
+    Raises:
+        StageError: a node failed.
+        _InTheWay: that is not so: a node has left something behind, or written another one's file.
+    """
+    first = len(session.record().operations)
+    ending = _taken_over(job)
+    left = [node for node in nodes if node not in ending.taken]
+    known = job.entry.get("values") or {}
+    if set(nodes) <= set(known):
+        session.import_ops(left)
+        looks = Looks(map(session.plan.get_node, nodes))
+    else:
+        looks = Looks(())
+    if len(left) > 1 and job.sent.threads > 1 and set(left) <= set(known):
+        try:
+            child = _Child(session, store, folder.with_name(f"{folder.name}.apart"), looks)
+            ending.add(_side_by_side(child, folder, left, job.sent.threads))
+            left = []
+        except _InTheWay as error:
+            print(f"one after the other: {error}", file=sys.stderr)
+    for node in left:
+        looks.put_on(node)
+        ending.written[node] = _run_here(session, folder, store, node)
+        if not looks.are_kept_by(node):
+            looks.put_on(nodes[0])
+            raise _InTheWay(f"{node} changes how plots look")
+    ending.operations += session.record(replayed=first).operations
+    taken = {name for names in ending.results.values() for name in names}
+    if taken and taken & {str(goal_of(Path(name), job)) for name in _names(ending)}:
+        looks.put_on(nodes[0])
+        raise _InTheWay("a file that was taken over is written by another now")
     return ending
 
 
@@ -164,41 +199,36 @@ class _Child:
     session: Session
     store: Store
     folder: Path
+    looks: Looks
 
 
 #: What a forked process works with: it has this from its parent's memory.
 _child: _Child | None = None
 
 
-def _side_by_side(
-    session: Session, folder: Path, store: Store, nodes: list[str], processes: int
-) -> Ending:
+def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int) -> Ending:
     """Run nodes in processes of their own, whose files are moved to ``folder``.
 
     Raises:
         _InTheWay: one failed, or two wrote one file: what they did is forgotten.
     """
-    if not retell.are_quiet(session.record().hooks):
+    if not retell.are_quiet(child.session.record().hooks):
         raise _InTheWay("a hook counts them")
-    session.import_ops(nodes)
-    if not has_one_thread():
-        raise _InTheWay("the process has threads")
-    apart = folder.with_name(f"{folder.name}.apart")
     try:
         ending = Ending()
-        for place, one in _forked(_Child(session, store, apart), nodes, processes):
+        for place, one in _forked(child, nodes, processes):
             if set(_names(one)) & set(_names(ending)):
                 raise _InTheWay("two of them have written one file")
             one.store = relocate(one.store, str(place), str(folder))
             one.operations = relocate(one.operations, str(place), str(folder))
             ending.add(one)
-        for place in apart.iterdir():
+        for place in child.folder.iterdir():
             for name in _listed(place):
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 (place / name).replace(folder / name)
         return ending
     finally:
-        shutil.rmtree(apart, ignore_errors=True)
+        shutil.rmtree(child.folder, ignore_errors=True)
 
 
 def _names(ending: Ending) -> list[str]:
@@ -207,7 +237,7 @@ def _names(ending: Ending) -> list[str]:
 
 def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path, Ending]]:
     """Return the folder of each node's process, and what the node made."""
-    # Only where they are needed: every job of a run would have them.
+    # Imported only where they are needed: every job of a run would have them.
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
@@ -219,7 +249,11 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
         initargs=(child, os.getpid()),
     )
     try:
-        found = [pickle.loads(said) for said in pool.map(_run_there, nodes)]
+        with unwatched():
+            if not has_one_thread():
+                raise _InTheWay("the process has threads")
+            outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
+        found = [pickle.loads(said) for said in outcomes]
     except BaseException as error:
         # If the job's time is over, nobody waits for a plot that takes for ever.
         for process in multiprocessing.active_children():
@@ -249,7 +283,10 @@ def _run_there(node: str) -> bytes:
     session, store, folder = _child.session, _child.store, _child.folder
     first, said = len(session.record().operations), _said(session)
     try:
+        _child.looks.put_on(node)
         written = _run_here(session, folder, store, node)
+        if not _child.looks.are_kept_by(node):
+            return pickle.dumps(f"{node} changes how plots look")
         if _said(session) != said:
             return pickle.dumps(f"{node} says something that belongs to no node")
         made = {key: value for key, value in store.items() if key[0] == node}

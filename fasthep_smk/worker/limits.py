@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "memory_limit",
     "peak_memory",
     "time_limit",
+    "unwatched",
 ]
 
 #: Seconds that a job gets to end by itself; compiled code does not hear the signal.
@@ -36,6 +38,8 @@ _GRACE = 15
 _POLL = 0.05
 #: Seconds of CPU that this process had taken when its job began.
 _counted = 0.0
+#: When this process is killed, on the clock that never goes back, if its job has a time limit.
+_killed_at: float | None = None
 
 
 class TimeLimit(SmkError):
@@ -64,16 +68,35 @@ def time_limit(
         where = f" of pool {pool!r}" if pool else ""
         raise TimeLimit(f"the time limit{where}, {format_duration(seconds)}, has passed")
 
+    global _killed_at
     before = signal.signal(signal.SIGALRM, stop)
     left = max(1, math.ceil(seconds - used))
     signal.alarm(left)
-    faulthandler.dump_traceback_later(left + _GRACE, exit=True, file=2)
+    _killed_at = time.monotonic() + left + _GRACE
+    _watch()
     try:
         yield
     finally:
         signal.alarm(0)
+        _killed_at = None
         faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Have no thread that waits for the time to be over: the body forks, which takes a moment."""
+    faulthandler.cancel_dump_traceback_later()
+    try:
+        yield
+    finally:
+        _watch()
+
+
+def _watch() -> None:
+    if _killed_at is not None:
+        left = max(1.0, _killed_at - time.monotonic())
+        faulthandler.dump_traceback_later(left, exit=True, file=2)
 
 
 @contextmanager

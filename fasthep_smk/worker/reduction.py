@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -119,11 +120,14 @@ def _ended(job: Job, ending: Ending) -> dict[str, Any]:
         },
     }
     known = job.entry.get("values") or {}
+    counts = Counter(name for names in made.values() for name in names)
+    # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
+    own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
     content: dict[str, Any] = {
         "values": {
             node: {"value": value, "files": made[node]}
             for node, value in known.items()
-            if node in made
+            if node in own
         }
     }
     if ending.taken:

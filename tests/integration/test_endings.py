@@ -167,6 +167,62 @@ def test_a_style_redraws_the_plots_that_have_it(
     assert_like(reference(styled), project)
 
 
+#: FAST-HEP sets matplotlib's style for a plot, and it stays for plots that set none.
+STYLES = PLOTS.replace(
+    "plain: {op: hep.render.hist1d,",
+    'plain: {op: hep.render.hist1d, style: {experiment: ""},',
+).replace("style: plain", "style: titled", 1)  # Met, Vertices and Fine have one, Wide has none
+
+
+def test_a_plot_without_a_style_looks_as_after_those_before_it(
+    project: Path, smk: Run, reference: Reference
+) -> None:
+    run(smk, project, STYLES)
+    assert_like(reference(STYLES), project)
+    assert "one after the other" not in log(project)
+    other = STYLES.replace(
+        "met: {op: hep.render.hist1d,", "met: {op: hep.render.hist1d, style: {experiment: ATLAS},"
+    )
+    run(smk, project, other)
+    # What ATLAS sets and CMS does not stays for all that follow.
+    assert drawn(project) == ALL
+    assert_like(reference(other), project)
+
+
+HEATS = """\
+    - id: Fine
+      op: hep.hist
+      from: Cuts
+      params:
+        dataset_axis: true
+        axes:
+          - {name: x, source: met, type: regular, bins: {low: 0, high: 50, nbins: 5}}
+          - {name: y, source: NPrimaryVertices, type: regular, bins: {low: 0, high: 50, nbins: 5}}
+      render: {style: heat, when: final, out: many}
+"""
+
+
+def test_plots_that_write_one_file_are_drawn_together(
+    project: Path, smk: Run, reference: Reference
+) -> None:
+    heats = (
+        (PLOTS[: PLOTS.index("    - id: Fine")] + HEATS).replace(
+            "analysis:",
+            "  heat: {op: hep.render.heatmap2d, heatmap2d: {per_dataset: true},"
+            " axes: {x: {name: x, label: A}, y: {name: y}}}\nanalysis:",
+            1,
+        )
+    ) + PLOTTED.format(name="Wide2", column="met", bins=7, style="plain").replace(
+        "when: final", "when: final, out: many/dy"
+    )
+    run(smk, project, heats)
+    labelled = heats.replace("label: A", "label: B")
+    run(smk, project, labelled)
+    assert drawn(project) == {"Fine", "Wide"}  # Wide2, not Wide
+    assert "render.Wide.0" not in finish(project)["ran"]
+    assert_like(reference(labelled), project)
+
+
 def test_a_plot_that_is_gone_is_drawn_alone(project: Path, smk: Run, reference: Reference) -> None:
     (project / "build/artifacts/plots/Wide.png").unlink()
     run(smk, project, PLOTS)

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import matplotlib
 import pytest
 
 from fasthep_smk.flow.graph import Graph
 from fasthep_smk.flow.summary import Run
+from fasthep_smk.looks import styles_before
 from fasthep_smk.plan.endings import end_values
 from fasthep_smk.plan.signatures import node_signatures
-from fasthep_smk.worker import ending
+from fasthep_smk.worker import ending, reduction
 from fasthep_smk.worker.entry import Job, Sent
+from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.unit.plans import define, graph, histogram, node
 
 SOURCE = node("source", "events", tree="events", branches=["px", "py"])
@@ -77,6 +82,11 @@ class TestWhatAPlotFollowsFrom:
         assert values(made) == {}
 
 
+def plain(name: str) -> SimpleNamespace:
+    """Return a node that draws nothing."""
+    return SimpleNamespace(id=name, impl="root_tree", params={})
+
+
 class Pages:
     """Stands for a session: each node at the end writes a file, or does what it is told to."""
 
@@ -86,7 +96,7 @@ class Pages:
         self.operations: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
         self.hooks: list[dict[str, Any]] = []
-        self.plan = SimpleNamespace()
+        self.plan = SimpleNamespace(get_node=plain)
 
     def end_nodes(self) -> list[str]:
         return list(self.nodes)
@@ -112,6 +122,37 @@ class Pages:
             self.operations.append({"node_id": name, "path": str(path), "pid": os.getpid()})
 
 
+def styled(name: str, experiment: str | None, op: str = "hist1d") -> SimpleNamespace:
+    spec = {"style": {} if experiment is None else {"experiment": experiment}}
+    return SimpleNamespace(id=name, impl=f"hep.render.{op}", params={"spec": spec})
+
+
+class TestStylesBeforeAPlot:
+    def test_are_those_of_the_plots_before_it_and_its_own(self) -> None:
+        nodes = [
+            styled("plane", "CMS", "heatmap2d"),
+            styled("a", "CMS"),
+            styled("b", "ATLAS", "data_mc"),
+            styled("none", ""),
+            styled("c", None),
+        ]
+        assert styles_before(nodes) == {
+            "plane": (),
+            "a": ("CMS",),
+            "b": ("CMS", "ATLAS"),
+            "none": ("CMS", "ATLAS"),
+            "c": ("ATLAS", "CMS"),
+        }
+
+    def test_a_projection_draws_with_another_operation(self) -> None:
+        spec = {
+            "style": {"experiment": "LHCb"},
+            "project": {"then": {"op": "hep.render.hist1d"}},
+        }
+        node = SimpleNamespace(id="p", impl="hep.render.project", params={"spec": spec})
+        assert styles_before([node]) == {"p": ("LHCb",)}
+
+
 def nothing(_: Pages) -> None:
     pass
 
@@ -135,6 +176,19 @@ def killed(_: Pages) -> None:
 
 def fails(_: Pages) -> None:
     raise ValueError("no such colour")
+
+
+def paints(_: Pages) -> None:
+    matplotlib.rcParams["axes.facecolor"] = "red"
+
+
+def hangs(_: Pages) -> None:
+    time.sleep(60)
+
+
+def threads() -> int:
+    """How many threads this process has, also those that Python does not know."""
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def warns(pages: Pages) -> None:
@@ -188,6 +242,7 @@ class TestNodesAtTheEnd:
             (killed, "a process was killed"),
             (fails, "ValueError: no such colour"),
             (write("index.html"), "two of them have written one file"),
+            (paints, "b changes how plots look"),
             (warns, "says something that belongs to no node"),
         ],
     )
@@ -201,6 +256,19 @@ class TestNodesAtTheEnd:
         self.assert_complete(found, store, folder)
         assert of_processes(found) == {os.getpid()}
         assert says in capfd.readouterr().err
+
+    def test_that_leave_a_style_behind_run_as_fasthep_runs_them(
+        self, run_end: Any, tmp_path: Path, capfd: Any
+    ) -> None:
+        nodes = {**dict.fromkeys(self.names, nothing), "b": paints}
+        seen: list[str] = []
+        nodes["c"] = lambda _: seen.append(matplotlib.rcParams["axes.facecolor"])
+        with matplotlib.rc_context():
+            found, store = run_end(Pages(tmp_path / "stage", **nodes))
+        self.assert_complete(found, store, tmp_path / "stage")
+        assert seen == ["red"]
+        assert found.written == {}
+        assert "all of it is made anew, one after the other" in capfd.readouterr().err
 
     def test_fail_as_they_would_in_one(self, run_end: Any, tmp_path: Path) -> None:
         nodes = {**dict.fromkeys(self.names, nothing), "d": fails}
@@ -227,3 +295,33 @@ class TestNodesAtTheEnd:
         found, store = run_end(pages, values={})
         self.assert_complete(found, store, tmp_path / "stage")
         assert of_processes(found) == {os.getpid()}
+
+
+def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: Path) -> None:
+    files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
+    entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
+    job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
+    offered = reduction._ended(job, ending.Ending(written=files))["values"]
+    assert offered == {"a": {"value": "value", "files": ["a.png"]}}
+
+    def test_run_in_several_processes_within_a_time_limit(
+        self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The thread that would kill the job is away while it forks, and back afterwards."""
+        before = threads()
+        seen = []
+        monkeypatch.setattr(ending, "has_one_thread", lambda: not seen.append(threads() - before))
+        with time_limit(100):
+            assert threads() == before + 1
+            found, _ = run_end(Pages(tmp_path / "stage", **dict.fromkeys(self.names, nothing)))
+            assert threads() == before + 1
+        assert threads() == before
+        assert seen == [0]
+        assert os.getpid() not in of_processes(found)
+
+    def test_that_hang_end_with_the_time_limit(self, run_end: Any, tmp_path: Path) -> None:
+        nodes = {**dict.fromkeys(self.names, nothing), "b": hangs}
+        with pytest.raises(TimeLimit), time_limit(1):
+            run_end(Pages(tmp_path / "stage", **nodes))
+        assert not multiprocessing.active_children()
+        assert not list(tmp_path.glob("*.apart"))

@@ -1,0 +1,108 @@
+"""The look of plots: FAST-HEP sets matplotlib's style for a plot, and it stays for those after it.
+
+A plot without a style of its own (a heat map, or one of no experiment) so depends on which plots
+were drawn before it in the same process. A plot that is drawn apart from the others must look the
+same: its signature names the styles before it, and they are set again before it is drawn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+__all__ = ["Looks", "styles_before"]
+
+#: Operations that set a style; FAST-HEP's default is that of CMS.
+_STYLED = ("hep.render.hist1d", "hep.render.data_mc")
+_PROJECT = "hep.render.project"
+_DEFAULT = "CMS"
+
+
+def styles_before(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+    """Return the styles that are set before each node draws, its own last, by the node's name.
+
+    ``nodes`` are in the order in which FAST-HEP runs them. A style that is set twice counts where
+    it was set last: it covers what it covered before.
+    """
+    before: dict[str, None] = {}
+    found = {}
+    for node in nodes:
+        style = _style_of(node.impl, dict(node.params).get("spec"))
+        if style:
+            before.pop(style, None)
+            before[style] = None
+        found[node.id] = tuple(before)
+    return found
+
+
+def _style_of(op: str, spec: Any) -> str:
+    """Return the style that an operation sets, empty if it sets none."""
+    given = dict(spec) if isinstance(spec, Mapping) else {}
+    if op == _PROJECT:
+        project = given.get("project")
+        then = project.get("then") if isinstance(project, Mapping) else None
+        inner = {"style": given.get("style"), **(then if isinstance(then, Mapping) else {})}
+        return _style_of(str(inner.get("op")), inner)
+    if op not in _STYLED:
+        return ""
+    style = given.get("style")
+    experiment = (style if isinstance(style, Mapping) else {}).get("experiment", _DEFAULT)
+    return str(experiment or "").strip()
+
+
+class Looks:
+    """What matplotlib is set to when each of some nodes is run, if they run in this order.
+
+    Without matplotlib, which somebody who draws has imported, there is nothing to set.
+    """
+
+    def __init__(self, nodes: Iterable[Any]) -> None:
+        self._before: dict[str, dict[str, Any]] = {}
+        self._after: dict[str, dict[str, Any]] = {}
+        if "matplotlib" not in sys.modules:
+            return
+        start = now = _settings()
+        last: tuple[str, ...] = ()
+        for node, styles in styles_before(nodes).items():
+            self._before[node] = now
+            if styles != last:
+                now = _styled(start, styles)
+                last = styles
+            self._after[node] = now
+        _set(start)
+
+    def put_on(self, node: str) -> None:
+        """Set what is set when a node is run after those before it."""
+        if node in self._before:
+            _set(self._before[node])
+
+    def are_kept_by(self, node: str) -> bool:
+        """Tell whether a node that has run left what those after it were taken to see."""
+        return node not in self._after or _settings() == self._after[node]
+
+
+def _styled(start: dict[str, Any], styles: Iterable[str]) -> dict[str, Any]:
+    import mplhep
+
+    _set(start)
+    for style in styles:
+        with contextlib.suppress(Exception):  # FAST-HEP goes on without one that it does not know
+            mplhep.style.use(style)
+    return _settings()
+
+
+def _settings() -> dict[str, Any]:
+    import matplotlib as mpl
+
+    found: dict[Any, Any] = dict(mpl.rcParams.copy())
+    found.pop("backend", None)  # chosen when the first plot is drawn
+    return found
+
+
+def _set(settings: Mapping[str, Any]) -> None:
+    import matplotlib as mpl
+
+    known: dict[Any, Any] = mpl.rcParams
+    dict.update(known, settings)  # as they are: they were accepted before
