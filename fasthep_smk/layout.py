@@ -8,6 +8,7 @@ from fasthep_smk.names import encode
 
 __all__ = [
     "ARCHIVE",
+    "ARCHIVES",
     "BENCHMARKS",
     "BUNDLES",
     "CAPTURED",
@@ -56,8 +57,10 @@ LOGS = "debug/distributed/logs"
 #: What a batch system keeps of jobs' standard output and error.
 CAPTURED = ("debug/distributed/out", "debug/distributed/err")
 LOCK = "smk/lock"
-#: Where packed environments lie if nobody says otherwise, seen from beside the build folder.
-ENVIRONMENTS = "build/execution/worker-environments"
+#: Packed environments, where FAST-HEP has those of its own; and if nobody says otherwise, seen from
+#: beside the build folder.
+ARCHIVES = "execution/worker-environments"
+ENVIRONMENTS = f"build/{ARCHIVES}"
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"

@@ -20,7 +20,10 @@ __all__ = ["Freed", "after_run", "as_text", "clean", "delete"]
 Freed = list[tuple[str, Amount]]
 
 #: Where folders that have become empty are removed.
-_ROOTS = (layout.WORK, layout.OLD, layout.STAGE, layout.BENCHMARKS, layout.LOGS, ".snakemake")
+_ROOTS = (
+    layout.WORK, layout.OLD, layout.STAGE, layout.DEPOT, layout.BENCHMARKS, layout.LOGS,
+    ".snakemake",
+)  # fmt: skip
 #: How many files that cannot be deleted are named.
 _SHOWN = 10
 
@@ -79,7 +82,7 @@ def after_run(build: Path, keep: Keep, *, shown: Path) -> str:
         delete(build, parts)
         found = survey(build, jobs)
     usage = {kind: amount.size for kind, amount in found.usage.items() if amount.size}
-    kinds = ("results", "event streams", "other products", "superseded results")
+    kinds = ("results", "event streams", "other products", "superseded results", "environments")
     most = ", ".join(f"{kind} {about_bytes(usage[kind])}" for kind in kinds if kind in usage)
     text = f"disk: {about_bytes(found.total.size)} in {shown}"
     text += f" ({most})" if most else ""

@@ -8,7 +8,7 @@ is nothing that anybody waits for. A job counts as done by its record, which sta
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,6 +72,7 @@ def cleanable(found: Survey, *, everything: bool = False) -> list[Freeable]:
         Freeable("leftovers of killed jobs", tuple(found.of("unfinished jobs"))),
         Freeable("logs of succeeded jobs", tuple(_old_logs(found))),
         Freeable("unused old metadata", tuple(_unused_translation(found))),
+        Freeable("environments", tuple(_environments(found, everything=everything))),
     ]
     own = found.of("Snakemake's own")
     if everything:
@@ -113,6 +114,14 @@ def after_success(
     beyond = oldest_beyond(room, superseded, beside=current)
     files = tuple(file for one in beyond for file in one.files)
     return [Freeable("superseded results", files)] if files else []
+
+
+def _environments(found: Survey, *, everything: bool) -> Iterator[File]:
+    """Yield packed environments but for the one that jobs are sent: packing takes a while."""
+    used = found.environment
+    for file in found.of("environments"):
+        if everything or (used is not None and file.path != used):
+            yield file
 
 
 def oldest_beyond(

@@ -5,6 +5,8 @@ A file that has several names (hard links) counts once, and is only freed with i
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 from collections import Counter
@@ -20,13 +22,14 @@ from fasthep_smk.build import TaskJob
 __all__ = ["KINDS", "Amount", "File", "Kind", "Survey", "amount", "freed_by", "survey"]
 
 #: ``results``: what FAST-HEP writes. ``superseded results``: of jobs that the last translation has
-#: otherwise. ``unfinished jobs``: of jobs that run now or were killed. ``translation``: Snakefile,
-#: tables, plans, benchmarks.
+#: otherwise. ``environments``: packed ones, for jobs that travel. ``unfinished jobs``: of jobs that
+#: run now or were killed. ``translation``: Snakefile, tables, plans, benchmarks.
 Kind = Literal[
     "results",
     "event streams",
     "other products",
     "superseded results",
+    "environments",
     "unfinished jobs",
     "logs",
     "translation",
@@ -74,13 +77,14 @@ class Amount:
 class Survey:
     """The files of a build folder by kind, and its jobs by their folders.
 
-    ``done`` are the folders of finished jobs.
+    ``done`` are the folders of finished jobs, ``environment`` is what jobs are sent, if they are.
     """
 
     build: Path
     jobs: Mapping[str, TaskJob]
     done: frozenset[str]
     files: Mapping[Kind, list[File]] = field(default_factory=dict)
+    environment: str | None = None
 
     def of(self, *kinds: Kind) -> list[File]:
         """Return the files of these kinds."""
@@ -112,7 +116,7 @@ def survey(build: Path, jobs: Iterable[TaskJob], *, done: Iterable[str] | None =
     files = list(_walk(build))
     recorded = {file.folder for file in files if file.name == layout.RECORD}
     finished = frozenset(by_folder.keys() & (recorded if done is None else set(done)))
-    found = Survey(build, by_folder, finished, {kind: [] for kind in KINDS})
+    found = Survey(build, by_folder, finished, {kind: [] for kind in KINDS}, _environment_of(build))
     for file in files:
         found.files[_kind(file, found, recorded)].append(file)
     return found
@@ -142,6 +146,13 @@ def freed_by(groups: Iterable[Iterable[File]]) -> list[Amount]:
             size += file.size if names[file.inode] == file.links else 0
         amounts.append(Amount(count, size))
     return amounts
+
+
+def _environment_of(build: Path) -> str | None:
+    """Return the packed environment that the last run's jobs were sent, if they were sent one."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        return str(json.loads((build / layout.TRANSFER).read_text(encoding="utf-8"))["python"])
+    return None
 
 
 def _walk(build: Path) -> Iterator[File]:
@@ -175,11 +186,17 @@ def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:
         return "Snakemake's own"
     if top == "debug":
         return "logs"
+    if file.path.startswith(f"{layout.ARCHIVES}/"):
+        return "environments"
     if top != "smk":
         return "results"
     if second == "work":
         return _kind_of_intermediate(file, found, recorded)
-    places: dict[str, Kind] = {"old": "superseded results", "stage": "unfinished jobs"}
+    places: dict[str, Kind] = {
+        "old": "superseded results",
+        "stage": "unfinished jobs",
+        "transfer": "unfinished jobs",
+    }
     return places.get(second, "translation")
 
 

@@ -33,7 +33,7 @@ _PATIENCE, _PAUSE = 1800, 5
 _TRIPS = 3
 _OUTCOME = "outcome.tar"
 #: What HTCondor says of a job that it could not send, or get back.
-_OF_FILES = re.compile(r"transfer|exit(ed)? (with )?(code|status) 7[56]", re.IGNORECASE)
+_OF_FILES = re.compile(r"transfer|ExitCode 7[56]\b", re.IGNORECASE)
 #: Nothing has reached the schedd: a job was not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
 
@@ -98,8 +98,9 @@ class Executor(plugin.Executor):  # type: ignore[misc]
     ) -> None:
         """Send a job again whose files got lost; of others, and in the end, say why it failed."""
         job = job_info.job
-        held = msg is not None and not _OF_FILES.search(msg)
-        if arrival.status is None and not held and self._lost[job.jobid] < _TRIPS:
+        # The worker has said so, all went well but for that, or HTCondor names it as the reason.
+        lost = arrival.host is not None or msg is None or _OF_FILES.search(msg) is not None
+        if arrival.status is None and lost and self._lost[job.jobid] < _TRIPS:
             self._lost[job.jobid] += 1
             where = f" on {arrival.host}" if arrival.host else ""
             print(f"{job.name}: sent again: {arrival.problem}{where}", flush=True)

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["equip"]
 
-#: Where archives of environments lie in a build folder: where FAST-HEP has those of its own.
-_ARCHIVES = "execution/worker-environments"
-
 
 def equip(translation: Translation, *, tell: TextIO | None = None) -> None:
     """Pack the environment of jobs, unless workers have it, and write down how jobs travel.
@@ -48,7 +45,7 @@ def _python(environment: Environment, modules: list[str], build: Path, tell: Tex
     from fasthep_smk.environment.pack import archive_path, contents_of, pack
 
     contents = contents_of(environment.type, modules)
-    folder = build / _ARCHIVES
+    folder = build / layout.ARCHIVES
     if tell is not None and not archive_path(contents, folder).is_file():
         print(f"packing the environment ({environment.type}), once", file=tell, flush=True)
     began = time.monotonic()

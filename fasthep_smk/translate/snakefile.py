@@ -41,7 +41,10 @@ MARKERS = {
 }
 # What ends a run needs all results, and writes in the build folder itself.
 if config.get("staging") == "transfer":
-    localrules: finish, publish,
+
+    localrules:
+        finish,
+        publish,
 
 
 def job_of(rule, wildcards):

@@ -294,9 +294,11 @@ def has_the_options_of_its_pool(ad: dict[str, Any], rule: str) -> None:
     assert "Memory" in str(ad["Rank"])
 
 
-def history_by_rule(htcondor: Cluster, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """HTCondor's records of all finished jobs of a folder's runs, by rule."""
-    records = analyses.records(folder / "build")
+def history_by_rule(
+    htcondor: Cluster, folder: Path, but: tuple[str, ...] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """HTCondor's records of all finished jobs of a folder's runs, by rule, without some rules."""
+    records = [one for one in analyses.records(folder / "build") if one["rule"] not in but]
     ads = history(htcondor, [record["batch_job"] for record in records])
     found: dict[str, list[dict[str, Any]]] = {}
     for record in records:

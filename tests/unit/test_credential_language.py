@@ -85,7 +85,7 @@ SITE/pools.yaml: credentials[0]: is not what belongs here
 pools.yaml: 'credential: [x509]'
 ->
 SITE/pools.yaml: credential: unknown key
-    expected: default, pool_profiles, limits, machine, environment, credentials, keep_logs, waiting
+    expected: default, pool_profiles, limits, machine, environment, staging, credentials, keep_logs, waiting
     hint: did you mean 'credentials'?
 """
 

@@ -107,18 +107,20 @@ def test_spare_streams_may_go_but_are_kept_for_a_rerun(build: Path, keep: Keep) 
 def test_each_file_belongs_to_one_kind(build: Path) -> None:
     write(build, "smk/stage/cut/dy.1/artifacts/skim.root")
     write(build, ".snakemake/log/today.log")
+    write(build, "execution/worker-environments/packed-venv-1.run")
     usage = survey_of(build).usage
     assert usage == {
         "results": Amount(1, 10),
         "event streams": Amount(2, 2000),
         "other products": Amount(6, 600),
         "superseded results": Amount(2, 20),
+        "environments": Amount(1, 10),
         "unfinished jobs": Amount(1, 10),
         "logs": Amount(2, 20),
         "translation": Amount(1, 10),
         "Snakemake's own": Amount(1, 10),
     }
-    assert survey_of(build).total == Amount(16, 2680)
+    assert survey_of(build).total == Amount(17, 2690)
 
 
 def test_what_a_job_was_before_is_superseded(build: Path) -> None:

@@ -133,10 +133,10 @@ def test_of_a_site_the_file_is_named(tmp_path: Path) -> None:
     assert read(None, profile=profile)[1].startswith(f"{tmp_path}/pools.yaml: environment.type: ")
 
 
-def test_on_a_cluster_it_is_said_that_jobs_do_not_travel_with_it() -> None:
+def test_on_a_cluster_it_is_said_when_jobs_do_not_travel_with_it() -> None:
     execution, _ = read({"type": "packed-venv"}, profile="slurm")
     assert execution is not None
-    assert "does not travel with jobs yet" in "".join(execution.notices)
+    assert "travels with jobs only if staging.mode is 'transfer'" in "".join(execution.notices)
     execution, _ = read({"type": "packed-venv"})
     assert execution is not None
     assert "travel" not in "".join(execution.notices)

@@ -1394,7 +1394,7 @@ pools.yaml: "[1]"
 ->
 SITE/pools.yaml: is a list
     found: [1]
-    expected: default, pool_profiles, limits, machine, environment, credentials, keep_logs, waiting
+    expected: default, pool_profiles, limits, machine, environment, staging, credentials, keep_logs, waiting
 ## pools-yaml-is-no-yaml
 pools.yaml: "a: b: c"
 ->
@@ -1411,7 +1411,7 @@ SITE/pools.yaml: cannot be read: month must be in 1..12
 pools.yaml: "pool_profile: {}"
 ->
 SITE/pools.yaml: pool_profile: unknown key
-    expected: default, pool_profiles, limits, machine, environment, credentials, keep_logs, waiting
+    expected: default, pool_profiles, limits, machine, environment, staging, credentials, keep_logs, waiting
     hint: did you mean 'pool_profiles'?
 ## site-key-a-number
 pools.yaml: "1: x"

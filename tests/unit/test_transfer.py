@@ -1,0 +1,84 @@
+"""Parcels arrive as they were sent or not at all; paths have other names where they are opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
+from fasthep_smk.transfer.places import Places
+
+HOSTILE = ("with space", "it's", 'a"b', "$HOME", "{x}", "back\\slash", "new\nline", "ünïcode", "-n")
+
+
+def test_what_is_sent_arrives(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("true\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    (tmp_path / "link").symlink_to("run.sh")
+    (tmp_path / "private").write_text("mine")
+    (tmp_path / "private").chmod(0o600)
+    content = {
+        "text": b"words",
+        "a/b/run.sh": tmp_path / "run.sh",
+        "a/link": tmp_path / "link",
+        "private": tmp_path / "private",
+        "empty": b"",
+        **{f"odd/{name}": name.encode() for name in HOSTILE},
+    }
+    write_parcel(tmp_path / "p.tar", content, {"rule": "r"})
+    assert read_about(tmp_path / "p.tar") == {"rule": "r"}
+    goal = tmp_path / "goal"
+    assert set(open_parcel(tmp_path / "p.tar", goal)) == set(content)
+    assert (goal / "text").read_bytes() == b"words"
+    assert (goal / "a/link").read_text() == "true\n"
+    assert not (goal / "a/link").is_symlink()
+    assert (goal / "a/b/run.sh").stat().st_mode & 0o777 == 0o755
+    assert (goal / "private").stat().st_mode & 0o777 == 0o600
+    assert {path.name for path in (goal / "odd").iterdir()} == set(HOSTILE)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", ".", "a//b", "parcel.json"])
+def test_nothing_leaves_its_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of a file in a parcel"):
+        write_parcel(tmp_path / "p.tar", {name: b""})
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_changed_byte_of_a_file_is_noticed(tmp_path: Path) -> None:
+    write_parcel(tmp_path / "p.tar", {"one": b"some content", "two": b"more of it"})
+    content = (tmp_path / "p.tar").read_bytes()
+    for what in (b"some content", b"more of it", b'"size"', b"sha256"):
+        place = content.index(what)
+        changed = content[:place] + b"?" + content[place + 1 :]
+        (tmp_path / "bad.tar").write_bytes(changed)
+        with pytest.raises(Damaged, match=r"^bad\.tar"):
+            open_parcel(tmp_path / "bad.tar", tmp_path / f"goal-{place}")
+
+
+def test_every_cut_is_noticed(tmp_path: Path) -> None:
+    write_parcel(tmp_path / "p.tar", {"one": b"x" * 2000, "two": b"y" * 700})
+    content = (tmp_path / "p.tar").read_bytes()
+    end = content.rindex(b"y") + 1
+    for size in [*range(0, end, 97), end - 1]:
+        (tmp_path / "cut.tar").write_bytes(content[:size])
+        with pytest.raises(Damaged, match=r"^cut\.tar"):
+            open_parcel(tmp_path / "cut.tar", tmp_path / f"goal-{size}")
+
+
+def test_paths_are_replaced_as_wholes() -> None:
+    places = Places({"/home/u": "/scratch/1/home", "/home/u/ana/build": "/scratch/1/build"})
+    for text, expected in {
+        "/home/u": "/scratch/1/home",
+        "file:/home/u/x": "file:/scratch/1/home/x",
+        "'/home/u/ana/build/smk'": "'/scratch/1/build/smk'",
+        "/home/u/ana/builds": "/scratch/1/home/ana/builds",
+        "/home/u2/x": "/home/u2/x",
+        "/home/u.old": "/home/u.old",
+        "/mnt/home/u": "/mnt/home/u",
+        "In /home/u.": "In /scratch/1/home.",
+        "a/home/u": "a/home/u",
+    }.items():
+        assert places.text(text) == expected
+    there = {"/home/u/ana/build/x": ["/home/u", {"n": 1, "f": "/home/u/data.root"}]}
+    assert places.back().value(places.value(there)) == there
