@@ -13,6 +13,9 @@ from tests.unit.test_pool_language import examples, folder, read, shown
 
 __all__ = ["folder"]  # a fixture
 
+SITE_KEYS = (
+    "default, pool_profiles, limits, machine, environment, staging, credentials, keep_logs, waiting"
+)
 ALL_KEYS = (
     "backend, strategy, profiles, resources, pools, pool_profiles, default_pools, environment, "
     "staging, credentials, config"
@@ -85,7 +88,7 @@ SITE/pools.yaml: credentials[0]: is not what belongs here
 pools.yaml: 'credential: [x509]'
 ->
 SITE/pools.yaml: credential: unknown key
-    expected: default, pool_profiles, limits, machine, environment, staging, credentials, keep_logs, waiting
+    expected: SITE KEYS
     hint: did you mean 'credentials'?
 """
 
@@ -93,7 +96,9 @@ SITE/pools.yaml: credential: unknown key
 @pytest.mark.parametrize(("text", "message"), examples(WRONG))
 def test_what_is_wrong(text: str, message: str, folder: Path) -> None:
     _, findings = read(yaml.safe_load(text), folder)
-    assert shown(findings, folder) == message.replace("ALL KEYS", ALL_KEYS)
+    assert shown(findings, folder) == message.replace("ALL KEYS", ALL_KEYS).replace(
+        "SITE KEYS", SITE_KEYS
+    )
 
 
 def required(folder: Path, **said: Any) -> tuple[Requirement, ...]:
