@@ -88,6 +88,7 @@ def _run_held(
     from fasthep_smk.placement import capped
     from fasthep_smk.reuse import retire_results
     from fasthep_smk.rounds import run_to_the_end
+    from fasthep_smk.transfer.outfit import equipped
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
@@ -108,32 +109,30 @@ def _run_held(
         failures.forget(translation.written.build)
     else:
         _warn(_credentials(translation, options, translation.settled.standing))
-        if placement.transfers:
-            from fasthep_smk.transfer.outfit import equip
-
-            equip(translation, tell=None if options.quiet else sys.stderr)
-        done, translation = run_to_the_end(
-            translation,
-            lambda written, more: engine.run(
-                written,
-                system=placement.site.system,
-                jobs=options.jobs,
-                keep_going=options.keep_going or options.accept_missing is not None,
-                extra=[*more, *extra],
+        tell = None if options.quiet else sys.stderr
+        with equipped(translation, tell=tell) as travelling:
+            done, translation = run_to_the_end(
+                translation,
+                lambda written, more: engine.run(
+                    written,
+                    system=placement.site.system,
+                    jobs=options.jobs,
+                    keep_going=options.keep_going or options.accept_missing is not None,
+                    extra=[*more, *travelling, *extra],
+                    output=sys.stderr,
+                    quiet=options.quiet,
+                    facts=lambda: tally.facts(translation.rules, placement),
+                    reasons=lambda progress: waiting.reasons(progress, placement),
+                    patience=options.waiting or placement.site.waiting,
+                    keep_logs=placement.site.keep_logs,
+                    held=held,
+                    ahead=ahead,
+                    plots=any(documents.draws(one.graph.plan) for one in translation.variations),
+                ),
+                limit=options.accept_missing,
+                translate_without=lambda without: _translation(options, without),
                 output=sys.stderr,
-                quiet=options.quiet,
-                facts=lambda: tally.facts(translation.rules, placement),
-                reasons=lambda progress: waiting.reasons(progress, placement),
-                patience=options.waiting or placement.site.waiting,
-                keep_logs=placement.site.keep_logs,
-                held=held,
-                ahead=ahead,
-                plots=any(documents.draws(one.graph.plan) for one in translation.variations),
-            ),
-            limit=options.accept_missing,
-            translate_without=lambda without: _translation(options, without),
-            output=sys.stderr,
-        )
+            )
     if options.variation is None:
         retire_results(translation.rules, translation.written.build)
     keep = options.keep

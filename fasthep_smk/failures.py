@@ -35,6 +35,8 @@ __all__ = [
     "note",
     "one_line",
     "only_damaged",
+    "path_of",
+    "read",
     "read_all",
     "some_damaged",
     "some_refused",
@@ -90,7 +92,7 @@ class Failure:
 def note(build: Path, failure: Failure) -> None:
     """Leave a job's note."""
     text = json.dumps(asdict(failure), indent=1) + "\n"
-    path = _path(build, failure.rule, failure.key)
+    path = path_of(build, failure.rule, failure.key)
     try:
         files.write_text(path, text)
     except OSError as error:
@@ -103,7 +105,7 @@ def note(build: Path, failure: Failure) -> None:
 
 def earlier(build: Path, rule: str, key: str) -> list[dict[str, Any]]:
     """Return what the earlier attempts of a job died of, first to last, for its record."""
-    found = _read(_path(build, rule, key))
+    found = read(build, rule, key)
     if found is None:
         return []
     names = ("attempt", "pool", "host", "problem", "kind", "batch_job", "memory", "used")
@@ -129,7 +131,12 @@ def lives(failure: Failure) -> bool:
 
 def clear(build: Path, rule: str, key: str) -> None:
     """Forget that a job failed: it has succeeded."""
-    _path(build, rule, key).unlink(missing_ok=True)
+    path_of(build, rule, key).unlink(missing_ok=True)
+
+
+def read(build: Path, rule: str, key: str) -> Failure | None:
+    """Return a job's note, if it has left one."""
+    return _read(path_of(build, rule, key))
 
 
 def read_all(build: Path) -> list[Failure]:
@@ -268,5 +275,6 @@ def _read(path: Path) -> Failure | None:
         return None  # none, or another version's
 
 
-def _path(build: Path, rule: str, key: str) -> Path:
+def path_of(build: Path, rule: str, key: str) -> Path:
+    """Return where a job leaves its note."""
     return build / "smk" / "failures" / rule / f"{encode(key or rule)}.json"

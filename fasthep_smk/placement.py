@@ -54,9 +54,6 @@ def place(
         if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
-    if transfers and execution.credentials:
-        kinds = ", ".join(one.kind for one in execution.credentials)
-        notes.append(f"credentials are not sent with jobs yet: they must find their own ({kinds})")
     placement = Placement(
         site,
         workers,

@@ -69,7 +69,7 @@ def check(
     if findings:
         raise Findings(findings)
     warnings = [*_stays_here(placement), *(_warning(one) for one in wrong)]
-    if system != "local":
+    if system != "local" and not placement.transfers:
         warnings += _not_shared(found.values())
     if duration.is_lower_bound:
         warnings += _soon(placement.credentials, found, duration, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +14,21 @@ from fasthep_smk.errors import Finding, nearest
 __all__ = ["MODES", "Staging", "read_staging", "staging_findings"]
 
 MODES = ("shared", "transfer")
+#: Slurm's plugin hands it to a shell, between quotes of its own.
+_PLAIN = re.compile(r"/[A-Za-z0-9._/-]+")
 
 
 @dataclass(frozen=True)
 class Staging:
     """How files reach jobs. ``file`` is where the mode is said.
 
-    ``shared`` are folders that jobs see under the same path all the same.
+    ``shared`` are folders that jobs see under the same path all the same; ``folder`` is such a one
+    for what they are sent, where the batch system itself sends nothing.
     """
 
     mode: str = "shared"
     shared: tuple[str, ...] = ()
+    folder: str | None = None
     file: str = ""
 
     @property
@@ -51,6 +56,7 @@ def read_staging(
             staging = Staging(
                 str(section.get("mode") or staging.mode),
                 staging.shared if shared is None else tuple(map(str, shared)),
+                section.get("folder") or staging.folder,
                 file if section.get("mode") else staging.file,
             )
     return staging, findings
@@ -62,13 +68,13 @@ def staging_findings(
     """Yield why jobs cannot be sent what they need, on a batch system."""
     if not staging.transfers or system == "local":
         return
-    if system != "htcondor":
+    if system == "slurm" and not staging.folder:
         yield Finding(
             file=staging.file,
-            key="staging.mode",
-            problem=f"jobs of {system} cannot be sent their files yet",
-            value="'transfer'",
-            expected="shared, or HTCondor",
+            key="staging.folder",
+            problem="is missing: Slurm sends no files",
+            expected="a folder that this machine and all nodes see under the same path, for what "
+            "jobs are sent and send back",
         )
     if environment is None or not (environment.is_packed or environment.prefix != "current"):
         yield Finding(
@@ -91,6 +97,15 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
             value=repr(mode),
             expected=" or ".join(MODES),
             hint=f"did you mean {close!r}?" if close else None,
+        )
+    folder = section.get("folder")
+    if folder is not None and not _PLAIN.fullmatch(folder):
+        yield Finding(
+            file=file,
+            key=f"{key}.folder",
+            problem="is not what belongs here",
+            value=repr(folder),
+            expected="the absolute path of a folder, of letters, digits and . _ - / only",
         )
     for folder in section.get("shared") or ():
         if not Path(folder).is_absolute():

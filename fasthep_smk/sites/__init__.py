@@ -61,6 +61,9 @@ class System(Protocol):
     #: How often a failed job is tried again where nobody says.
     RETRIES: int
 
+    #: Snakemake's options for jobs that are sent what they need.
+    TRAVELLING: Mapping[str, Any]
+
     settings: Callable[[Site], Mapping[str, Any]]
     """Return Snakemake's options for this system, asking it where that helps."""
 

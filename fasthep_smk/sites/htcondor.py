@@ -24,6 +24,7 @@ __all__ = [
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
+    "TRAVELLING",
     "batch_job",
     "fate",
     "machine",
@@ -41,6 +42,9 @@ PLUGIN = "snakemake_executor_plugin_htcondor"
 SNAKEMAKE = "fasthep_smk.sites.htcondor_snakemake"
 #: Machines leave and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2
+
+#: Snakemake must not look for files of ours on workers.
+TRAVELLING: Mapping[str, Any] = {"shared-fs-usage": "none"}
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {

@@ -20,6 +20,7 @@ __all__ = [
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
+    "TRAVELLING",
     "batch_job",
     "fate",
     "machine",
@@ -33,6 +34,9 @@ __all__ = [
 #: Snakemake's own executor serves.
 PLUGIN = None
 SNAKEMAKE = "fasthep_smk.sites.local_snakemake"
+
+#: On one machine no job travels.
+TRAVELLING: Mapping[str, Any] = {}
 
 #: Jobs are deterministic: on one machine, a failure comes back.
 RETRIES = 0

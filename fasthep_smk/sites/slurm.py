@@ -26,6 +26,7 @@ __all__ = [
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
+    "TRAVELLING",
     "Partition",
     "batch_job",
     "fate",
@@ -44,6 +45,9 @@ PLUGIN = "snakemake_executor_plugin_slurm"
 SNAKEMAKE = "fasthep_smk.sites.slurm_snakemake"
 #: Nodes fail and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2
+
+#: Workers find what they are sent in a folder that Slurm knows nothing of.
+TRAVELLING: Mapping[str, Any] = {}
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"

@@ -4,6 +4,10 @@ When Slurm's controller does not answer for half a minute, Snakemake's plugin (2
 under way and waits for ever; a job that cannot be submitted then uses up its attempts. And the
 plugin asks for states less and less often, every three minutes in the end, whatever
 ``seconds-between-status-checks`` says; a run that fails or is stopped takes as long to end.
+
+Jobs that see no file of this machine but those in a spool (``staging.mode: transfer``) find a
+parcel there, and leave one. One that got lost or was damaged is sent again; that is no failure of
+the job.
 """
 
 from __future__ import annotations
@@ -14,9 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
+from fasthep_smk.names import shell
+from fasthep_smk.transfer.trips import Trips, Verdict
 
 __all__ = ["Executor", "main"]
 
@@ -34,7 +41,16 @@ class Executor(plugin.Executor):  # type: ignore[misc]
     def __post_init__(self, *arguments: Any, **options: Any) -> None:
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
+        self._trips = Trips(Path.cwd())
         super().__post_init__(*arguments, **options)
+
+    def format_job_exec(self, job: Any) -> str:
+        """Return the command of a job."""
+        if not self._trips.depot.is_open:
+            return str(super().format_job_exec(job))
+        trip = self._trips.leave(job)
+        command = self._trips.depot.command(trip, attempt=job.attempt, threads=job.threads)
+        return shell(command)
 
     async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
@@ -50,18 +66,32 @@ class Executor(plugin.Executor):  # type: ignore[misc]
         super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: Any) -> None:
+        """Take a job as done when all that it made is here."""
         self._ended.add(job_info.external_jobid)
-        super().report_job_success(job_info)
+        self._report(job_info, self._trips.end(job_info.job))
 
     def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
-        """Take a job as failed; one that could not be submitted now is submitted later."""
+        """Take a job as failed; one that could not be submitted now is submitted later.
+
+        One that got lost is sent again.
+        """
         if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
             return
         self._ended.add(job_info.external_jobid)
-        super().report_job_error(job_info, msg=msg, **options)
+        self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
+
+    def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:
+        if verdict.what == "done":
+            super().report_job_success(job_info)
+        elif verdict.what in ("failed", "later"):
+            job_info.job.attempt -= verdict.what == "later"  # Snakemake counts the next one
+            super().report_job_error(job_info, msg=verdict.message, **options)
+        else:
+            print(verdict.message, flush=True)
+            self._submit_again(job_info.job)
 
     def _is_patient(self) -> bool:
         now = time.monotonic()

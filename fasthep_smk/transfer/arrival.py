@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fasthep_smk import files, layout
+from fasthep_smk import failures, files, layout
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about
 
 __all__ = ["Arrival", "accept"]
@@ -55,6 +55,8 @@ def _put(folder: Path, build: Path, names: list[str]) -> None:
     for name in names:
         if _rank(name) == 1:  # what an earlier attempt has left is no part of the result
             shutil.rmtree((build / name).parent, ignore_errors=True)
+            _, _, rule, *place = Path(name).parts[:-1]
+            failures.clear(build, rule, "/".join(place))
     for rank in range(3):
         mine = [name for name in names if _rank(name) == rank]
         for name in mine:

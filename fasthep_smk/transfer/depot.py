@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk import layout
 from fasthep_smk.transfer.arrival import Arrival, accept
+from fasthep_smk.transfer.credentials import credential_files
 from fasthep_smk.transfer.needs import load_of
 from fasthep_smk.transfer.parcel import Damaged, write_parcel
 
@@ -18,16 +22,22 @@ __all__ = ["NODE", "Depot", "Trip"]
 
 #: What a worker runs first.
 NODE = Path(__file__).with_name("node.sh")
+_CREDENTIALS = "credentials"
 
 
 @dataclass(frozen=True)
 class Trip:
-    """A job under way: its rule and wildcards' values, and its files, relative to the build."""
+    """A job under way: its rule and wildcards' values, and its files.
+
+    These are relative to the build folder, or absolute paths in the spool. ``credentials`` are
+    files by kind, absolute paths.
+    """
 
     rule: str
     place: tuple[str, ...]
     parcel: str
     outcome: str
+    credentials: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,8 +54,34 @@ class Depot:
 
     @property
     def python(self) -> str:
-        """The Python of jobs: a path on workers, or the archive of one, relative to the build."""
-        return str(self._settings["python"])
+        """The Python of jobs, or the archive of one: a path on workers, or relative to the build.
+
+        In a spool, workers find the archive there.
+        """
+        python = str(self._settings["python"])
+        if self.spool is not None and self.brings_python:
+            return str(self.spool / Path(python).name)
+        return python
+
+    @property
+    def spool(self) -> Path | None:
+        """The folder that workers see, where the batch system sends nothing."""
+        found = self._settings.get("spool")
+        return Path(found) if found else None
+
+    def command(self, trip: Trip, *, attempt: int, threads: int) -> list[str]:
+        """Return what a worker runs that sees the spool."""
+        assert self.spool is not None, "what is sent has places of its own"
+        options = ["--attempt", str(attempt), "--threads", str(threads)]
+        for kind, path in trip.credentials.items():
+            options += ["--credential", f"{kind}={path}"]
+        node = str(self.spool / NODE.name)
+        return ["sh", node, trip.parcel, trip.outcome, self.python, *options]
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether jobs travel in this run."""
+        return (self.build / layout.TRANSFER).is_file()
 
     @property
     def brings_python(self) -> bool:
@@ -66,11 +102,30 @@ class Depot:
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
         (self.build / trip.outcome).unlink(missing_ok=True)
         write_parcel(self.build / trip.parcel, load.content, load.about())
-        return trip
+        found = credential_files(self.build)
+        if self.spool is not None:
+            found = {kind: self._put(kind, path) for kind, path in found.items()}
+        return replace(trip, credentials={kind: str(path) for kind, path in found.items()})
+
+    def _put(self, kind: str, path: Path) -> Path:
+        """Put a credential into the spool, as it is now, for nobody else to read."""
+        assert self.spool is not None, "what is sent has places of its own"
+        folder = self.spool / _CREDENTIALS
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder)  # of mode 600
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(path.read_bytes())
+        return Path(name).replace(folder / kind)
+
+    def close(self) -> None:
+        """Leave nothing secret behind when a run has ended."""
+        if self.is_open and self.spool is not None:
+            shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
 
     def trip(self, rule: str, place: Sequence[str]) -> Trip:
         """Return where a job's files are on this side."""
-        name = "/".join((layout.DEPOT, rule, *(place or (rule,))))
+        top = layout.DEPOT if self.spool is None else str(self.spool)
+        name = "/".join((top, rule, *(place or (rule,))))
         return Trip(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
 
     def receive(self, trip: Trip) -> Arrival:

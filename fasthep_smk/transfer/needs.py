@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import layout, products, sharing
+from fasthep_smk import failures, layout, products, sharing
 from fasthep_smk.flow.identity import named_files
 from fasthep_smk.remote import is_remote
 
@@ -71,13 +71,16 @@ class _Loading:
         entries = {one: self.table["jobs"][one] for one in keys}
         self._set_out()
         self._add_task(entries, {} if bundle is None else {key: bundle})
-        for entry in entries.values():
+        for key, entry in entries.items():
             self._add_plan(entry)
+            note = failures.path_of(self.build, self.found.rule, key)
+            if note.is_file():  # of an earlier attempt
+                self.found.content[f"{BUILD}/{note.relative_to(self.build)}"] = note
             for read in entry["reads"]:
                 self._add_products(read["folder"], read["keys"])
             for given in entry.get("part", {}).get("given", ()):
-                keys = [*given["keys"], *given["streams"], *given["spares"]]
-                self._add_products(given["folder"], keys)
+                products_of = [*given["keys"], *given["streams"], *given["spares"]]
+                self._add_products(given["folder"], products_of)
                 for name in given["results"]:
                     self.found.content[f"{BUILD}/{name}"] = self.build / name
             self._add_inputs(entry)

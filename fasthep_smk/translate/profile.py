@@ -111,7 +111,7 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
         settings["groups"] = {name: name for name in placement.together}
         settings["group-components"] = dict(placement.together)
     if placement.transfers:
-        settings["shared-fs-usage"] = "none"
+        settings |= system.TRAVELLING
         settings["config"] = {"staging": "transfer", **settings.get("config", {})}
     if threads:
         settings["set-threads"] = {**threads, **settings.get("set-threads", {})}

@@ -91,6 +91,8 @@ def write(
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(smk / "worker", _worker_script(rules), executable=True)
+    if not placement.transfers:
+        (build / layout.TRANSFER).unlink(missing_ok=True)
     written = Written.below(build)
     # Snakemake takes braces in the path of an environment file for wildcards.
     conda = not set(str(build)) & set("{}")

@@ -23,9 +23,11 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from fasthep_smk import files, layout
+from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.needs import BUILD, LAUNCH
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
+from fasthep_smk.worker.again import SENT
 from fasthep_smk.worker.process import LOG
 
 __all__ = ["main"]
@@ -46,17 +48,18 @@ def main(arguments: list[str]) -> int:
         try:
             listed = open_parcel(parcel, folder)
             about = read_about(parcel)
+            variables = lay_out(given.credential, folder / "credentials")
         except Damaged as error:
             return _give_up(outcome, _DAMAGED, str(error))
         except OSError as error:
-            return _give_up(outcome, _NO_ROOM, f"the parcel cannot be unpacked: {error}")
+            return _give_up(outcome, _NO_ROOM, f"what was sent cannot be unpacked: {error}")
         there = Places({old: str(folder / new) for old, new in about["places"].items()})
         for name in (BUILD, LAUNCH, *about["places"].values()):
             if name in (BUILD, LAUNCH) or "/" not in name:
                 (folder / name).mkdir(exist_ok=True)
         _rename(folder / BUILD, listed, there)
         before = _seen(folder / BUILD)
-        status = _run(folder / BUILD, about, given)
+        status = _run(folder / BUILD, about, given, {**variables, **_home(folder)})
         made = [name for name, seen in _seen(folder / BUILD).items() if before.get(name) != seen]
         _name_back(folder / BUILD, made, there.back())
         told = {**about, "status": status, "host": os.uname().nodename}
@@ -70,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("outcome", help="what goes back")
     parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")
     parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
+    parser.add_argument("--credential", action="append", default=[], help="KIND=FILE")
     return parser
 
 
@@ -94,7 +98,17 @@ def _give_up(outcome: Path, status: int, problem: str) -> int:
     return status
 
 
-def _run(build: Path, about: dict[str, Any], given: argparse.Namespace) -> int:
+def _home(folder: Path) -> dict[str, str]:
+    """Return variables for a job whose home is another machine's."""
+    if os.access(os.environ.get("HOME", ""), os.W_OK):
+        return {}
+    (folder / "home").mkdir(exist_ok=True)
+    return {"HOME": str(folder / "home")}
+
+
+def _run(
+    build: Path, about: dict[str, Any], given: argparse.Namespace, variables: dict[str, str]
+) -> int:
     rule, place = about["rule"], about["place"]
     log = layout.log(rule, place)
     own = f"{log.removesuffix('.log')}.attempt{given.attempt}.log"
@@ -112,9 +126,8 @@ def _run(build: Path, about: dict[str, Any], given: argparse.Namespace) -> int:
     began = time.monotonic()
     with (build / log).open("wb") as stream:
         (build / own).hardlink_to(build / log)
-        job = subprocess.Popen(
-            command, cwd=build, env={**os.environ, LOG: own}, stdout=stream, stderr=stream
-        )
+        environment = {**os.environ, **variables, LOG: own, SENT: "1"}
+        job = subprocess.Popen(command, cwd=build, env=environment, stdout=stream, stderr=stream)
         try:
             status = job.wait()
         finally:

@@ -23,6 +23,8 @@ Sizes are claims: the nodes share this machine's processors and memory.
 A file FOLDER/run/slurmctld.off kills the controller, one with the name of a node (std1.off) its
 daemon and all jobs on it; the daemon starts again when the file is gone.
 FASTHEP_SMK_TEST_OWNER=PID stops it when that process ends.
+FASTHEP_SMK_TEST_BARE=1 lets the nodes see neither the user's folder, nor this repository, nor any
+Python; of FOLDER/spool they see what the user does.
 END
     exit 2
 }
@@ -106,10 +108,34 @@ daemons() {
         --seed-file "$FOLDER/state/munge.seed" --log-file "$FOLDER/log/munged.log" &
     within 10 test -S "$FOLDER/state/munge.socket"
     keep slurmctld slurmctld -D &
-    for node in "${NODES[@]}"; do keep "$node" slurmd -D -N "$node" & done
+    if [ -n "${FASTHEP_SMK_TEST_BARE:-}" ]; then
+        mkdir -p "$FOLDER/spool"
+        chown "$CLUSTER_UID:$CLUSTER_UID" "$FOLDER/spool"
+        for node in "${NODES[@]}"; do
+            keep "$node" unshare --mount --propagation private "$SCRIPT" bare "$FOLDER" "$node" &
+        done
+    else
+        for node in "${NODES[@]}"; do keep "$node" slurmd -D -N "$node" & done
+    fi
     # One that ends takes the others along: a cluster is whole, or is seen not to run.
     wait -n
 }
+
+# bare NODE: its daemon, in a view of the machine without Python and without the user's files.
+bare() {
+    local path python
+    python=$(command -v "${PYTHON:-python3}")
+    for path in "$FOLDER/shared" "$REPOSITORY" "$(prefix_of "$python")" \
+        "$(prefix_of "$(readlink -f "$python")")"; do
+        [ "$path" = /usr ] || mount -t tmpfs tmpfs "$path"
+    done
+    for path in /usr/bin/python3* /usr/local/bin/python3*; do
+        [ ! -f "$path" ] || mount --bind /dev/null "$path"
+    done
+    exec slurmd -D -N "$1"
+}
+
+prefix_of() { dirname "$(dirname "$1")"; }
 
 # keep NAME COMMAND...: run a daemon until it ends by itself. It is killed when a file
 # FOLDER/run/NAME.off appears (which then says so), and starts again when that is gone.
@@ -154,4 +180,9 @@ is_ready() {
 
 describe() { echo "export SLURM_CONF=$FOLDER/etc/slurm.conf"; }
 
-main "$@"
+if [ "${1:-}" = bare ]; then
+    FOLDER=$2
+    bare "$3"
+else
+    main "$@"
+fi

@@ -1,16 +1,18 @@
-"""Jobs on nodes that share nothing with the submit side: neither files nor Python, by HTCondor."""
+"""Jobs on nodes that share nothing with the submit side: neither files nor Python."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.clusters import analyses
-from tests.clusters.conftest import Cluster
+from tests.clusters.conftest import Cluster, cluster
 from tests.clusters.test_htcondor import (
     EXPECTED,
     SETTINGS,
@@ -19,7 +21,9 @@ from tests.clusters.test_htcondor import (
     local_run,
     prepare_moody,
 )
+from tests.support import credentials
 from tests.support.compare import compare_builds
+from tests.support.tokens import token_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -89,6 +93,111 @@ def test_an_op_that_fails_is_named_as_at_home(htcondor: Cluster) -> None:
     log = next((folder / "build/debug/distributed/logs").rglob("data/*.log"))
     assert "no such muon" in log.read_text()
     assert "fasthep-smk-job-" not in log.read_text()
+
+
+@pytest.fixture(scope="module")
+def bare_slurm() -> Iterator[Cluster]:
+    """A Slurm whose nodes see nothing but a spool."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTHEP_SMK_TEST_BARE", "1")
+        with cluster("slurm", {"SLURM_CONF": "etc/slurm.conf"}, name="bare-slurm") as running:
+            yield running
+
+
+def test_three_pools_of_slurm(bare_slurm: Cluster) -> None:
+    """The nodes find what they are sent in the spool, and leave what they made there."""
+    folder = bare_slurm.new_folder()
+    analyses.three_pools(folder)
+    spool = bare_slurm.folder / "spool"
+    pools = {
+        "environment": {"type": "packed-venv"},
+        "staging": {"mode": "transfer", "folder": str(spool)},
+        "pool_profiles": {
+            "high_memory": {"config": {"slurm": {"partition": "highmem"}}},
+            "gpu": {"config": {"slurm": {"partition": "gpu"}}},
+        },
+    }
+    analyses.site(folder, pools, **SLURM)
+    bare = bare_slurm.run("srun", "sh", "-c", f"ls {folder} || ls {analyses.FASTHEP_SMK}")
+    assert bare.returncode != 0
+    said = Run(bare_slurm, folder).ended(seconds=400)
+    assert "13 jobs done" in said
+    records = analyses.records(folder / "build")
+    shown = {
+        r["rule"]: bare_slurm.run("scontrol", "show", "job", r["batch_job"]).stdout
+        for r in records
+        if r["batch_job"]
+    }
+    assert set(shown) == set(EXPECTED) - {"finish"}
+    for rule, node in NODES.items():
+        assert f" BatchHost={node}" in shown[rule].replace("\n", " ")
+    local_run(folder, "inline.yaml", "local", "--shrink-to-fit")
+    assert not compare_builds(folder / "local", folder / "build")
+    left = {path.name for path in spool.rglob("*") if path.is_file() and "out" not in path.parts}
+    assert {name.partition("-")[0] for name in left} == {"node.sh", "packed"}
+    (mine,) = spool.glob("fasthep-smk-*")
+    assert mine.stat().st_mode & 0o777 == 0o700
+
+
+#: Where the jobs of a rule have to run.
+NODES = {"stage_BuildIndex": "big1", "stage_RunInference": "gpu1", "stage_Muons_to_MuonPt": "std"}
+SLURM = {
+    "executor": "slurm",
+    "seconds-between-status-checks": 1,
+    "slurm-init-seconds-before-status-checks": 1,
+}
+ASKS = """
+
+import os
+import urllib.request
+from pathlib import Path
+
+
+def run(*, stream, **_):
+    mine = Path(os.environ["BEARER_TOKEN_FILE"])
+    print("modes", *(oct(path.stat().st_mode & 0o777) for path in (mine, mine.parent)))
+    header = {"Authorization": f"Bearer {mine.read_text()}"}
+    urllib.request.urlopen(urllib.request.Request(ADDRESS, headers=header)).read()
+    return stream
+"""
+
+
+@pytest.fixture(params=["htcondor", "bare_slurm"])
+def node(request: pytest.FixtureRequest) -> tuple[Cluster, dict[str, Any], dict[str, Any]]:
+    """A cluster whose nodes share nothing, with a site's pools and settings for it."""
+    found: Cluster = request.getfixturevalue(request.param)
+    if request.param == "htcondor":
+        return found, SITE, {**SETTINGS, "retries": 0}
+    staging = {"mode": "transfer", "folder": str(found.folder / "spool")}
+    pools = {"environment": {"type": "packed-venv"}, "staging": staging}
+    return found, pools, {**SLURM, "retries": 0}
+
+
+def test_a_token_travels_and_is_seen_by_nobody(
+    node: tuple[Cluster, dict[str, Any], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server gives nothing without it; afterwards no file, log or record holds it."""
+    system, pools, settings = node
+    folder = system.new_folder()
+    with token_server() as (address, answers):
+        prepare_moody(folder, 1, {}, {"default": {"resources": {"memory": "2GB"}}})
+        op = folder / "own_ops.py"
+        op.write_text(op.read_text().replace("def run(", "def run_(") + ASKS)
+        op.write_text(f"ADDRESS = {address!r}\n{op.read_text()}")
+        analyses.site(folder, {**pools, "credentials": ["token"]}, **settings)
+        token = credentials.token(3600)
+        mine = credentials.write(folder / "token", token)
+        account = folder.stat()
+        os.chown(mine, account.st_uid, account.st_gid)
+        monkeypatch.setenv("BEARER_TOKEN_FILE", str(mine))
+        monkeypatch.delenv("BEARER_TOKEN", raising=False)
+        Run(system, folder).ended(seconds=300)
+        assert answers == [200]
+    log = next((folder / "build/debug/distributed/logs").rglob("data/*.log"))
+    assert "modes 0o600 0o700" in log.read_text()
+    places = [folder, system.folder / "log", system.folder / "state", system.folder / "spool"]
+    parts = credentials.secret_parts(token)
+    assert not credentials.scan([path for path in places if path.is_dir()], parts, spared=[mine])
 
 
 FAILS = """

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 from tests.integration.conftest import Run
 from tests.support import credentials
 from tests.support.asking import change, with_asking
+from tests.support.tokens import token_server
 
 pytestmark = pytest.mark.integration
 
@@ -29,27 +28,8 @@ LIFE = 15
 @pytest.fixture
 def server() -> Iterator[tuple[str, list[int]]]:
     """The address of a server that wants a valid token, and what it has answered."""
-    answers: list[int] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            try:
-                jwt.decode(token, credentials.KEY, algorithms=["HS256"])
-                answers.append(200)
-            except jwt.PyJWTError:
-                answers.append(401)
-            self.send_response(answers[-1])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
-        threading.Thread(target=found.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{found.server_port}/", answers
-        found.shutdown()
+    with token_server() as found:
+        yield found
 
 
 @pytest.fixture

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from fasthep_smk import layout
 from fasthep_smk.transfer.arrival import Arrival, accept
+from fasthep_smk.transfer.depot import Trip
 from fasthep_smk.transfer.needs import load_of
 from fasthep_smk.transfer.parcel import Damaged, write_parcel
+from fasthep_smk.transfer.trips import Trips, Verdict
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support import credentials
 from tests.support.compare import compare_builds
 
 pytestmark = pytest.mark.integration
@@ -183,3 +189,129 @@ def test_a_parcel_that_arrives_damaged_says_so(
     assert arrival.status is None
     assert arrival == Arrival(None, arrival.problem, arrival.host)
     assert "job.tar" in str(arrival.problem)
+
+
+class Snakemakes:
+    """Stands for one of Snakemake's jobs, as its executors get it."""
+
+    def __init__(self, rule: str, **wildcards: str) -> None:
+        self.rule = SimpleNamespace(name=rule)
+        self.wildcards = SimpleNamespace(**wildcards)
+        self.name, self.jobid, self.attempt, self.threads = rule, 1, 1, 1
+
+
+@pytest.fixture
+def trips(translated: Path) -> Trips:
+    """The trips of a run of the translated analysis."""
+    build = translated / "build"
+    wildcards = {rule: table["wildcards"] for rule, table in tables(build).items()}
+    said = {"python": sys.executable, "brings_python": False, "shared": [], "spool": None}
+    (build / layout.TRANSFER).write_text(json.dumps({**said, "wildcards": wildcards}))
+    return Trips(build)
+
+
+def carry(project: Path, trip: Trip, *options: str) -> None:
+    """Run a job where nothing of the project is to be seen; carry its files there and back."""
+    node = project.with_name("node")
+    node.mkdir(exist_ok=True)
+    shutil.copy(project / "build" / trip.parcel, node / "job.tar")
+    hidden = project.rename(project.with_name(f"{project.name}.hidden"))
+    try:
+        errand = [sys.executable, "-P", "-m", "fasthep_smk.worker.errand"]
+        env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        subprocess.run([*errand, "job.tar", "outcome.tar", *options], cwd=node, env=env)
+    finally:
+        hidden.rename(project)
+    shutil.copy(node / "outcome.tar", project / "build" / trip.outcome)
+
+
+JOB = Snakemakes("stage_Vars_to_Met", dataset="data", part="1_0")
+
+
+def test_a_job_that_comes_back_is_done(translated: Path, trips: Trips) -> None:
+    trip = trips.leave(JOB)
+    carry(translated, trip)
+    assert trips.end(JOB) == Verdict("done")
+    depot = translated / "build" / layout.DEPOT
+    assert not [path for path in depot.rglob("*") if path.is_file()]
+    assert trips.end(JOB, "removed") == Verdict("failed", "removed")  # it was not under way
+
+
+def test_a_job_is_sent_again_three_times(translated: Path, trips: Trips) -> None:
+    for _ in range(3):
+        trip = trips.leave(JOB)
+        (translated / "build" / trip.outcome).write_bytes(b"")
+        verdict = trips.end(JOB)
+        assert verdict.what == "again"
+        assert "sent again: 1_0.outcome.tar" in str(verdict.message)
+    trips.leave(JOB)
+    assert trips.end(JOB).what == "failed"
+
+
+@pytest.mark.parametrize(
+    ("message", "what"),
+    [
+        ("Job was held: Transfer input files failure", "again"),
+        ("completed but failed with ExitCode 75", "again"),
+        ("removed by somebody", "failed"),
+        ("completed but failed with ExitCode 1", "failed"),
+    ],
+)
+def test_where_nothing_comes_back_the_reason_counts(trips: Trips, message: str, what: str) -> None:
+    trips.leave(JOB)
+    verdict = trips.end(JOB, message)
+    assert verdict.what == what
+    assert "nothing came back" in str(verdict.message)
+
+
+def test_a_later_attempt_knows_of_those_before(translated: Path, trips: Trips) -> None:
+    broken = translated / "data/data_1.root"
+    content = broken.read_bytes()
+    broken.write_bytes(b"root")
+    carry(translated, trips.leave(JOB))
+    assert trips.end(JOB, "failed").what == "failed"
+    broken.write_bytes(content)
+    carry(translated, trips.leave(JOB), "--attempt", "2")
+    assert trips.end(JOB) == Verdict("done")
+    build = translated / "build"
+    record = json.loads((build / "smk/work/stage_Vars_to_Met/data/1_0/record.json").read_text())
+    assert record["attempt"] == 2
+    (earlier,) = record["earlier"]
+    assert (earlier["attempt"], earlier["kind"]) == (1, "error")
+    assert not list((build / "smk/failures").rglob("*.json"))
+
+
+def test_a_job_without_its_credential_is_sent_later(
+    analysis: Path,
+    smk: Run,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It does not wait where no renewed one can come, and does not use up an attempt."""
+    workflow = WORKFLOW.replace("analysis:", "execution: {credentials: [token]}\nanalysis:")
+    translated = translate(analysis, smk, workflow)
+    build = translated / "build"
+    wildcards = {rule: table["wildcards"] for rule, table in tables(build).items()}
+    said = {"python": sys.executable, "brings_python": False, "shared": [], "spool": None}
+    (build / layout.TRANSFER).write_text(json.dumps({**said, "wildcards": wildcards}))
+    trips = Trips(build)
+    token = tmp_path_factory.mktemp("mine") / "token"
+    credentials.write(token, credentials.token(-10))
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
+    trip = trips.leave(JOB)
+    assert trip.credentials == {"token": str(token)}
+    began = time.monotonic()
+    carry(translated, trip, "--credential", f"token={token}")
+    assert time.monotonic() - began < 30
+    verdict = trips.end(JOB, "exit status 1")
+    assert verdict.what == "later"
+    (note,) = (build / "smk/failures").rglob("*.json")
+    assert json.loads(note.read_text())["kind"] == "credential"
+    parts = credentials.secret_parts(token.read_text())
+    assert not credentials.scan([translated, translated.with_name("node")], parts)
+
+    credentials.write(token, credentials.token(3600))
+    carry(translated, trips.leave(JOB), "--credential", f"token={token}")
+    assert trips.end(JOB) == Verdict("done")
+    record = json.loads((build / "smk/work/stage_Vars_to_Met/data/1_0/record.json").read_text())
+    assert (record["attempt"], record["earlier"]) == (1, [])

@@ -34,10 +34,10 @@ def test_a_workflow_or_a_site_may_say_it(tmp_path: Path) -> None:
     found, findings = read(profile)
     assert findings == ""
     assert found is not None
-    assert found.staging == Staging("transfer", ("/cvmfs",), f"{tmp_path}/pools.yaml")
+    assert found.staging == Staging("transfer", ("/cvmfs",), None, f"{tmp_path}/pools.yaml")
     found, _ = read(profile, staging={"mode": "shared"})
     assert found is not None
-    assert found.staging == Staging("shared", ("/cvmfs",), "workflow.yaml")
+    assert found.staging == Staging("shared", ("/cvmfs",), None, "workflow.yaml")
 
 
 def test_a_translation_for_jobs_that_travel(tmp_path: Path) -> None:
@@ -91,9 +91,22 @@ def test_a_mistake_is_named(
     assert message in findings.replace(f"{tmp_path}/", "")
 
 
-def test_jobs_of_slurm_are_not_sent_yet(tmp_path: Path) -> None:
-    profile = site(tmp_path, "slurm", staging={"mode": "transfer"}, environment=PACKED)
-    assert "jobs of slurm cannot be sent their files yet" in read(profile)[1]
+def test_slurm_needs_a_folder_for_what_it_does_not_send(tmp_path: Path) -> None:
+    staging = {"mode": "transfer"}
+    profile = site(tmp_path, "slurm", staging=staging, environment=PACKED)
+    assert "pools.yaml: staging.folder: is missing: Slurm sends no files" in read(profile)[1]
+    profile = site(tmp_path, "slurm", staging={**staging, "folder": "/s"}, environment=PACKED)
+    found, findings = read(profile)
+    assert findings == ""
+    assert found is not None
+    assert found.staging.folder == "/s"
+
+
+@pytest.mark.parametrize("folder", ["scratch", "/with space", "/$HOME", "/a;b", "/it's"])
+def test_that_folder_has_a_plain_name(tmp_path: Path, folder: str) -> None:
+    staging = {"mode": "transfer", "folder": folder}
+    profile = site(tmp_path, "slurm", staging=staging, environment=PACKED)
+    assert "pools.yaml: staging.folder: is not what belongs here" in read(profile)[1]
 
 
 def test_on_one_machine_it_means_nothing() -> None:

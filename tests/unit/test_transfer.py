@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
 
@@ -82,3 +84,29 @@ def test_paths_are_replaced_as_wholes() -> None:
         assert places.text(text) == expected
     there = {"/home/u/ana/build/x": ["/home/u", {"n": 1, "f": "/home/u/data.root"}]}
     assert places.back().value(places.value(there)) == there
+
+
+def test_a_credential_is_for_its_job_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may read what the batch system has made of it."""
+    for name in ("proxy", "bearer", "tickets"):
+        (tmp_path / name).write_text(f"the {name}")
+        (tmp_path / name).chmod(0o644)
+    monkeypatch.setenv("BEARER_TOKEN", "another one")
+    given = [f"{kind}={tmp_path / name}" for kind, name in
+             {"x509": "proxy", "token": "bearer", "kerberos": "tickets"}.items()]  # fmt: skip
+    folder = tmp_path / "job" / "credentials"
+    folder.parent.mkdir()
+    assert lay_out(given, folder) == {
+        "X509_USER_PROXY": f"{folder}/x509",
+        "BEARER_TOKEN_FILE": f"{folder}/token",
+        "KRB5CCNAME": f"FILE:{folder}/kerberos",
+    }
+    assert (folder / "token").read_text() == "the bearer"
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert "BEARER_TOKEN" not in os.environ
+
+
+def test_without_credentials_there_is_nothing(tmp_path: Path) -> None:
+    assert lay_out([], tmp_path / "credentials") == {}
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,68 @@
+"""Credentials that travel with jobs: as files of their own, never in a parcel.
+
+On a worker each lies in the job's own folder, readable by nobody else, and goes with that.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from fasthep_smk.credentials import tokens
+from fasthep_smk.credentials.gate import required_of
+from fasthep_smk.credentials.looking import look
+from fasthep_smk.errors import SmkError
+
+__all__ = ["VARIABLES", "credential_files", "lay_out"]
+
+#: Which variable tells programs where a credential is, and what stands before its path.
+VARIABLES: Mapping[str, tuple[str, str]] = {
+    "x509": ("X509_USER_PROXY", ""),
+    "token": ("BEARER_TOKEN_FILE", ""),
+    "kerberos": ("KRB5CCNAME", "FILE:"),
+}
+#: Batch systems take lists of files apart at commas and spaces.
+_PLAIN = re.compile(r"/[A-Za-z0-9._/@%+-]+")
+
+
+def credential_files(build: Path) -> dict[str, Path]:
+    """Return the files of the credentials that jobs require, by their kinds, as they are now.
+
+    Raises:
+        SmkError: one cannot be sent from where it is.
+    """
+    required = required_of(build)
+    if not required:
+        return {}
+    found = {kind: one.path for kind, one in look(one.kind for one in required).items()}
+    for kind, path in found.items():
+        if path is not None and not _PLAIN.fullmatch(str(path)):
+            raise SmkError(
+                f"the {kind} credential cannot be sent from {str(path)!r}: put it where the path "
+                "has letters, digits and . _ - @ % + only"
+            )
+    return {kind: path for kind, path in found.items() if path is not None}
+
+
+def lay_out(given: Iterable[str], folder: Path) -> dict[str, str]:
+    """Copy credentials (``KIND=FILE``) into a folder; return the variables that name them.
+
+    A token in a variable is not the one that was sent: it goes.
+    """
+    variables = dict(_laid_out(given, folder))
+    if tokens.FILE_VARIABLE in variables:
+        os.environ.pop(tokens.VARIABLE, None)
+    return variables
+
+
+def _laid_out(given: Iterable[str], folder: Path) -> Iterator[tuple[str, str]]:
+    for one in given:
+        kind, _, name = one.partition("=")
+        variable, prefix = VARIABLES[kind]
+        folder.mkdir(mode=0o700, exist_ok=True)
+        goal = folder / kind
+        with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+            stream.write(Path(name).read_bytes())
+        yield variable, f"{prefix}{goal}"

@@ -1,0 +1,90 @@
+"""The jobs of a run that are under way to workers and back, as Snakemake's executors see them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fasthep_smk import failures
+from fasthep_smk.transfer.depot import Depot, Trip
+
+__all__ = ["Trips", "Verdict"]
+
+#: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
+_TRIPS = 3
+#: How often a job is sent again because its credential had ended or was refused.
+_RENEWALS = 20
+#: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack
+#: them, or they are damaged.
+_OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a job, with what to say.
+
+    It is ``done``, to be sent ``again`` at once, or ``later``, when its credential is renewed,
+    which is no other attempt; or it has ``failed``.
+    """
+
+    what: Literal["done", "again", "later", "failed"]
+    message: str | None = None
+
+
+class Trips:
+    """Jobs under way, by Snakemake's numbers of them."""
+
+    def __init__(self, build: Path) -> None:
+        self.depot = Depot(build)
+        self._under_way: dict[Any, Trip] = {}
+        self._lost: Counter[Any] = Counter()
+        self._refused: Counter[Any] = Counter()
+
+    def leave(self, job: Any) -> Trip:
+        """Pack what one of Snakemake's jobs needs.
+
+        Raises:
+            OSError, KeyError: something that it needs is not there.
+        """
+        names = self.depot.names_of(job.rule.name)
+        trip = self.depot.send(job.rule.name, [str(getattr(job.wildcards, one)) for one in names])
+        self._under_way[job.jobid] = trip
+        return trip
+
+    def end(self, job: Any, message: str | None = None) -> Verdict:
+        """Take in what a job has sent back that has ended, with an error if there is a message.
+
+        A job that did not leave is what the executor says.
+        """
+        trip = self._under_way.pop(job.jobid, None)
+        if trip is None:
+            return Verdict("done" if message is None else "failed", message)
+        arrival = self.depot.receive(trip)
+        if arrival.status == 0:
+            return Verdict("done")
+        if arrival.status is not None:
+            said = message or f"exit status {arrival.status}"
+            if self._lacks_credential(trip) and self._refused[job.jobid] < _RENEWALS:
+                self._refused[job.jobid] += 1
+                return Verdict("later", said)
+            return Verdict("failed", said)
+        # The worker has said so, all went well but for that, or it is named as the reason.
+        lost = arrival.host is not None or message is None or _OF_FILES.search(message) is not None
+        where = f" on {arrival.host}" if arrival.host else ""
+        if lost and self._lost[job.jobid] < _TRIPS:
+            self._lost[job.jobid] += 1
+            return Verdict("again", f"{job.name}: sent again: {arrival.problem}{where}")
+        found = f"({arrival.problem}{where})"
+        return Verdict("failed", f"{message} {found}" if message else found)
+
+    def _lacks_credential(self, trip: Trip) -> bool:
+        """Tell whether a job, or one of a bundle, has failed for want of a credential."""
+        found = failures.read_all(self.depot.build)
+        mine = (trip.rule, "/".join(trip.place))
+        return any(
+            note.kind == "credential" and (note.rule, note.bundle or note.key) == mine
+            for note in found
+        )
