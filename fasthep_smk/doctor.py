@@ -159,7 +159,8 @@ def _environment(execution: Execution, folder: Path, workflow: Path | None) -> I
     except SmkError as error:
         yield Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
         return
-    text += "; jobs do not travel with it yet"
+    sent = execution.staging.transfers and execution.site.system != "local"
+    text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
     mend = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
     yield Check(what, "ok" if built else "note", text, mend)
 
@@ -172,8 +173,27 @@ def _probes(execution: Execution, folder: Path, timeout: int) -> list[Check]:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
         place = Path(name)
         _write(rules, execution, place)
-        reasons = _run(place, execution.site.system, timeout)
+        with _outfit(rules, execution, place, folder) as arguments:
+            reasons = _run(place, execution.site.system, timeout, arguments)
         return [_outcome(rule, place, here, reasons) for rule in rules]
+
+
+@contextlib.contextmanager
+def _outfit(
+    rules: list[Rule], execution: Execution, place: Path, folder: Path
+) -> Iterator[list[str]]:
+    """Have what probes travel with, where jobs do; yield arguments for Snakemake."""
+    system, environment = execution.site.system, execution.environment
+    if not execution.staging.transfers or system == "local" or environment is None:
+        yield []
+        return
+    from fasthep_smk.transfer.outfit import Outfit
+
+    wildcards: dict[str, list[str]] = {rule.name: [] for rule in rules}
+    archives = folder / layout.ENVIRONMENTS
+    outfit = Outfit(place, system, environment, execution.staging, wildcards, True, archives)
+    with outfit.ready([]) as arguments:
+        yield arguments
 
 
 def _rule(pool: str, router: Router) -> Rule:
@@ -191,7 +211,12 @@ def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
             name: tuple(sites.shrink(one, here)[0] for one in given)
             for name, given in attempts.items()
         }
-    placement = profile.Placement(execution.site, attempts=attempts)
+    placement = profile.Placement(
+        execution.site,
+        attempts=attempts,
+        staging=execution.staging,
+        environment=execution.environment,
+    )
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker.probe"])
     (place / "smk" / "tasks").mkdir(parents=True)
     files.write_text(place / "smk" / "Snakefile", snakefile.render_probe(rules))
@@ -200,9 +225,10 @@ def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
     files.write_text(place / "smk" / "profile" / "config.yaml", profile.render(rules, placement))
 
 
-def _run(place: Path, system: str, timeout: int) -> str:
+def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
     """Run the probes; return what Snakemake or the batch system said if they did not end well."""
-    command = [sys.executable, "-P", "-m", "snakemake", "--profile", "smk/profile", "--keep-going"]
+    command = [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE]
+    command += ["--profile", "smk/profile", "--keep-going", *arguments]
     environment = without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"})
     with (place / "log").open("w+", encoding="utf-8") as log:
         process = subprocess.Popen(

@@ -56,7 +56,10 @@ def _nodes(rule: Rule, job: Job, then: Mapping[str, Any], known: Known) -> Itera
         if nodes:
             yield f"{', '.join(_short(node) for node in nodes[:3])}: {word}"
     if differ:
-        yield f"{_short(differ[0])}: it is another operation than before"
+        old = known.get(then["nodes"][differ[0]][0])
+        same = old is not None and old["content"] == now[differ[0]]["content"]
+        what = "what it reads comes from another" if same else "it is another"
+        yield f"{_short(differ[0])}: {what} operation than before"
 
 
 def _node(node: str, old: Any, now: Any, known: Known, seen: set[str]) -> Iterator[str]:

@@ -99,6 +99,10 @@ class Depot:
             OSError, KeyError: something that it needs is not there.
         """
         trip = self.trip(rule, place)
+        if self._settings.get("probes"):
+            about = {"rule": rule, "place": [], "places": {}, "probe": f"{rule}.json"}
+            write_parcel(self.build / trip.parcel, {}, about)
+            return trip
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
         (self.build / trip.outcome).unlink(missing_ok=True)
         write_parcel(self.build / trip.parcel, load.content, load.about())
@@ -118,9 +122,14 @@ class Depot:
         return Path(name).replace(folder / kind)
 
     def close(self) -> None:
-        """Leave nothing secret behind when a run has ended."""
-        if self.is_open and self.spool is not None:
+        """Leave no parcel, and nothing secret, behind when a run has ended."""
+        if not self.is_open:
+            return
+        shutil.rmtree(self.build / layout.DEPOT, ignore_errors=True)
+        if self.spool is not None:
             shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
+            for path in self.spool.rglob("*.tar"):
+                path.unlink(missing_ok=True)
 
     def trip(self, rule: str, place: Sequence[str]) -> Trip:
         """Return where a job's files are on this side."""

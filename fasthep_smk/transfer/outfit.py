@@ -6,9 +6,9 @@ import errno
 import json
 import os
 import shutil
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fasthep_smk.describe.staging import Staging
     from fasthep_smk.translation import Translation
 
-__all__ = ["equipped"]
+__all__ = ["Outfit", "equipped"]
 
 
 @contextmanager
@@ -33,36 +33,66 @@ def equipped(translation: Translation, *, tell: TextIO | None = None) -> Iterato
     Raises:
         Findings: the environment cannot be packed, or what was packed does not work.
     """
-    if not translation.placement.transfers:
+    placement = translation.placement
+    if not placement.transfers:
         yield []
         return
-    # Imported when needed: most runs send nothing.
-    from fasthep_smk.transfer.depot import Depot
-
-    try:
-        yield _equip(translation, tell)
-    finally:
-        Depot(translation.written.build).close()
-
-
-def _equip(translation: Translation, tell: TextIO | None) -> list[str]:
-    placement, build = translation.placement, translation.written.build
-    environment = placement.environment
-    assert environment is not None, "a site was refused whose jobs would have none"
+    assert placement.environment is not None, "a site was refused whose jobs would have none"
     modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
-    python = _python(environment, sorted(modules), build, tell)
-    spool = _spool(placement.staging, build)
-    if spool is not None:
-        _fill(spool, build / python if environment.is_packed else None)
-    content = {
-        "spool": None if spool is None else str(spool),
-        "python": python,
-        "brings_python": environment.is_packed,
-        "shared": list(placement.staging.shared),
-        "wildcards": {rule.name: list(rule.named_by) for rule in translation.rules},
-    }
-    files.write_text(build / layout.TRANSFER, json.dumps(content, indent=1) + "\n")
-    return [] if spool is None else ["--slurm-logdir", str(spool / "out")]
+    outfit = Outfit(
+        translation.written.build,
+        placement.site.system,
+        placement.environment,
+        placement.staging,
+        {rule.name: list(rule.named_by) for rule in translation.rules},
+    )
+    with outfit.ready(sorted(modules), tell=tell) as arguments:
+        yield arguments
+
+
+@dataclass(frozen=True)
+class Outfit:
+    """What the jobs of a build folder travel with on a batch system.
+
+    ``wildcards`` name the jobs of each rule. Jobs that are probes only say where they are.
+    ``archives`` is where packed environments are kept, in the build folder if it is not said.
+    """
+
+    build: Path
+    system: str
+    environment: Environment
+    staging: Staging
+    wildcards: Mapping[str, list[str]]
+    probes: bool = False
+    archives: Path | None = None
+
+    @contextmanager
+    def ready(self, modules: list[str], *, tell: TextIO | None = None) -> Iterator[list[str]]:
+        """Have all of it in its place for a run; yield arguments for Snakemake.
+
+        Raises:
+            Findings: the environment cannot be packed, or there is no place for what is sent.
+        """
+        # Imported when needed: most runs send nothing.
+        from fasthep_smk.transfer.depot import Depot
+
+        python = _python(self, modules, tell)
+        spool = _spool(self.staging, self.build) if self.system == "slurm" else None
+        if spool is not None:
+            _fill(spool, self.build / python if self.environment.is_packed else None)
+        content = {
+            "spool": None if spool is None else str(spool),
+            "python": python,
+            "brings_python": self.environment.is_packed,
+            "shared": list(self.staging.shared),
+            "wildcards": dict(self.wildcards),
+            "probes": self.probes,
+        }
+        files.write_text(self.build / layout.TRANSFER, json.dumps(content, indent=1) + "\n")
+        try:
+            yield [] if spool is None else ["--slurm-logdir", str(spool / "out")]
+        finally:
+            Depot(self.build).close()
 
 
 def _spool(staging: Staging, build: Path) -> Path | None:
@@ -104,18 +134,23 @@ def _fill(spool: Path, archive: Path | None) -> None:
                 shutil.copyfile(path, temporary)
 
 
-def _python(environment: Environment, modules: list[str], build: Path, tell: TextIO | None) -> str:
+def _python(outfit: Outfit, modules: list[str], tell: TextIO | None) -> str:
+    """Return the Python of jobs, or the archive of one: on workers, or relative to the build."""
+    environment = outfit.environment
     if not environment.is_packed:
         return str(Path(environment.prefix) / "bin" / "python")
     from fasthep_smk.environment.pack import archive_path, contents_of, pack
 
     contents = contents_of(environment.type, modules)
-    folder = build / layout.ARCHIVES
+    mine = outfit.build / layout.ARCHIVES
+    folder = outfit.archives or mine
     if tell is not None and not archive_path(contents, folder).is_file():
         print(f"packing the environment ({environment.type}), once", file=tell, flush=True)
-    began = time.monotonic()
     packed = pack(contents, folder)
     if tell is not None and packed.seconds is not None:
         size = f"{packed.size / 1e6:.0f} MB"
-        print(f"packed and tested in {time.monotonic() - began:.0f} s: {size}", file=tell)
-    return str(packed.path.relative_to(build))
+        print(f"packed and tested in {packed.seconds:.0f} s: {size}", file=tell)
+    if folder != mine:
+        mine.mkdir(parents=True, exist_ok=True)
+        shutil.copy(packed.path, mine)
+    return f"{layout.ARCHIVES}/{packed.path.name}"

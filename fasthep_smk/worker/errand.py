@@ -113,16 +113,12 @@ def _run(
     log = layout.log(rule, place)
     own = f"{log.removesuffix('.log')}.attempt{given.attempt}.log"
     (build / log).parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-P", "-m", "fasthep_smk.worker"]
-    command += [
-        "--attempt",
-        str(given.attempt),
-        "--threads",
-        str(given.threads),
-        "--",
-        rule,
-        *place,
-    ]
+    command = [sys.executable, "-P", "-m"]
+    if probe := about.get("probe"):
+        command += ["fasthep_smk.worker.probe", probe]
+    else:
+        options = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
+        command += ["fasthep_smk.worker", *options, "--", rule, *place]
     began = time.monotonic()
     with (build / log).open("wb") as stream:
         (build / own).hardlink_to(build / log)

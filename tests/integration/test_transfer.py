@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from fasthep_smk import layout
 from fasthep_smk.transfer.arrival import Arrival, accept
@@ -48,22 +49,22 @@ def translate(analysis: Path, smk: Run, workflow: str, *options: str) -> Path:
 
 def send(project: Path, rule: str, place: tuple[str, ...], folder: Path) -> Path:
     """Run a job with the project out of sight; return what it sends back."""
-    build = project / "build"
-    load = load_of(build, rule, place)
-    parcel, outcome = folder / "job.tar", folder / "outcome.tar"
-    write_parcel(parcel, load.content, load.about())
-    hidden = project.with_name(f"{project.name}.hidden")
-    project.rename(hidden)
+    load = load_of(project / "build", rule, place)
+    write_parcel(folder / "job.tar", load.content, load.about())
+    run_errand(folder, project)
+    return folder / "outcome.tar"
+
+
+def run_errand(folder: Path, project: Path, *options: str) -> None:
+    """Run the job in a folder's parcel, with the project out of sight."""
+    hidden = project.rename(project.with_name(f"{project.name}.hidden"))
     try:
-        subprocess.run(
-            [sys.executable, "-P", "-m", "fasthep_smk.worker.errand", parcel, outcome],
-            cwd=folder,
-            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
-        )
+        errand = [sys.executable, "-P", "-m", "fasthep_smk.worker.errand"]
+        env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        subprocess.run([*errand, "job.tar", "outcome.tar", *options], cwd=folder, env=env)
         assert not project.exists()
     finally:
         hidden.rename(project)
-    return outcome
 
 
 def tables(build: Path) -> dict[str, Any]:
@@ -215,13 +216,7 @@ def carry(project: Path, trip: Trip, *options: str) -> None:
     node = project.with_name("node")
     node.mkdir(exist_ok=True)
     shutil.copy(project / "build" / trip.parcel, node / "job.tar")
-    hidden = project.rename(project.with_name(f"{project.name}.hidden"))
-    try:
-        errand = [sys.executable, "-P", "-m", "fasthep_smk.worker.errand"]
-        env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        subprocess.run([*errand, "job.tar", "outcome.tar", *options], cwd=node, env=env)
-    finally:
-        hidden.rename(project)
+    run_errand(node, project, *options)
     shutil.copy(node / "outcome.tar", project / "build" / trip.outcome)
 
 
@@ -315,3 +310,64 @@ def test_a_job_without_its_credential_is_sent_later(
     assert trips.end(JOB) == Verdict("done")
     record = json.loads((build / "smk/work/stage_Vars_to_Met/data/1_0/record.json").read_text())
     assert (record["attempt"], record["earlier"]) == (1, [])
+
+
+SCALES = """
+from pathlib import Path
+import awkward as ak
+SPEC = {"name": "own.scales", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, table, relative, **_):
+    factor = float(Path(table).read_text()) * float(Path(relative).read_text())
+    return ak.with_field(stream, stream.MET_px * factor, "MET_px")
+"""
+
+
+def test_files_that_lie_elsewhere_are_sent_under_other_paths(
+    analysis: Path,
+    smk: Run,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Input files by absolute paths, files that parameters name; no path of the worker stays."""
+    far = tmp_path_factory.mktemp("far") / "it's a {place}, $HOME"
+    far.mkdir()
+    modules = tmp_path_factory.mktemp("modules")
+    (modules / "own_scales.py").write_text(SCALES)
+    repository = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(modules), repository]))
+    project = translate(analysis, smk, WORKFLOW)
+    (far / "dy one.root").write_bytes((project / "data/dy_0.root").read_bytes())
+    (far / "table.txt").write_text("1.5")
+    (project / "factor.txt").write_text("2")
+    workflow = yaml.safe_load(WORKFLOW)
+    workflow["data"]["datasets"][1]["files"] = [str(far / "dy one.root")]
+    entry = {"spec": "own_scales:SPEC", "impl": "own_scales:run"}
+    workflow["registry"] = {"transforms": {"own.scales": entry}}
+    params = {"table": str(far / "table.txt"), "relative": "factor.txt"}
+    stage = {"id": "Scales", "op": "own.scales", "params": params}
+    workflow["analysis"]["stages"].insert(0, stage)
+    (project / "workflow.yaml").write_text(yaml.safe_dump(workflow))
+    done = smk("translate", "workflow.yaml", cwd=project)
+    assert done.returncode == 0, done.stderr
+    hidden = far.with_name("hidden")
+    node = tmp_path_factory.mktemp("node")
+    for rule, place in in_order(project / "build"):
+        load = load_of(project / "build", rule, place)
+        write_parcel(node / "job.tar", load.content, load.about())
+        far.rename(hidden)
+        try:
+            run_errand(node, project)
+        finally:
+            hidden.rename(far)
+        assert accept(project / "build", node / "outcome.tar", rule, place).status == 0
+    done = smk("workflow.yaml", "-j", "1", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "1 job to run" in done.stdout + done.stderr
+    done = smk("workflow.yaml", "-o", "reference", "-j", "1", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert compare_builds(project / "reference", project / "build") == []
+    assert names_of(project / "build", "fasthep-smk-job-") == []
