@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
+from fasthep_smk.sites.travelling import Travelling
 from fasthep_smk.transfer.depot import NODE
-from fasthep_smk.transfer.trips import Trips, Verdict
 
 __all__ = ["Executor", "main", "patiently"]
 
@@ -36,12 +36,8 @@ _NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address"
 plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
 
 
-class Executor(plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
-
-    def __post_init__(self, *arguments: Any, **options: Any) -> None:
-        self._trips = Trips(Path.cwd())
-        super().__post_init__(*arguments, **options)
 
     async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
         """Yield the jobs that have not ended."""
@@ -61,24 +57,6 @@ class Executor(plugin.Executor):  # type: ignore[misc]
         inputs = [trip.parcel, *([depot.python] if depot.brings_python else [])]
         inputs += trip.credentials.values()
         return str(NODE), " ".join(arguments), inputs, [_OUTCOME], [f"{_OUTCOME} = {trip.outcome}"]
-
-    def report_job_success(self, job_info: Any) -> None:
-        """Take a job as done when all that it made is here."""
-        self._report(job_info, self._trips.end(job_info.job))
-
-    def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
-        """Take a job as failed, with what it says of that; one that got lost is sent again."""
-        self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
-
-    def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:
-        if verdict.what == "done":
-            super().report_job_success(job_info)
-        elif verdict.what in ("failed", "later"):
-            job_info.job.attempt -= verdict.what == "later"  # Snakemake counts the next one
-            super().report_job_error(job_info, msg=verdict.message, **options)
-        else:
-            print(verdict.message, flush=True)
-            self.run_job(job_info.job)
 
 
 def main() -> None:

@@ -18,12 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
 from fasthep_smk.names import shell
-from fasthep_smk.transfer.trips import Trips, Verdict
+from fasthep_smk.sites.travelling import Travelling
 
 __all__ = ["Executor", "main"]
 
@@ -35,13 +34,12 @@ _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __post_init__(self, *arguments: Any, **options: Any) -> None:
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
-        self._trips = Trips(Path.cwd())
         super().__post_init__(*arguments, **options)
 
     def format_job_exec(self, job: Any) -> str:
@@ -66,32 +64,18 @@ class Executor(plugin.Executor):  # type: ignore[misc]
         super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: Any) -> None:
-        """Take a job as done when all that it made is here."""
         self._ended.add(job_info.external_jobid)
-        self._report(job_info, self._trips.end(job_info.job))
+        super().report_job_success(job_info)
 
     def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
-        """Take a job as failed; one that could not be submitted now is submitted later.
-
-        One that got lost is sent again.
-        """
+        """Take a job as failed; one that could not be submitted now is submitted later."""
         if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
             return
         self._ended.add(job_info.external_jobid)
-        self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
-
-    def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:
-        if verdict.what == "done":
-            super().report_job_success(job_info)
-        elif verdict.what in ("failed", "later"):
-            job_info.job.attempt -= verdict.what == "later"  # Snakemake counts the next one
-            super().report_job_error(job_info, msg=verdict.message, **options)
-        else:
-            print(verdict.message, flush=True)
-            self._submit_again(job_info.job)
+        super().report_job_error(job_info, msg=msg, **options)
 
     def _is_patient(self) -> bool:
         now = time.monotonic()
@@ -99,10 +83,6 @@ class Executor(plugin.Executor):  # type: ignore[misc]
             self._silent_since = now
             print("Slurm does not answer, trying again", flush=True)
         return bool(self.wait) and now - self._silent_since < _PATIENCE
-
-    def _submit_again(self, job: Any) -> None:
-        if self.wait:  # nobody has stopped the run
-            self.run_job(job)
 
 
 def main() -> None:

@@ -1,0 +1,43 @@
+"""What Snakemake's executors have in common whose jobs are sent what they need."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.transfer.trips import Trips, Verdict
+
+__all__ = ["Travelling"]
+
+
+class Travelling:
+    """To be laid over a plugin's executor: a job is done when all that it made is here.
+
+    One that got lost is sent again, which is no failure of the job.
+    """
+
+    def __post_init__(self, *arguments: Any, **options: Any) -> None:
+        self._trips = Trips(Path.cwd())
+        super().__post_init__(*arguments, **options)  # type: ignore[misc]
+
+    def report_job_success(self, job_info: Any) -> None:
+        self._report(job_info, self._trips.end(job_info.job))
+
+    def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
+        self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
+
+    def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:
+        above: Any = super()
+        if verdict.what == "done":
+            above.report_job_success(job_info)
+        elif verdict.what == "again":
+            print(verdict.message, flush=True)
+            self._submit_again(job_info.job)
+        else:
+            job_info.job.attempt -= verdict.what == "later"  # Snakemake counts the next one
+            above.report_job_error(job_info, msg=verdict.message, **options)
+
+    def _submit_again(self, job: Any) -> None:
+        executor: Any = self
+        if executor.wait:  # nobody has stopped the run
+            executor.run_job(job)
