@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fasthep_smk import sites
 from fasthep_smk.describe.execution import Execution
@@ -35,7 +36,7 @@ def place(
         if here is not None:
             given, found = _on_one_machine(given, here, shrink=shrink)
             notes += found
-        attempts[rule.name] = given
+        attempts[rule.name] = tuple(_contained(one, execution) for one in given)
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
     if here is not None:
@@ -65,6 +66,16 @@ def place(
         execution.environment,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
+
+
+def _contained(attempt: Attempt, execution: Execution) -> Attempt:
+    """Let HTCondor run a job in the container that is asked for; elsewhere Snakemake starts it."""
+    environment = execution.environment
+    if environment is None or environment.image is None or execution.site.system != "htcondor":
+        return attempt
+    own = {"universe": "container", "container_image": environment.image}
+    options = {**own, **attempt.options.get("htcondor", {})}
+    return replace(attempt, options={**attempt.options, "htcondor": options})
 
 
 def _on_one_machine(

@@ -13,7 +13,7 @@ from fasthep_smk.describe.credentials import (
     requirements_of,
     said_of_credentials,
 )
-from fasthep_smk.describe.environment import Environment, read_environment
+from fasthep_smk.describe.environment import Environment, read_environment, runtime_findings
 from fasthep_smk.describe.layers import Layer
 from fasthep_smk.describe.pools import make_pools, merged_defaults
 from fasthep_smk.describe.routing import Router, stage_needs
@@ -76,6 +76,7 @@ def read_execution(
     environment, findings = read_environment(_said("environment", site, sections, own, workflow))
     staging, wrong = read_staging(_said("staging", site, sections, own, workflow))
     findings += [*wrong, *staging_findings(staging, environment, site.system)]
+    findings += runtime_findings(environment, site.system, transfers=staging.transfers)
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))
     defaults = merged_defaults(layers)
@@ -149,7 +150,7 @@ def _environment_notices(
             f"{environment.file}: environment: {environment.type} travels with jobs only if "
             "staging.mode is 'transfer': they use the environment of fasthep-smk, at the same path"
         ]
-    if environment.prefix not in ("current", sys.prefix):
+    if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
         return [
             f"{environment.file}: environment: {environment.prefix!r} is not used yet: jobs use "
             f"the environment of fasthep-smk, {sys.prefix}"

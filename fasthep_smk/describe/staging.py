@@ -14,6 +14,7 @@ from fasthep_smk.errors import Finding, not_among
 __all__ = ["MODES", "Staging", "read_staging", "staging_findings"]
 
 MODES = ("shared", "transfer")
+_CURRENT = ("shared-prefix", "current")
 #: Slurm's plugin hands it to a shell, between quotes of its own.
 _PLAIN = re.compile(r"/[A-Za-z0-9._/-]+")
 
@@ -76,7 +77,7 @@ def staging_findings(
             expected="a folder that this machine and all nodes see under the same path, for what "
             "jobs are sent and send back",
         )
-    if environment is None or not (environment.is_packed or environment.prefix != "current"):
+    if environment is None or (environment.type, environment.prefix) == _CURRENT:
         yield Finding(
             file=staging.file,
             key="staging.mode",

@@ -137,6 +137,8 @@ def _fill(spool: Path, archive: Path | None) -> None:
 def _python(outfit: Outfit, modules: list[str], tell: TextIO | None) -> str:
     """Return the Python of jobs, or the archive of one: on workers, or relative to the build."""
     environment = outfit.environment
+    if environment.type == "container":
+        return "python3"
     if not environment.is_packed:
         return str(Path(environment.prefix) / "bin" / "python")
     from fasthep_smk.environment.pack import archive_path, contents_of, pack

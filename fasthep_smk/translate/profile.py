@@ -15,7 +15,7 @@ from fasthep_smk.describe.environment import Environment
 from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.describe.site import Site
 from fasthep_smk.describe.staging import Staging
-from fasthep_smk.names import literal
+from fasthep_smk.names import literal, shell
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.snakefile import lengthened, pool_token, resources
 
@@ -70,13 +70,22 @@ class Placement:
     environment: Environment | None = None
 
     @property
+    def image(self) -> str | None:
+        """The image of the containers that Snakemake itself starts for jobs."""
+        environment = self.environment
+        return environment.image if environment and self.site.system != "htcondor" else None
+
+    @property
     def transfers(self) -> bool:
         """Tell whether jobs are sent what they need."""
         return self.staging.transfers and self.site.system != "local"
 
 
-def render(rules: Iterable[Rule], placement: Placement) -> str:
-    """Return the text of a profile's ``config.yaml``."""
+def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] = ()) -> str:
+    """Return the text of a profile's ``config.yaml``.
+
+    ``seen`` are folders that jobs in a container see, besides the build folder.
+    """
     site = placement.site
     system = sites.system(site.system)
     settings: dict[str, Any] = {
@@ -110,6 +119,12 @@ def render(rules: Iterable[Rule], placement: Placement) -> str:
     if placement.together:
         settings["groups"] = {name: name for name in placement.together}
         settings["group-components"] = dict(placement.together)
+    if image := placement.image:
+        settings["software-deployment-method"] = ["apptainer"]
+        binds = [word for path in dict.fromkeys(seen) for word in ("--bind", str(path))]
+        said = str(settings.get("apptainer-args") or "")
+        settings["apptainer-args"] = " ".join(filter(None, [shell(binds), said]))
+        settings["config"] = {"container": image, **settings.get("config", {})}
     if placement.transfers:
         settings |= system.TRAVELLING
         settings["config"] = {"staging": "transfer", **settings.get("config", {})}

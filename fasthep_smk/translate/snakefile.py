@@ -39,6 +39,11 @@ MARKERS = {
     for bundle in table["bundles"].values()
     for key in bundle["jobs"]
 }
+if config.get("container"):
+
+    container: config["container"]
+
+
 # What ends a run needs all results, and writes in the build folder itself.
 if config.get("staging") == "transfer":
 

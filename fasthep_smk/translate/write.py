@@ -98,7 +98,8 @@ def write(
     conda = not set(str(build)) & set("{}")
     text = snakefile.render(rules, workflow=workflow.name, conda=conda)
     files.write_text(written.snakefile, text)
-    files.write_text(written.profile / "config.yaml", profile.render(rules, placement))
+    seen = (root, workflow.resolve().parent)
+    files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
 
@@ -140,6 +141,11 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "FASTHEP_SMK_LOG=${log%.log}.attempt$attempt.log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
+        "# In a container, Python is the container's.\n"
+        'if [ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]; then\n'
+        '    set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
+        '    exec python3 -P -m fasthep_smk.worker "$@" >>"$log" 2>&1\n'
+        "fi\n"
         "# A run on one machine keeps a warm worker: it has one thread, and may fork processes.\n"
         "warm=\n"
         'case "$threads:$1" in\n'

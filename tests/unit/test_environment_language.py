@@ -12,6 +12,9 @@ from fasthep_smk.describe.environment import Environment
 from fasthep_smk.describe.execution import Execution, read_execution
 from fasthep_smk.flow.compile import load_document
 from fasthep_smk.flow.execution import compilable, overlay
+from fasthep_smk.placement import place
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.translate.profile import render
 
 
 def read(environment: Any, **more: Any) -> tuple[Execution | None, str]:
@@ -55,14 +58,14 @@ def test_what_is_understood(said: Any, expected: Environment | None) -> None:
             """\
 workflow.yaml: execution.environment.type: no such environment
     found: 'packed-vnv'
-    expected: shared-prefix, packed-venv, packed-conda, packed-pixi
+    expected: shared-prefix, packed-venv, packed-conda, packed-pixi, container
     hint: did you mean 'packed-venv'?""",
         ),
         (
             {"mode": "prefix"},
             """\
 workflow.yaml: execution.environment.type: is missing
-    expected: shared-prefix, packed-venv, packed-conda, packed-pixi""",
+    expected: shared-prefix, packed-venv, packed-conda, packed-pixi, container""",
         ),
         (
             {"type": "packed-venv", "prefix": "/x"},
@@ -89,7 +92,7 @@ workflow.yaml: execution.environment.prefix: is not what belongs here
             {"type": "packed-pixi", "sourc": "current"},
             """\
 workflow.yaml: execution.environment.sourc: unknown key
-    expected: type, prefix, mode, source, environment, archive_path, worker_env_dir
+    expected: type, prefix, image, mode, source, environment, archive_path, worker_env_dir
     hint: did you mean 'source'?""",
         ),
         (
@@ -104,7 +107,7 @@ workflow.yaml: execution.environment: is not what belongs here
             """\
 workflow.yaml: execution.environment.type: is not what belongs here
     found: 3
-    expected: shared-prefix, packed-venv, packed-conda or packed-pixi""",
+    expected: shared-prefix, packed-venv, packed-conda, packed-pixi or container""",
         ),
     ],
 )
@@ -112,9 +115,9 @@ def test_what_is_said(said: Any, message: str) -> None:
     assert read(said)[1] == message
 
 
-def site(folder: Path, environment: Any) -> str:
-    (folder / "config.yaml").write_text("executor: slurm\n")
-    (folder / "pools.yaml").write_text(yaml.safe_dump({"environment": environment}))
+def site(folder: Path, environment: Any, executor: str = "slurm", **more: Any) -> str:
+    (folder / "config.yaml").write_text(f"executor: {executor}\n")
+    (folder / "pools.yaml").write_text(yaml.safe_dump({"environment": environment, **more}))
     return str(folder)
 
 
@@ -158,3 +161,46 @@ def test_the_compiler_gets_what_it_knows(tmp_path: Path, said: Any, kept: Any) -
     document = load_document(target)
     assert document["execution"].get("environment") == kept
     assert compilable(document)
+
+
+def test_a_container_of_htcondor_is_its_own(tmp_path: Path) -> None:
+    environment = {"type": "container", "image": "docker://hep/analysis:1.2"}
+    execution, findings = read(environment, profile=site(tmp_path, {}, "htcondor"))
+    assert "jobs of HTCondor do not see this machine's files" in findings
+    profile = site(tmp_path, {}, "htcondor", staging={"mode": "transfer"})
+    execution, findings = read(environment, profile=profile)
+    assert findings == ""
+    assert execution is not None
+    pool = execution.router.route([])
+    rule = Rule("stage_A", "partition", (), pool, ())
+    placement, _, _ = place([rule], execution)
+    settings = yaml.safe_load(render([rule], placement))
+    asked = settings["set-resources"]["stage_A"]
+    assert (asked["universe"], asked["container_image"]) == (
+        '"container"',
+        '"docker://hep/analysis:1.2"',
+    )
+    assert "software-deployment-method" not in settings
+
+
+def test_elsewhere_snakemake_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/singularity").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/singularity").chmod(0o755)
+    environment = {"type": "container", "image": "/cvmfs/unpacked.cern.ch/hep:1"}
+    monkeypatch.setenv("PATH", "")
+    assert "there is no runtime for containers here" in read(environment)[1]
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    execution, findings = read(environment)
+    assert findings == ""
+    assert execution is not None
+    placement, _, _ = place([], execution)
+    settings = yaml.safe_load(render([], placement))
+    assert settings["software-deployment-method"] == ["apptainer"]
+    assert settings["config"] == {"container": "/cvmfs/unpacked.cern.ch/hep:1"}
+
+
+@pytest.mark.parametrize("image", [None, "", "hep", "docker://a b", "hep.sif", "docker://$x", 3])
+def test_an_image_is_one_that_snakemake_understands(image: Any) -> None:
+    said = {"type": "container"} if image is None else {"type": "container", "image": image}
+    assert "execution.environment.image" in read(said)[1]
