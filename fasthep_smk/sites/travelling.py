@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from fasthep_smk.errors import SmkError
 from fasthep_smk.transfer.trips import Trips, Verdict
 
 __all__ = ["Travelling"]
@@ -19,6 +22,15 @@ class Travelling:
     def __post_init__(self, *arguments: Any, **options: Any) -> None:
         self._trips = Trips(Path.cwd())
         super().__post_init__(*arguments, **options)  # type: ignore[misc]
+
+    def run_job(self, job: Any) -> None:
+        """Submit a job; what keeps it from being sent is its failure, not that of the run."""
+        above: Any = super()
+        try:
+            above.run_job(job)
+        except (OSError, KeyError, ValueError, SmkError) as error:
+            text = " ".join(f"it could not be sent: {error}".split())
+            above.report_job_error(SubmittedJobInfo(job=job), msg=text)
 
     def report_job_success(self, job_info: Any) -> None:
         self._report(job_info, self._trips.end(job_info.job))

@@ -45,6 +45,9 @@ def accept(build: Path, outcome: Path, rule: str, place: Iterable[str]) -> Arriv
         names = list(open_parcel(outcome, folder))
         files.sync_all(folder / name for name in names)
         _put(folder, build, names)
+        for name in about["gone"]:
+            if _rank(name):  # its job, which has made something damaged, runs again
+                (build / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return arrival

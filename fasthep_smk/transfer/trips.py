@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fasthep_smk import failures
+from fasthep_smk import failures, products
 from fasthep_smk.transfer.depot import Depot, Trip
 
 __all__ = ["Trips", "Verdict"]
@@ -50,7 +50,12 @@ class Trips:
             OSError, KeyError: something that it needs is not there.
         """
         names = self.depot.names_of(job.rule.name)
-        trip = self.depot.send(job.rule.name, [str(getattr(job.wildcards, one)) for one in names])
+        place = [str(getattr(job.wildcards, one)) for one in names]
+        try:
+            trip = self.depot.send(job.rule.name, place)
+        except products.Damaged as error:
+            self._tell_of_damage(job, place, error)
+            raise
         self._under_way[job.jobid] = trip
         return trip
 
@@ -79,6 +84,19 @@ class Trips:
             return Verdict("again", f"{job.name}: sent again: {arrival.problem}{where}")
         found = f"({arrival.problem}{where})"
         return Verdict("failed", f"{message} {found}" if message else found)
+
+    def _tell_of_damage(self, job: Any, place: list[str], error: products.Damaged) -> None:
+        """Let the job run again that has made something damaged, and then this one."""
+        error.record.unlink(missing_ok=True)
+        key = "/".join(place)
+        problem = failures.one_line(error)
+        record = str(next(iter(job.output), ""))
+        failures.note(
+            self.depot.build,
+            failures.Failure(
+                rule=job.rule.name, key=key, record=record, problem=problem, kind="damaged"
+            ),
+        )
 
     def _lacks_credential(self, trip: Trip) -> bool:
         """Tell whether a job, or one of a bundle, has failed for want of a credential."""

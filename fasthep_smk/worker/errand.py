@@ -60,9 +60,11 @@ def main(arguments: list[str]) -> int:
         _rename(folder / BUILD, listed, there)
         before = _seen(folder / BUILD)
         status = _run(folder / BUILD, about, given, {**variables, **_home(folder)})
-        made = [name for name, seen in _seen(folder / BUILD).items() if before.get(name) != seen]
+        after = _seen(folder / BUILD)
+        made = [name for name, seen in after.items() if before.get(name) != seen]
         _name_back(folder / BUILD, made, there.back())
-        told = {**about, "status": status, "host": os.uname().nodename}
+        gone = [name for name in before if name not in after]  # of what turned out to be damaged
+        told = {**about, "status": status, "host": os.uname().nodename, "gone": gone}
         write_parcel(outcome, {name: folder / BUILD / name for name in made}, told)
     return status
 

@@ -371,3 +371,34 @@ def test_files_that_lie_elsewhere_are_sent_under_other_paths(
     assert done.returncode == 0, done.stderr
     assert compare_builds(project / "reference", project / "build") == []
     assert names_of(project / "build", "fasthep-smk-job-") == []
+
+
+def test_what_turns_out_to_be_damaged_there_is_made_again_here(
+    analysis: Path, smk: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The worker finds that an event stream was altered: here, the job that made it runs again."""
+    folder = tmp_path_factory.mktemp("node")
+    project = translate(analysis, smk, WORKFLOW, "--granularity", "stage")
+    build = project / "build"
+    jobs = in_order(build)
+    for rule, place in jobs:
+        outcome = send(project, rule, place, folder)
+        assert accept(build, outcome, rule, place).status == 0
+        if made := list((build / layout.job_folder(rule, place)).glob("*.arrow")):
+            break
+    reads = [
+        (name, tuple(key.split("/")))
+        for name, table in tables(build).items()
+        for key, entry in table["jobs"].items()
+        if table["scope"] == "partition"
+        and any(made[0].name in path for path in entry["inputs"])
+        and f"{rule}/{'/'.join(place)}/" in "".join(entry["inputs"])
+    ]
+    content = made[0].read_bytes()
+    made[0].write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    reader, where = reads[0]
+    outcome = send(project, reader, where, folder)
+    assert accept(build, outcome, reader, where).status == 1
+    (note,) = (build / "smk/failures").rglob("*.json")
+    assert json.loads(note.read_text())["kind"] == "damaged"
+    assert not (build / layout.job_folder(rule, place) / layout.RECORD).exists()
