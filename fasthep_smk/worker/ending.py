@@ -242,12 +242,15 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = ProcessPoolExecutor(
-        min(processes, len(nodes)),
-        multiprocessing.get_context("fork"),
-        initializer=_begin,
-        initargs=(child, os.getpid()),
-    )
+    try:
+        pool = ProcessPoolExecutor(
+            min(processes, len(nodes)),
+            multiprocessing.get_context("fork"),
+            initializer=_begin,
+            initargs=(child, os.getpid()),
+        )
+    except (OSError, ImportError, NotImplementedError) as error:  # no memory to share
+        raise _InTheWay(f"processes cannot talk to each other here: {error}") from error
     try:
         with unwatched():
             if not has_one_thread():

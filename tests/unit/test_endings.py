@@ -325,3 +325,17 @@ def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: 
             run_end(Pages(tmp_path / "stage", **nodes))
         assert not multiprocessing.active_children()
         assert not list(tmp_path.glob("*.apart"))
+
+    def test_run_in_one_where_processes_cannot_talk(
+        self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A machine without /dev/shm, or one that only others may write to."""
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", refuse)
+        pages = Pages(tmp_path / "stage", **dict.fromkeys(self.names, nothing))
+        found, store = run_end(pages)
+        self.assert_complete(found, store, tmp_path / "stage")
+        assert of_processes(found) == {os.getpid()}
