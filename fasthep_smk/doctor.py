@@ -159,7 +159,8 @@ def _environment(execution: Execution, folder: Path, workflow: Path | None) -> I
     except SmkError as error:
         yield Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
         return
-    text += "; jobs do not travel with it yet"
+    sent = execution.staging.transfers and execution.site.system != "local"
+    text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
     mend = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
     yield Check(what, "ok" if built else "note", text, mend)
 

@@ -19,6 +19,7 @@ __all__ = [
     "SmkError",
     "UsageError",
     "nearest",
+    "not_among",
     "unsupported",
 ]
 
@@ -47,6 +48,22 @@ class Finding:
         details = (("found", self.value), ("expected", self.expected), ("hint", self.hint))
         lines += [f"    {label}: {text}" for label, text in details if text]
         return "\n".join(lines)
+
+
+def not_among(
+    value: object, known: Iterable[str], *, problem: str, file: str | None, key: str | None
+) -> Finding:
+    """Return that a value is none of those that are known, with the nearest of them."""
+    known = list(known)
+    close = nearest(str(value), known)
+    return Finding(
+        file=file,
+        key=key,
+        problem=problem,
+        value=repr(value),
+        expected=(" or " if len(known) == 2 else ", ").join(known),
+        hint=f"did you mean {close!r}?" if close else None,
+    )
 
 
 class SmkError(Exception):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fasthep_smk.errors import Finding, nearest
+from fasthep_smk.errors import Finding, nearest, not_among
 
 __all__ = ["PACKED", "TYPES", "Environment", "read_environment"]
 
@@ -84,15 +84,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
     modes = _MODES.get(str(kind), ())
     mode = section.get("mode")
     if mode is not None and modes and mode not in modes:
-        close = nearest(str(mode), modes)
-        yield Finding(
-            file=file,
-            key=f"{key}.mode",
-            problem="no such mode",
-            value=repr(mode),
-            expected=" or ".join(modes),
-            hint=f"did you mean {close!r}?" if close else None,
-        )
+        yield not_among(mode, modes, problem="no such mode", file=file, key=f"{key}.mode")
     prefix = section.get("prefix")
     if prefix is not None and prefix.strip() != "current" and not prefix.strip().startswith("/"):
         yield Finding(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.describe.environment import Environment
-from fasthep_smk.errors import Finding, nearest
+from fasthep_smk.errors import Finding, not_among
 
 __all__ = ["MODES", "Staging", "read_staging", "staging_findings"]
 
@@ -83,15 +83,7 @@ def staging_findings(
 def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Finding]:
     mode = section.get("mode")
     if mode is not None and mode not in MODES:
-        close = nearest(str(mode), MODES)
-        yield Finding(
-            file=file,
-            key=f"{key}.mode",
-            problem="no such mode",
-            value=repr(mode),
-            expected=" or ".join(MODES),
-            hint=f"did you mean {close!r}?" if close else None,
-        )
+        yield not_among(mode, MODES, problem="no such mode", file=file, key=f"{key}.mode")
     for folder in section.get("shared") or ():
         if not Path(folder).is_absolute():
             yield Finding(

@@ -20,7 +20,7 @@ from fasthep_smk.flow.summary import Run
 from fasthep_smk.looks import styles_before
 from fasthep_smk.plan.endings import end_values
 from fasthep_smk.plan.signatures import node_signatures
-from fasthep_smk.worker import ending, reduction
+from fasthep_smk.worker import ending
 from fasthep_smk.worker.entry import Job, Sent
 from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.unit.plans import define, graph, histogram, node
@@ -301,7 +301,7 @@ def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: 
     files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
     entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
     job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
-    offered = reduction._ended(job, ending.Ending(written=files))["values"]
+    offered = ending.told(job, ending.Ending(written=files))["values"]
     assert offered == {"a": {"value": "value", "files": ["a.png"]}}
 
     def test_run_in_several_processes_within_a_time_limit(
