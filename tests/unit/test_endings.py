@@ -296,14 +296,6 @@ class TestNodesAtTheEnd:
         self.assert_complete(found, store, tmp_path / "stage")
         assert of_processes(found) == {os.getpid()}
 
-
-def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: Path) -> None:
-    files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
-    entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
-    job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
-    offered = ending.told(job, ending.Ending(written=files))["values"]
-    assert offered == {"a": {"value": "value", "files": ["a.png"]}}
-
     def test_run_in_several_processes_within_a_time_limit(
         self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -339,3 +331,11 @@ def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: 
         found, store = run_end(pages)
         self.assert_complete(found, store, tmp_path / "stage")
         assert of_processes(found) == {os.getpid()}
+
+
+def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: Path) -> None:
+    files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
+    entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
+    job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
+    offered = ending.told(job, ending.Ending(written=files))["values"]
+    assert offered == {"a": {"value": "value", "files": ["a.png"]}}
