@@ -31,6 +31,7 @@ __all__ = [
     "WORK",
     "benchmark",
     "bundle",
+    "is_record",
     "job_folder",
     "log",
     "plan",
@@ -72,6 +73,11 @@ SPARE = ".spare.arrow"
 def job_folder(rule: str, place: Iterable[str]) -> str:
     """Return the folder of a job's products; ``place`` are its wildcards' values."""
     return "/".join((WORK, rule, *place))  # a path object would take ten times as long
+
+
+def is_record(path: str) -> bool:
+    """Tell whether a path, relative to the build folder, is that of a job's record."""
+    return path.startswith(f"{WORK}/") and path.endswith(f"/{RECORD}")
 
 
 def bundle(rule: str, place: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ from fasthep_smk import space
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow import documents, upstream
 from fasthep_smk.flow.late import import_late
+from fasthep_smk.flow.quick_git import quick_git
 
 __all__ = ["Compiled", "compile_workflow", "find_local_modules", "load_document", "readable_errors"]
 
@@ -71,7 +72,7 @@ def compile_workflow(
         Findings: FAST-HEP's compiler refuses the workflow.
     """
     import_late(_FOR_PLOTS, functions=_FOR_COMPARISONS)
-    with readable_errors(workflow):
+    with readable_errors(workflow), quick_git():
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size
         )

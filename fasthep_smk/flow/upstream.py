@@ -83,6 +83,11 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def software_hook() -> Any:
+    """Return the module that notes, while a workflow is compiled, what software is there."""
+    return importlib.import_module("hepflow.compiler.hooks.software")
+
+
 # Upstream's own private helpers under names that say what they do here.
 ensure_expr_registry = _ensure_expr_registry
 register_product_bindings = _register_product_bindings
@@ -138,6 +143,7 @@ __all__ = [
     "run_workflow_reports",
     "runtime_registry_from_config",
     "sink_when",
+    "software_hook",
     "source_reads_metadata_only",
     "validate_stage_execution_resource_references",
     "write_run_summary",

@@ -85,7 +85,7 @@ class _Reductions:
         return rule
 
     def finish_rule(self) -> Rule:
-        rule = self._book.rule("finish", "finish", (), archive=True)
+        rule = self._book.rule("finish", "finish", (), archive=self._book.varied)
         for item in self._book.variations:
             nodes = tuple(node.id for node in item.graph.nodes.values() if node.scope == "final")
             rule.stages = tuple(dict.fromkeys([*rule.stages, *nodes]))

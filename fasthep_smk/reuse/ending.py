@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk import sharing
 from fasthep_smk.plan.rules import Job
 from fasthep_smk.reuse.part import Given, Part
 from fasthep_smk.reuse.store import Record
@@ -50,11 +51,5 @@ def _stands(record: Mapping[str, Any], node: str, value: str, build: Path) -> bo
     made = record["values"].get(node)
     if made is None or made["value"] != value:
         return False
-    return all(_size(build / name) == record["results"][name]["size"] for name in made["files"])
-
-
-def _size(path: Path) -> int | None:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return None
+    known = record["results"]
+    return all(sharing.is_file(build / name, known[name]) for name in made["files"])

@@ -22,7 +22,6 @@ from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
 from fasthep_smk.sites.travelling import Travelling
-from fasthep_smk.transfer.depot import NODE
 
 __all__ = ["Executor", "main", "patiently"]
 
@@ -56,7 +55,8 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
             arguments += ["--credential", f"{kind}={Path(path).name}"]
         inputs = [trip.parcel, *([depot.python] if depot.brings_python else [])]
         inputs += trip.credentials.values()
-        return str(NODE), " ".join(arguments), inputs, [_OUTCOME], [f"{_OUTCOME} = {trip.outcome}"]
+        back = [f"{_OUTCOME} = {trip.outcome}"]
+        return str(depot.node), " ".join(arguments), inputs, [_OUTCOME], back
 
 
 def main() -> None:

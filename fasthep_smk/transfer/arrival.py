@@ -70,6 +70,6 @@ def _put(folder: Path, build: Path, names: list[str]) -> None:
 
 def _rank(name: str) -> int:
     """Return 1 for the record of a job, 2 for the marker of a bundle, 0 for all else."""
-    if name.startswith(f"{layout.WORK}/") and name.endswith(f"/{layout.RECORD}"):
+    if layout.is_record(name):
         return 1
     return 2 if name.startswith(f"{layout.BUNDLES}/") else 0

@@ -20,7 +20,7 @@ from fasthep_smk.transfer.parcel import Damaged, write_parcel
 
 __all__ = ["NODE", "Depot", "Trip"]
 
-#: What a worker runs first.
+#: What a worker runs first, as it is installed.
 NODE = Path(__file__).with_name("node.sh")
 _CREDENTIALS = "credentials"
 
@@ -69,14 +69,18 @@ class Depot:
         found = self._settings.get("spool")
         return Path(found) if found else None
 
+    @property
+    def node(self) -> Path:
+        """What a worker runs first: a copy, which the batch system can read as it can parcels."""
+        return (self.spool or self.build / layout.DEPOT) / NODE.name
+
     def command(self, trip: Trip, *, attempt: int, threads: int) -> list[str]:
         """Return what a worker runs that sees the spool."""
         assert self.spool is not None, "what is sent has places of its own"
         options = ["--attempt", str(attempt), "--threads", str(threads)]
         for kind, path in trip.credentials.items():
             options += ["--credential", f"{kind}={path}"]
-        node = str(self.spool / NODE.name)
-        return ["sh", node, trip.parcel, trip.outcome, self.python, *options]
+        return ["sh", str(self.node), trip.parcel, trip.outcome, self.python, *options]
 
     @property
     def is_open(self) -> bool:

@@ -28,8 +28,7 @@ class Load:
     """What a job, or bundle of jobs, takes along.
 
     ``content`` are files by their names in the parcel, ``places`` where paths of this machine lie
-    below the job's folder there, and ``carried`` names all that is not to come back. ``command`` is
-    the worker's.
+    below the job's folder there.
     """
 
     rule: str

@@ -74,7 +74,7 @@ class Outfit:
             Findings: the environment cannot be packed, or there is no place for what is sent.
         """
         # Imported when needed: most runs send nothing.
-        from fasthep_smk.transfer.depot import Depot
+        from fasthep_smk.transfer.depot import NODE, Depot
 
         python = _python(self, modules, tell)
         spool = _spool(self.staging, self.build) if self.system == "slurm" else None
@@ -89,10 +89,13 @@ class Outfit:
             "probes": self.probes,
         }
         files.write_text(self.build / layout.TRANSFER, json.dumps(content, indent=1) + "\n")
+        depot = Depot(self.build)
+        # Where this is installed, a schedd of another machine may not see it.
+        _copy(NODE, depot.node)
         try:
             yield [] if spool is None else ["--slurm-logdir", str(spool / "out")]
         finally:
-            Depot(self.build).close()
+            depot.close()
 
 
 def _spool(staging: Staging, build: Path) -> Path | None:
@@ -120,18 +123,19 @@ def _spool(staging: Staging, build: Path) -> Path | None:
 
 
 def _fill(spool: Path, archive: Path | None) -> None:
-    """Put into the spool what all jobs start with, and nothing of earlier environments."""
-    from fasthep_smk.transfer.depot import NODE
-
-    wanted = [NODE] if archive is None else [NODE, archive]
+    """Put the environment of jobs into the spool, if they have one; no earlier one stays."""
     for old in spool.glob("*.run"):
-        if old.name not in [path.name for path in wanted]:
+        if archive is None or old.name != archive.name:
             old.unlink()
-    for path in wanted:
-        goal = spool / path.name
-        if path is NODE or not goal.is_file() or goal.stat().st_size != path.stat().st_size:
-            with files.atomic_path(goal) as temporary:
-                shutil.copyfile(path, temporary)
+    if archive is not None:
+        goal = spool / archive.name
+        if not goal.is_file() or goal.stat().st_size != archive.stat().st_size:
+            _copy(archive, goal)
+
+
+def _copy(path: Path, goal: Path) -> None:
+    with files.atomic_path(goal) as temporary:
+        shutil.copy(path, temporary)
 
 
 def _python(outfit: Outfit, modules: list[str], tell: TextIO | None) -> str:

@@ -170,9 +170,3 @@ def _copy(stream: IO[bytes], goal: Path, known: Mapping[str, Any], what: str) ->
     if size != known["size"] or digest.hexdigest() != known["sha256"]:
         goal.unlink()
         raise Damaged(f"{what} was changed on its way")
-
-
-def room_needed(path: Path) -> int:
-    """Return how many bytes the files of a parcel take."""
-    with _opened(path) as tar:
-        return sum(int(one["size"]) for one in _manifest(tar)["files"].values())

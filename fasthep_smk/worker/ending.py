@@ -12,6 +12,7 @@ import os
 import pickle
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from fasthep_smk.worker.entry import Job, goal_of
 from fasthep_smk.worker.limits import unwatched
 from fasthep_smk.worker.process import die_with_parent, has_one_thread
 
-__all__ = ["Ending", "run_end"]
+__all__ = ["Ending", "run_end", "told"]
 
 Key = tuple[str, str]
 Store = dict[Key, Any]
@@ -124,6 +125,33 @@ def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[s
         looks.put_on(nodes[0])
         raise _InTheWay("a file that was taken over is written by another now")
     return ending
+
+
+def told(job: Job, ending: Ending) -> dict[str, Any]:
+    """Return what a later job needs to take over what nodes at the end have made."""
+    job.results.extend(name for names in ending.results.values() for name in names)
+    made = {
+        **ending.results,
+        **{
+            node: [str(goal_of(Path(name), job)) for name in names]
+            for node, names in ending.written.items()
+        },
+    }
+    known = job.entry.get("values") or {}
+    counts = Counter(name for names in made.values() for name in names)
+    # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
+    own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
+    content: dict[str, Any] = {
+        "values": {
+            node: {"value": value, "files": made[node]}
+            for node, value in known.items()
+            if node in own
+        }
+    }
+    if ending.taken:
+        content["ran"] = [node for node in job.entry["nodes"] if node not in ending.taken]
+        content["taken_over"] = [f"{job.rule}/{job.key}"]
+    return content
 
 
 def _order(nodes: list[str], name: Callable[[Any], Any]) -> Callable[[Any], int]:
@@ -242,12 +270,15 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    pool = ProcessPoolExecutor(
-        min(processes, len(nodes)),
-        multiprocessing.get_context("fork"),
-        initializer=_begin,
-        initargs=(child, os.getpid()),
-    )
+    try:
+        pool = ProcessPoolExecutor(
+            min(processes, len(nodes)),
+            multiprocessing.get_context("fork"),
+            initializer=_begin,
+            initargs=(child, os.getpid()),
+        )
+    except (OSError, ImportError, NotImplementedError) as error:  # no memory to share
+        raise _InTheWay(f"processes cannot talk to each other here: {error}") from error
     try:
         with unwatched():
             if not has_one_thread():

@@ -169,14 +169,14 @@ def _rename(build: Path, listed: dict[str, Any], places: Places) -> None:
     """Let the job's task and plan name the paths of this machine."""
     for name in listed:
         path = build.parent / name
-        if name.endswith(".json") and path.name != "record.json" and build in path.parents:
+        if name.endswith(".json") and path.name != layout.RECORD and build in path.parents:
             path.write_text(places.text(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def _name_back(build: Path, made: list[str], places: Places) -> None:
     """Let what goes back name the paths of the machine that it goes to."""
     changed: dict[str, Any] = {}
-    records = [name for name in made if _is_record(name)]
+    records = [name for name in made if layout.is_record(name)]
     for name in made:
         path = build / name
         if name not in records and path.stat().st_size <= _TEXT:
@@ -189,10 +189,6 @@ def _name_back(build: Path, made: list[str], places: Places) -> None:
         record = places.value(files.unseal((build / name).read_bytes()))
         record["results"] |= {one: new for one, new in changed.items() if one in record["results"]}
         (build / name).write_text(files.seal(record), encoding="utf-8")
-
-
-def _is_record(name: str) -> bool:
-    return name.startswith(f"{layout.WORK}/") and name.endswith(f"/{layout.RECORD}")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -17,8 +16,8 @@ from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import Run, relocate
 from fasthep_smk.products import Product
 from fasthep_smk.streams import register_behaviours
-from fasthep_smk.worker.ending import Ending, run_end
-from fasthep_smk.worker.entry import Job, goal_of, staging
+from fasthep_smk.worker.ending import run_end, told
+from fasthep_smk.worker.entry import Job, staging
 
 __all__ = ["run_finish", "run_merge", "run_publish"]
 
@@ -102,38 +101,11 @@ def run_finish(job: Job) -> dict[str, Any]:
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
     content = _save(job, plan, artifacts, str(folder), None)
-    content |= _ended(job, ending)
+    content |= told(job, ending)
     if not varied:
         job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry))
     _sync_in_place(job.build)
     return {**content, "runs": [*map(asdict, runs), asdict(own)]}
-
-
-def _ended(job: Job, ending: Ending) -> dict[str, Any]:
-    """Return what a later job needs to take over what nodes at the end have made."""
-    job.results.extend(name for names in ending.results.values() for name in names)
-    made = {
-        **ending.results,
-        **{
-            node: [str(goal_of(Path(name), job)) for name in names]
-            for node, names in ending.written.items()
-        },
-    }
-    known = job.entry.get("values") or {}
-    counts = Counter(name for names in made.values() for name in names)
-    # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
-    own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
-    content: dict[str, Any] = {
-        "values": {
-            node: {"value": value, "files": made[node]}
-            for node, value in known.items()
-            if node in own
-        }
-    }
-    if ending.taken:
-        content["ran"] = [node for node in job.entry["nodes"] if node not in ending.taken]
-        content["taken_over"] = [f"{job.rule}/{job.key}"]
-    return content
 
 
 def run_publish(job: Job) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fasthep_smk.flow.summary import Run
 from fasthep_smk.looks import styles_before
 from fasthep_smk.plan.endings import end_values
 from fasthep_smk.plan.signatures import node_signatures
-from fasthep_smk.worker import ending, reduction
+from fasthep_smk.worker import ending
 from fasthep_smk.worker.entry import Job, Sent
 from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.unit.plans import define, graph, histogram, node
@@ -296,14 +296,6 @@ class TestNodesAtTheEnd:
         self.assert_complete(found, store, tmp_path / "stage")
         assert of_processes(found) == {os.getpid()}
 
-
-def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: Path) -> None:
-    files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
-    entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
-    job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
-    offered = reduction._ended(job, ending.Ending(written=files))["values"]
-    assert offered == {"a": {"value": "value", "files": ["a.png"]}}
-
     def test_run_in_several_processes_within_a_time_limit(
         self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -325,3 +317,25 @@ def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: 
             run_end(Pages(tmp_path / "stage", **nodes))
         assert not multiprocessing.active_children()
         assert not list(tmp_path.glob("*.apart"))
+
+    def test_run_in_one_where_processes_cannot_talk(
+        self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A machine without /dev/shm, or one that only others may write to."""
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", refuse)
+        pages = Pages(tmp_path / "stage", **dict.fromkeys(self.names, nothing))
+        found, store = run_end(pages)
+        self.assert_complete(found, store, tmp_path / "stage")
+        assert of_processes(found) == {os.getpid()}
+
+
+def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: Path) -> None:
+    files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
+    entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
+    job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
+    offered = ending.told(job, ending.Ending(written=files))["values"]
+    assert offered == {"a": {"value": "value", "files": ["a.png"]}}

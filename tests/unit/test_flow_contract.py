@@ -101,7 +101,7 @@ def test_a_record_has_the_fields_we_carry(name: str) -> None:
 
 
 def test_every_name_of_the_adapter_is_checked_here() -> None:
-    covered = {*CALLS, *FIELDS, "HookManager", "OutputResult"}
+    covered = {*CALLS, *FIELDS, "HookManager", "OutputResult", "software_hook"}
     assert set(upstream.__all__) == covered
 
 
@@ -127,3 +127,7 @@ def test_the_installed_release_is_in_the_tested_range(package: str) -> None:
         if (requirement := Requirement(item)).name == name
     )
     assert wanted.specifier.contains(metadata.version(name), prereleases=True)
+
+
+def test_how_git_is_asked_can_be_chosen() -> None:
+    assert "runner" in inspect.signature(upstream.software_hook().git_state).parameters

@@ -1,0 +1,56 @@
+"""What git says of the project and of editable packages, without waiting for it to have been said.
+
+While it compiles, FAST-HEP notes their states. The library by which it runs commands looks every
+tenth of a second whether one has ended, and git takes some milliseconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fasthep_smk.flow import upstream
+
+__all__ = ["quick_git", "run"]
+
+
+@contextlib.contextmanager
+def quick_git() -> Iterator[None]:
+    """Let FAST-HEP's compiler ask git in less time in the block; the answers are the same."""
+    hook = upstream.software_hook()
+    asked = hook.git_state
+    hook.git_state = functools.partial(asked, runner=run)
+    try:
+        yield
+    finally:
+        hook.git_state = asked
+
+
+def run(
+    command: Sequence[str],
+    *,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Any:
+    """Run a command; return what FAST-HEP's own way to run one would."""
+    from fasthep_toolbench.command import CommandResult
+
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=None if env is None else dict(env),
+        )
+    except FileNotFoundError:
+        return CommandResult(words, 127, "", f"Command not found: {words[0]}")
+    except subprocess.TimeoutExpired:
+        return CommandResult(words, 124, "", "", timed_out=True)
+    return CommandResult(words, done.returncode, done.stdout, done.stderr)
