@@ -61,10 +61,11 @@ def examine(
     With a ``workflow``, the environment that it asks for is that of the modules it names.
     """
     checks = [*_system(execution), _folder(folder), *_credentials(execution.credentials)]
-    checks += _environment(execution, folder, workflow)
+    modules, check = _environment(execution, folder, workflow)
+    checks += [check] if check else []
     if any(check.state == "FAILED" for check in checks):
         return checks
-    return [*checks, *_probes(execution, folder, timeout)]
+    return [*checks, *_probes(execution, modules, folder, timeout)]
 
 
 def _system(execution: Execution) -> Iterator[Check]:
@@ -138,34 +139,38 @@ def _described(found: Credential) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _environment(execution: Execution, folder: Path, workflow: Path | None) -> Iterator[Check]:
-    """Say what the environment is that a workflow or a site asks for."""
+def _environment(
+    execution: Execution, folder: Path, workflow: Path | None
+) -> tuple[list[str], Check | None]:
+    """Return the modules of the environment that is asked for, and what there is to say of it."""
     asked = execution.environment
     what = "environment"
+    sent = execution.staging.transfers and execution.site.system != "local"
     if asked is None:
-        return
+        return [], None
+    if asked.type == "container":
+        return [], Check(what, "ok", f"container {asked.image}")
     if not asked.is_packed:
         prefix = Path(sys.prefix if asked.prefix == "current" else asked.prefix)
         there = os.access(prefix / "bin" / "python", os.X_OK)
+        if sent and not there:  # this machine need not have it
+            return [], Check(what, "ok", f"{asked.type} {prefix}, on the workers")
         found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
         mend = "" if there else f"mend the prefix in {asked.file}"
-        yield Check(what, "ok" if there else "FAILED", found, mend)
-        return
+        return [], Check(what, "ok" if there else "FAILED", found, mend)
     from fasthep_smk.environment.command import describe_environment, workflow_modules
 
     try:
         modules = workflow_modules(workflow, None, root=folder)
         built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
     except SmkError as error:
-        yield Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
-        return
-    sent = execution.staging.transfers and execution.site.system != "local"
+        return [], Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
     text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
     mend = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
-    yield Check(what, "ok" if built else "note", text, mend)
+    return modules, Check(what, "ok" if built else "note", text, mend)
 
 
-def _probes(execution: Execution, folder: Path, timeout: int) -> list[Check]:
+def _probes(execution: Execution, modules: list[str], folder: Path, timeout: int) -> list[Check]:
     """Send a job to every pool, by the same ways as those of a run, and compare what it finds."""
     router = execution.router
     rules = [_rule(name, router) for name in router.pools.by_name]
@@ -173,14 +178,14 @@ def _probes(execution: Execution, folder: Path, timeout: int) -> list[Check]:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
         place = Path(name)
         _write(rules, execution, place)
-        with _outfit(rules, execution, place, folder) as arguments:
+        with _outfit(rules, execution, modules, place, folder) as arguments:
             reasons = _run(place, execution.site.system, timeout, arguments)
         return [_outcome(rule, place, here, reasons) for rule in rules]
 
 
 @contextlib.contextmanager
 def _outfit(
-    rules: list[Rule], execution: Execution, place: Path, folder: Path
+    rules: list[Rule], execution: Execution, modules: list[str], place: Path, folder: Path
 ) -> Iterator[list[str]]:
     """Have what probes travel with, where jobs do; yield arguments for Snakemake."""
     system, environment = execution.site.system, execution.environment
@@ -192,7 +197,7 @@ def _outfit(
     wildcards: dict[str, list[str]] = {rule.name: [] for rule in rules}
     archives = folder / layout.ENVIRONMENTS
     outfit = Outfit(place, system, environment, execution.staging, wildcards, True, archives)
-    with outfit.ready([]) as arguments:
+    with outfit.ready(modules) as arguments:
         yield arguments
 
 
@@ -265,7 +270,8 @@ def _outcome(rule: Rule, place: Path, here: dict[str, Any], reasons: str) -> Che
             what,
             "FAILED",
             f"its probe job brought nothing back: {reasons or 'its file is not visible here'}",
-            "is this folder on a file system that the workers share? Try a submission by hand",
+            "do the workers see what this site says they do (this folder; with staging.mode: "
+            "transfer, its staging.folder)? Try a submission by hand",
         )
     wrong = list(_differences(worker, here))
     text = f"{worker['host']}: Python {worker['python']}, {worker['cpus']} cpus"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -149,6 +150,7 @@ SLURM = {
 ASKS = """
 
 import os
+import time
 import urllib.request
 from pathlib import Path
 
@@ -158,6 +160,7 @@ def run(*, stream, **_):
     print("modes", *(oct(path.stat().st_mode & 0o777) for path in (mine, mine.parent)))
     header = {"Authorization": f"Bearer {mine.read_text()}"}
     urllib.request.urlopen(urllib.request.Request(ADDRESS, headers=header)).read()
+    time.sleep(3)  # somebody looks who is there
     return stream
 """
 
@@ -191,13 +194,35 @@ def test_a_token_travels_and_is_seen_by_nobody(
         os.chown(mine, account.st_uid, account.st_gid)
         monkeypatch.setenv("BEARER_TOKEN_FILE", str(mine))
         monkeypatch.delenv("BEARER_TOKEN", raising=False)
-        Run(system, folder).ended(seconds=300)
+        run = Run(system, folder)
+        run.until(lambda: answers, seconds=200)
+        assert not credentials.scan([], credentials.secret_parts(token))  # no command line has it
+        run.ended(seconds=300)
         assert answers == [200]
     log = next((folder / "build/debug/distributed/logs").rglob("data/*.log"))
     assert "modes 0o600 0o700" in log.read_text()
     places = [folder, system.folder / "log", system.folder / "state", system.folder / "spool"]
     parts = credentials.secret_parts(token)
     assert not credentials.scan([path for path in places if path.is_dir()], parts, spared=[mine])
+
+
+def test_the_doctor_asks_them(node: tuple[Cluster, dict[str, Any], dict[str, Any]]) -> None:
+    """Its probes travel as jobs do, and nothing of them stays but what runs will be sent."""
+    system, pools, settings = node
+    folder = system.new_folder()
+    prepare_moody(folder, 1, {}, {"default": {"resources": {"memory": "2GB"}}})
+    analyses.site(folder, pools, **settings)
+    before = sorted(folder.iterdir())
+    doctor = (analyses.FASTHEP_SMK, "doctor", "workflow.yaml", "--profile", "site", "--json")
+    done = system.run(*doctor, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = {check["what"]: check for check in json.loads(done.stdout)}
+    assert checks["pool 'default'"]["state"] == "ok"
+    assert [path for path in folder.iterdir() if path not in before] == [folder / "build"]
+    (made,) = (folder / "build").rglob("*.run")
+    pack = (analyses.FASTHEP_SMK, "pack", "workflow.yaml", "--environment", "packed-venv")
+    assert system.run(*pack, cwd=folder, timeout=100).returncode == 0
+    assert list((folder / "build").rglob("*.run")) == [made]
 
 
 FAILS = """
