@@ -8,14 +8,14 @@ opened only when an answer is needed to cut them into partitions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk import files
 from fasthep_smk.errors import Finding, nearest
 from fasthep_smk.remote import ask, is_remote
-from fasthep_smk.root_files import FileFacts, look_into
+from fasthep_smk.root_files import MANY, FileFacts, look_into
 
 __all__ = [
     "Inputs",
@@ -89,15 +89,22 @@ class Inputs:
             self._store()
         return f"{path}|sha256:{self._checksums[stat]}"
 
-    def look(self, paths: Iterable[str], trees: Iterable[str]) -> dict[str, FileFacts]:
-        """Return the facts of each file about ``trees``."""
+    def look(
+        self, paths: Iterable[str], trees: Iterable[str], *, alike: Iterable[Sequence[str]] = ()
+    ) -> dict[str, FileFacts]:
+        """Return the facts of each file about ``trees``.
+
+        Groups of files that should be ``alike`` need not be looked at one by one: where there are
+        very many new files, the branches of some of each group are, and the entries of all.
+        """
         wanted = list(dict.fromkeys(paths))
         trees = sorted(set(trees))
         keys = {path: f"{self.identity(path)}|{trees}" for path in wanted}
         self._used.update(keys.values())
         missing = [path for path in wanted if keys[path] not in self._known]
         if missing:
-            for path, facts in look_into(missing, trees, self.root).items():
+            brief = _alike(missing, alike) if len(missing) > MANY else frozenset()
+            for path, facts in look_into(missing, trees, self.root, in_brief=brief).items():
                 self._remember(keys[path], facts)
             self._store()
         return {path: self._facts(self._known[keys[path]]) for path in wanted}
@@ -140,14 +147,26 @@ class Inputs:
         files.write_text(self._cache, files.seal(content, indent=None))
 
 
+def _alike(paths: Iterable[str], groups: Iterable[Sequence[str]]) -> frozenset[str]:
+    """Return the paths of groups but for some ``MANY``: as many, and evenly, from each group."""
+    new = frozenset(paths)
+    listed = [found for group in groups if (found := [path for path in group if path in new])]
+    room = max(1, MANY // max(1, len(listed)))
+    chosen = (group[:: -(-len(group) // room)] for group in listed)
+    return frozenset().union(*listed).difference(*chosen)
+
+
 def missing_branches(
     wanted: Iterable[str], facts: FileFacts, tree: str
 ) -> list[tuple[str, str | None]]:
     """Return the branches that a tree lacks, each with the nearest one it has.
 
-    Only plain names are judged: uproot takes expressions too.
+    Only plain names are judged: uproot takes expressions too. Of a tree whose branches were not
+    looked at, none are missing.
     """
-    available = facts.branches[tree]
+    available = facts.branches.get(tree)
+    if available is None:
+        return []
     return [
         (name, nearest(name, available))
         for name in wanted

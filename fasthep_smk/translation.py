@@ -289,21 +289,19 @@ def _file_findings(document: Mapping[str, Any], inputs: Inputs) -> list[Finding]
     trees = root_trees_of(document)
     if not trees:
         return []
-    findings: list[Finding] = []
-    for name, content in datasets_of(document):
-        listed = content.get("files")
-        local = (
-            [str(file) for file in listed if isinstance(file, str) and not is_remote(file)]
-            if isinstance(listed, list)
-            else []
-        )
-        facts = inputs.look(local, trees)
-        findings += [
-            problem_finding(file, name, problem)
-            for file in local
-            if (problem := facts[file].problem)
-        ]
-    return findings
+    local = [
+        (name, [file for file in listed if isinstance(file, str) and not is_remote(file)])
+        for name, content in datasets_of(document)
+        if isinstance(listed := content.get("files"), list)
+    ]
+    groups = [listed for _, listed in local]
+    facts = inputs.look([file for listed in groups for file in listed], trees, alike=groups)
+    return [
+        problem_finding(file, name, problem)
+        for name, listed in local
+        for file in listed
+        if (problem := facts[file].problem)
+    ]
 
 
 def _files_of(compiled: list[Compiled]) -> list[str]:

@@ -138,7 +138,8 @@ def check_inputs(
         dataset: [str(file) for file in content.get("files") or [] if not is_remote(str(file))]
         for dataset, content in datasets.items()
     }
-    facts = inputs.look([file for listed in local.values() for file in listed], trees)
+    every = [file for listed in local.values() for file in listed]
+    facts = inputs.look(every, trees, alike=local.values())
     findings: list[Finding] = []
     warnings: list[str] = []
     lacking: dict[tuple[str, str, str], tuple[str | None, list[tuple[str, str]]]] = {}
