@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fasthep_smk.describe.environment import Environment
+from fasthep_smk.describe.staging import Staging
+from fasthep_smk.errors import Findings
 from fasthep_smk.transfer.credentials import lay_out
+from fasthep_smk.transfer.outfit import Outfit
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
 
@@ -110,3 +114,31 @@ def test_a_credential_is_for_its_job_alone(tmp_path: Path, monkeypatch: pytest.M
 def test_without_credentials_there_is_nothing(tmp_path: Path) -> None:
     assert lay_out([], tmp_path / "credentials") == {}
     assert not list(tmp_path.iterdir())
+
+
+def outfit(folder: Path, **options: bool) -> Outfit:
+    """What a build folder's jobs travel with on a Slurm with a spool."""
+    (folder / "build").mkdir(exist_ok=True)
+    staging = Staging("transfer", (), str(folder / "scratch"), "pools.yaml")
+    prefix = Environment("shared-prefix", "/somewhere", "pools.yaml")
+    return Outfit(folder / "build", "slurm", prefix, staging, {"r": []}, **options)
+
+
+def test_a_spool_is_open_to_nobody_else(tmp_path: Path) -> None:
+    mine = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
+    mine.mkdir(parents=True)
+    mine.chmod(0o777)
+    with outfit(tmp_path).ready([]):
+        (spool,) = mine.iterdir()
+        assert [path.stat().st_mode & 0o777 for path in (mine, spool)] == [0o700, 0o700]
+
+
+def test_a_spool_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """Whoever has made it could turn it to a folder of theirs, from which jobs would then run."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    mine = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
+    mine.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Findings, match="is a link"), outfit(tmp_path).ready([]):
+        pass
+    assert not list((tmp_path / "elsewhere").iterdir())
