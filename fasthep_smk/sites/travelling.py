@@ -36,6 +36,8 @@ class Travelling:
         self._report(job_info, self._trips.end(job_info.job))
 
     def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
+        if job_info.external_jobid is None:  # it was not queued: that is no matter of its files
+            self._trips.forget(job_info.job)
         self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
 
     def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -108,7 +109,6 @@ class Depot:
             write_parcel(self.build / trip.parcel, {}, about)
             return trip
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
-        (self.build / trip.outcome).unlink(missing_ok=True)
         write_parcel(self.build / trip.parcel, load.content, load.about())
         found = credential_files(self.build)
         if self.spool is not None:
@@ -136,20 +136,31 @@ class Depot:
                 path.unlink(missing_ok=True)
 
     def trip(self, rule: str, place: Sequence[str]) -> Trip:
-        """Return where a job's files are on this side."""
+        """Return where a job's files are on this side, for this one time that it is sent.
+
+        One that was sent before, by a run that was killed, may still be under way: what it leaves
+        may be of another version of the workflow, and it takes its own parcel away.
+        """
         top = layout.DEPOT if self.spool is None else str(self.spool)
-        name = "/".join((top, rule, *(place or (rule,))))
+        name = "/".join((top, rule, *(place or (rule,)))) + f".{secrets.token_hex(4)}"
         return Trip(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
 
     def receive(self, trip: Trip) -> Arrival:
-        """Put what a job has sent back in its place, and clear its files away."""
-        outcome = self.build / trip.outcome
+        """Put what a job has sent back in its place, and clear its files away.
+
+        Raises:
+            OSError: there is no room for it.
+        """
         try:
-            return accept(self.build, outcome, trip.rule, trip.place)
+            return accept(self.build, self.build / trip.outcome, trip.rule, trip.place)
         except Damaged as error:
             return Arrival(None, str(error))
         except FileNotFoundError:
             return Arrival(None, "nothing came back")
         finally:
-            outcome.unlink(missing_ok=True)
-            (self.build / trip.parcel).unlink(missing_ok=True)
+            self.clear(trip)
+
+    def clear(self, trip: Trip) -> None:
+        """Remove the files of a job that is not under way."""
+        for name in (trip.parcel, trip.outcome):
+            (self.build / name).unlink(missing_ok=True)

@@ -49,6 +49,7 @@ class Trips:
         Raises:
             OSError, KeyError: something that it needs is not there.
         """
+        self.forget(job)
         names = self.depot.names_of(job.rule.name)
         place = [str(getattr(job.wildcards, one)) for one in names]
         try:
@@ -59,6 +60,12 @@ class Trips:
         self._under_way[job.jobid] = trip
         return trip
 
+    def forget(self, job: Any) -> None:
+        """Take back what one of Snakemake's jobs would be sent that was never queued."""
+        trip = self._under_way.pop(job.jobid, None)
+        if trip is not None:
+            self.depot.clear(trip)
+
     def end(self, job: Any, message: str | None = None) -> Verdict:
         """Take in what a job has sent back that has ended, with an error if there is a message.
 
@@ -67,7 +74,11 @@ class Trips:
         trip = self._under_way.pop(job.jobid, None)
         if trip is None:
             return Verdict("done" if message is None else "failed", message)
-        arrival = self.depot.receive(trip)
+        try:
+            arrival = self.depot.receive(trip)
+        except OSError as error:  # there is no room here: the others under way are not to blame
+            problem = failures.one_line(error)
+            return Verdict("failed", f"what it sent back could not be put in place: {problem}")
         if arrival.status == 0:
             return Verdict("done")
         if arrival.status is not None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from fasthep_smk import layout
 from fasthep_smk.describe.environment import Environment
 from fasthep_smk.describe.staging import Staging
 from fasthep_smk.errors import Findings
+from fasthep_smk.sites.travelling import Travelling
 from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.outfit import Outfit
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
@@ -114,6 +119,84 @@ def test_a_credential_is_for_its_job_alone(tmp_path: Path, monkeypatch: pytest.M
 def test_without_credentials_there_is_nothing(tmp_path: Path) -> None:
     assert lay_out([], tmp_path / "credentials") == {}
     assert not list(tmp_path.iterdir())
+
+
+class Base:
+    """Stands for a plugin's executor: notes what Snakemake would hear."""
+
+    def __init__(self) -> None:
+        self.wait = True
+        self.heard: list[tuple[str, str | None]] = []
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Do what a plugin does."""
+
+    def run_job(self, job: Any) -> None:
+        self.heard.append(("submitted", job.name))
+
+    def report_job_success(self, job_info: Any) -> None:
+        self.heard.append(("done", job_info.job.name))
+
+    def report_job_error(self, job_info: Any, msg: str | None = None) -> None:
+        assert job_info.job.attempt == 1
+        self.heard.append(("failed", msg))
+
+
+class Executor(Travelling, Base):
+    """An executor whose jobs travel."""
+
+
+PROBE = SimpleNamespace(
+    rule=SimpleNamespace(name="r"), wildcards=None, name="r", jobid=1, attempt=1
+)
+
+
+def executor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Executor:
+    """Return the executor of a build folder whose only job is a probe."""
+    said = {"python": "python3", "brings_python": False, "shared": [], "spool": None}
+    (folder / layout.TRANSFER).parent.mkdir(parents=True)
+    (folder / layout.TRANSFER).write_text(
+        json.dumps({**said, "wildcards": {"r": []}, "probes": True})
+    )
+    monkeypatch.chdir(folder)
+    return Executor()
+
+
+def test_a_job_that_is_refused_by_the_batch_system_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the command that it quotes has a path with that word in it."""
+    found = executor(tmp_path, monkeypatch)
+    parcel = found._trips.leave(PROBE).parcel
+    msg = "sbatch failed: Invalid account; sbatch call: sbatch --wrap=sh /data/transfer/node.sh"
+    found.report_job_error(SimpleNamespace(job=PROBE, external_jobid=None), msg)
+    assert found.heard == [("failed", msg)]
+    assert not (tmp_path / parcel).exists()
+
+
+def test_a_job_that_is_packed_anew_leaves_no_earlier_parcel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch system that does not answer for half an hour is asked every few seconds."""
+    trips = executor(tmp_path, monkeypatch)._trips
+    left = [tmp_path / trips.leave(PROBE).parcel for _ in range(3)]
+    assert [path.exists() for path in left] == [False, False, True]
+
+
+def test_where_nothing_can_be_put_a_job_fails_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = executor(tmp_path, monkeypatch)
+    trip = found._trips.leave(PROBE)
+    about = {"rule": "r", "place": [], "status": 0, "host": "far", "gone": []}
+    write_parcel(tmp_path / trip.outcome, {"a": b"x"}, about)
+    (tmp_path / layout.STAGE).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / layout.STAGE).write_text("not a folder")  # as where the disk is full
+    found.report_job_success(SimpleNamespace(job=PROBE, external_jobid="1"))
+    ((what, msg),) = found.heard
+    assert what == "failed"
+    assert str(msg).startswith("what it sent back could not be put in place: ")
 
 
 def outfit(folder: Path, **options: bool) -> Outfit:
