@@ -130,7 +130,9 @@ class Depot:
         if not self.is_open:
             return
         shutil.rmtree(self.build / layout.DEPOT, ignore_errors=True)
-        if self.spool is not None:
+        if self.spool is not None and self._settings.get("probes"):
+            shutil.rmtree(self.spool, ignore_errors=True)  # no later run has the same one
+        elif self.spool is not None:
             shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
             for path in self.spool.rglob("*.tar"):
                 path.unlink(missing_ok=True)

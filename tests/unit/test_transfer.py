@@ -225,3 +225,10 @@ def test_a_spool_that_is_a_link_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Findings, match="is a link"), outfit(tmp_path).ready([]):
         pass
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_probes_leave_nothing_in_a_spool(tmp_path: Path) -> None:
+    """They are of a build folder that no later run has."""
+    with outfit(tmp_path, probes=True).ready([]):
+        assert list((tmp_path / "scratch").rglob("node.sh"))
+    assert not list((tmp_path / "scratch").rglob("*/*"))
