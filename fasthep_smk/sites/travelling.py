@@ -23,6 +23,12 @@ class Travelling:
         self._trips = Trips(Path.cwd())
         super().__post_init__(*arguments, **options)  # type: ignore[misc]
 
+    def shutdown(self) -> None:
+        """End; what started Snakemake may have been killed, and clears nothing away then."""
+        above: Any = super()
+        above.shutdown()
+        self._trips.depot.forget_credentials()
+
     def run_job(self, job: Any) -> None:
         """Submit a job; what keeps it from being sent is its failure, not that of the run."""
         above: Any = super()

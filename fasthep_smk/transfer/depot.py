@@ -125,6 +125,11 @@ class Depot:
             stream.write(path.read_bytes())
         return Path(name).replace(folder / kind)
 
+    def forget_credentials(self) -> None:
+        """Leave no credential in the spool: no job is under way."""
+        if self.is_open and self.spool is not None:
+            shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
+
     def close(self) -> None:
         """Leave no parcel, and nothing secret, behind when a run has ended."""
         if not self.is_open:
@@ -133,7 +138,7 @@ class Depot:
         if self.spool is not None and self._settings.get("probes"):
             shutil.rmtree(self.spool, ignore_errors=True)  # no later run has the same one
         elif self.spool is not None:
-            shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
+            self.forget_credentials()
             for path in self.spool.rglob("*.tar"):
                 path.unlink(missing_ok=True)
 

@@ -91,6 +91,7 @@ class Outfit:
         }
         files.write_text(self.build / layout.TRANSFER, json.dumps(content, indent=1) + "\n")
         depot = Depot(self.build)
+        depot.forget_credentials()  # a run that was killed has left some
         # Where this is installed, a schedd of another machine may not see it.
         _copy(NODE, depot.node)
         try:

@@ -132,6 +132,9 @@ class Base:
     def __post_init__(self) -> None:
         """Do what a plugin does."""
 
+    def shutdown(self) -> None:
+        self.heard.append(("ended", None))
+
     def run_job(self, job: Any) -> None:
         self.heard.append(("submitted", job.name))
 
@@ -232,3 +235,21 @@ def test_probes_leave_nothing_in_a_spool(tmp_path: Path) -> None:
     with outfit(tmp_path, probes=True).ready([]):
         assert list((tmp_path / "scratch").rglob("node.sh"))
     assert not list((tmp_path / "scratch").rglob("*/*"))
+
+
+def test_credentials_do_not_outlast_a_run_whose_first_process_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake ends by itself then; the next run clears away what one has left that was killed."""
+    with outfit(tmp_path).ready([]):
+        (spool,) = (tmp_path / "scratch").glob("*/*")
+        monkeypatch.chdir(tmp_path / "build")
+        found = Executor()
+        (spool / "credentials").mkdir()
+        (spool / "credentials" / "token").write_text("secret")
+        found.shutdown()
+        assert found.heard == [("ended", None)]
+        assert not (spool / "credentials").exists()
+        (spool / "credentials").mkdir()
+        with outfit(tmp_path).ready([]):
+            assert not (spool / "credentials").exists()
