@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import layout
+from fasthep_smk import failures, layout
 from fasthep_smk.describe.environment import Environment
 from fasthep_smk.describe.staging import Staging
 from fasthep_smk.errors import Findings
@@ -19,6 +19,7 @@ from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.outfit import Outfit
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
+from tests.support import credentials
 
 HOSTILE = ("with space", "it's", 'a"b', "$HOME", "{x}", "back\\slash", "new\nline", "ünïcode", "-n")
 
@@ -253,3 +254,37 @@ def test_credentials_do_not_outlast_a_run_whose_first_process_was_killed(
         (spool / "credentials").mkdir()
         with outfit(tmp_path).ready([]):
             assert not (spool / "credentials").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "renewed", "what"),
+    [
+        (3600, False, "failed"),
+        (3600, True, "later"),
+        (-10, False, "later"),
+        (None, False, "failed"),
+    ],
+)
+def test_a_job_is_sent_later_if_there_will_be_another_credential(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float | None,
+    renewed: bool,
+    what: str,
+) -> None:
+    """A server that refuses a valid one will refuse it again; ``None``: none is required."""
+    trips = executor(tmp_path, monkeypatch)._trips
+    token = tmp_path / "token"
+    monkeypatch.delenv("BEARER_TOKEN", raising=False)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
+    credentials.write(token, credentials.token(seconds))
+    asked = [] if seconds is None else [{"kind": "token"}]
+    (tmp_path / layout.REQUESTS).write_text(json.dumps({"credentials": asked}))
+    trip = trips.leave(PROBE)
+    note = failures.Failure(rule="r", key="", record="", problem="refused", kind="credential")
+    failures.note(tmp_path, note)
+    about = {"rule": "r", "place": [], "status": 1, "host": "far", "gone": []}
+    write_parcel(tmp_path / trip.outcome, {}, about)
+    if renewed:
+        credentials.write(token, credentials.token(7200))
+    assert trips.end(PROBE, "exit status 1").what == what
