@@ -15,7 +15,7 @@ from typing import Any
 
 from fasthep_smk import layout
 from fasthep_smk.transfer.arrival import Arrival, accept
-from fasthep_smk.transfer.credentials import credential_files
+from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.needs import load_of
 from fasthep_smk.transfer.parcel import Damaged, write_parcel
 
@@ -102,6 +102,7 @@ class Depot:
 
         Raises:
             OSError, KeyError: something that it needs is not there.
+            SmkError: a credential cannot be sent from where it is.
         """
         trip = self.trip(rule, place)
         if self._settings.get("probes"):
@@ -109,10 +110,12 @@ class Depot:
             write_parcel(self.build / trip.parcel, {}, about)
             return trip
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
-        write_parcel(self.build / trip.parcel, load.content, load.about())
         found = credential_files(self.build)
-        if self.spool is not None:
+        if self.spool is None:
+            refuse_unsendable(found)
+        else:
             found = {kind: self._put(kind, path) for kind, path in found.items()}
+        write_parcel(self.build / trip.parcel, load.content, load.about())
         return replace(trip, credentials={kind: str(path) for kind, path in found.items()})
 
     def _put(self, kind: str, path: Path) -> Path:

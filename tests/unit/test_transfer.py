@@ -13,9 +13,9 @@ import pytest
 from fasthep_smk import failures, layout
 from fasthep_smk.describe.environment import Environment
 from fasthep_smk.describe.staging import Staging
-from fasthep_smk.errors import Findings
+from fasthep_smk.errors import Findings, SmkError
 from fasthep_smk.sites.travelling import Travelling
-from fasthep_smk.transfer.credentials import lay_out
+from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
 from fasthep_smk.transfer.outfit import Outfit
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
@@ -115,6 +115,27 @@ def test_a_credential_is_for_its_job_alone(tmp_path: Path, monkeypatch: pytest.M
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
     assert folder.stat().st_mode & 0o777 == 0o700
     assert "BEARER_TOKEN" not in os.environ
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["/a/proxy", "/b/bt_u1"], None),
+        (["/a/b c"], "cannot be sent from '/a/b c'"),
+        (["/a,b/proxy"], "cannot be sent from"),
+        (["/a/mine", "/b/mine"], "both files are named 'mine'"),
+    ],
+)
+def test_a_credential_that_would_not_arrive_is_refused(
+    paths: list[str], message: str | None
+) -> None:
+    """HTCondor puts all files into one folder: one would take the other's place."""
+    found = dict(zip(("x509", "token"), map(Path, paths), strict=False))
+    if message is None:
+        refuse_unsendable(found)
+        return
+    with pytest.raises(SmkError, match=message):
+        refuse_unsendable(found)
 
 
 def test_without_credentials_there_is_nothing(tmp_path: Path) -> None:
