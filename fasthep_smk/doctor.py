@@ -28,6 +28,7 @@ from fasthep_smk.describe.requests import Attempt, Route
 from fasthep_smk.describe.routing import Router
 from fasthep_smk.errors import SmkError, UsageError
 from fasthep_smk.names import encode, shell
+from fasthep_smk.placement import contained
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.progress import Reader
 from fasthep_smk.translate import profile, snakefile
@@ -216,17 +217,25 @@ def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
             name: tuple(sites.shrink(one, here)[0] for one in given)
             for name, given in attempts.items()
         }
+    attempts = {
+        name: tuple(contained(one, execution) for one in given) for name, given in attempts.items()
+    }
     placement = profile.Placement(
         execution.site,
         attempts=attempts,
         staging=execution.staging,
         environment=execution.environment,
     )
-    command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker.probe"])
+    script = (
+        f"#!/bin/sh\npython={shell([sys.executable])}\n"
+        "# In a container, Python is the container's.\n"
+        'if [ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]; then python=python3; fi\n'
+        'exec "$python" -P -m fasthep_smk.worker.probe "$1"\n'
+    )
     (place / "smk" / "tasks").mkdir(parents=True)
     files.write_text(place / "smk" / "Snakefile", snakefile.render_probe(rules))
     files.write_text(place / "smk" / "common.smk", snakefile.COMMON)
-    files.write_text(place / "smk" / "worker", f'#!/bin/sh\nexec {command} "$1"\n')
+    files.write_text(place / "smk" / "worker", script)
     files.write_text(place / "smk" / "profile" / "config.yaml", profile.render(rules, placement))
 
 

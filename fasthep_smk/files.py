@@ -8,8 +8,9 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -48,13 +49,15 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
     and afterwards always the new one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".", suffix=f".tmp-{os.getpid()}", dir=path.parent)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp-{os.getpid()}")
+    # Results are shared as any file of the user's. The mode is the system's own word: to ask for
+    # the umask is to change it, and other threads write files meanwhile.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
     os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        # mkstemp is private by design; results are shared as any file of the user's.
-        temporary.chmod(0o666 & ~_umask())
+        temporary.chmod(mode)
         if durable:
             sync(temporary)
         temporary.replace(path)
@@ -176,9 +179,3 @@ def _sorted(plain: Any) -> Any:
         pairs = [_sorted(pair) for pair in plain["v"]]
         return {"$": "dict", "v": sorted(pairs, key=lambda pair: json.dumps(pair, sort_keys=True))}
     return {key: _sorted(item) for key, item in plain.items()}
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -13,7 +13,7 @@ from fasthep_smk.errors import Finding
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.profile import Placement
 
-__all__ = ["capped", "place"]
+__all__ = ["capped", "contained", "place"]
 
 
 def place(
@@ -36,7 +36,7 @@ def place(
         if here is not None:
             given, found = _on_one_machine(given, here, shrink=shrink)
             notes += found
-        attempts[rule.name] = tuple(_contained(one, execution) for one in given)
+        attempts[rule.name] = tuple(contained(one, execution) for one in given)
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
     if here is not None:
@@ -68,7 +68,7 @@ def place(
     return placement, list({str(item): item for item in findings}.values()), notes
 
 
-def _contained(attempt: Attempt, execution: Execution) -> Attempt:
+def contained(attempt: Attempt, execution: Execution) -> Attempt:
     """Let HTCondor run a job in the container that is asked for; elsewhere Snakemake starts it."""
     environment = execution.environment
     if environment is None or environment.image is None or execution.site.system != "htcondor":

@@ -75,7 +75,8 @@ def read_execution(
         return None, findings
     environment, findings = read_environment(_said("environment", site, sections, own, workflow))
     staging, wrong = read_staging(_said("staging", site, sections, own, workflow))
-    findings += [*wrong, *staging_findings(staging, environment, site.system)]
+    refused = bool(findings)
+    findings += [*wrong, *staging_findings(staging, environment, site.system, refused=refused)]
     findings += runtime_findings(environment, site.system, transfers=staging.transfers)
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))

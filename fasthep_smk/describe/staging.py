@@ -64,9 +64,12 @@ def read_staging(
 
 
 def staging_findings(
-    staging: Staging, environment: Environment | None, system: str
+    staging: Staging, environment: Environment | None, system: str, *, refused: bool = False
 ) -> Iterator[Finding]:
-    """Yield why jobs cannot be sent what they need, on a batch system."""
+    """Yield why jobs cannot be sent what they need, on a batch system.
+
+    ``refused`` says that an environment was asked for, and is wrong: that is enough of it.
+    """
     if not staging.transfers or system == "local":
         return
     if system == "slurm" and not staging.folder:
@@ -77,6 +80,8 @@ def staging_findings(
             expected="a folder that this machine and all nodes see under the same path, for what "
             "jobs are sent and send back",
         )
+    if refused:
+        return
     if environment is None or (environment.type, environment.prefix) == _CURRENT:
         yield Finding(
             file=staging.file,

@@ -23,6 +23,12 @@ class Travelling:
         self._trips = Trips(Path.cwd())
         super().__post_init__(*arguments, **options)  # type: ignore[misc]
 
+    def shutdown(self) -> None:
+        """End; what started Snakemake may have been killed, and clears nothing away then."""
+        above: Any = super()
+        above.shutdown()
+        self._trips.depot.forget_credentials()
+
     def run_job(self, job: Any) -> None:
         """Submit a job; what keeps it from being sent is its failure, not that of the run."""
         above: Any = super()
@@ -36,6 +42,8 @@ class Travelling:
         self._report(job_info, self._trips.end(job_info.job))
 
     def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
+        if job_info.external_jobid is None:  # it was not queued: that is no matter of its files
+            self._trips.forget(job_info.job)
         self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
 
     def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:

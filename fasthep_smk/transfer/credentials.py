@@ -15,7 +15,7 @@ from fasthep_smk.credentials.gate import required_of
 from fasthep_smk.credentials.looking import look
 from fasthep_smk.errors import SmkError
 
-__all__ = ["VARIABLES", "credential_files", "lay_out"]
+__all__ = ["VARIABLES", "credential_files", "lay_out", "refuse_unsendable"]
 
 #: Which variable tells programs where a credential is, and what stands before its path.
 VARIABLES: Mapping[str, tuple[str, str]] = {
@@ -28,22 +28,32 @@ _PLAIN = re.compile(r"/[A-Za-z0-9._/@%+-]+")
 
 
 def credential_files(build: Path) -> dict[str, Path]:
-    """Return the files of the credentials that jobs require, by their kinds, as they are now.
-
-    Raises:
-        SmkError: one cannot be sent from where it is.
-    """
+    """Return the files of the credentials that jobs require, by their kinds, as they are now."""
     required = required_of(build)
     if not required:
         return {}
     found = {kind: one.path for kind, one in look(one.kind for one in required).items()}
+    return {kind: path for kind, path in found.items() if path is not None}
+
+
+def refuse_unsendable(found: Mapping[str, Path]) -> None:
+    """Refuse files that a batch system which sends them itself would not bring to a job.
+
+    Raises:
+        SmkError: the path of one, or the name that two have, does not allow it.
+    """
+    names: dict[str, str] = {}
     for kind, path in found.items():
-        if path is not None and not _PLAIN.fullmatch(str(path)):
+        if not _PLAIN.fullmatch(str(path)):
             raise SmkError(
                 f"the {kind} credential cannot be sent from {str(path)!r}: put it where the path "
                 "has letters, digits and . _ - @ % + only"
             )
-    return {kind: path for kind, path in found.items() if path is not None}
+        if (other := names.setdefault(path.name, kind)) != kind:
+            raise SmkError(
+                f"the {kind} credential cannot be sent beside the {other} one: both files are "
+                f"named {path.name!r}, and jobs get them in one folder"
+            )
 
 
 def lay_out(given: Iterable[str], folder: Path) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 
 from fasthep_smk import layout
 from fasthep_smk.transfer.arrival import Arrival, accept
-from fasthep_smk.transfer.credentials import credential_files
+from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.needs import load_of
 from fasthep_smk.transfer.parcel import Damaged, write_parcel
 
@@ -101,6 +102,7 @@ class Depot:
 
         Raises:
             OSError, KeyError: something that it needs is not there.
+            SmkError: a credential cannot be sent from where it is.
         """
         trip = self.trip(rule, place)
         if self._settings.get("probes"):
@@ -108,11 +110,12 @@ class Depot:
             write_parcel(self.build / trip.parcel, {}, about)
             return trip
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
-        (self.build / trip.outcome).unlink(missing_ok=True)
-        write_parcel(self.build / trip.parcel, load.content, load.about())
         found = credential_files(self.build)
-        if self.spool is not None:
+        if self.spool is None:
+            refuse_unsendable(found)
+        else:
             found = {kind: self._put(kind, path) for kind, path in found.items()}
+        write_parcel(self.build / trip.parcel, load.content, load.about())
         return replace(trip, credentials={kind: str(path) for kind, path in found.items()})
 
     def _put(self, kind: str, path: Path) -> Path:
@@ -125,31 +128,49 @@ class Depot:
             stream.write(path.read_bytes())
         return Path(name).replace(folder / kind)
 
+    def forget_credentials(self) -> None:
+        """Leave no credential in the spool: no job is under way."""
+        if self.is_open and self.spool is not None:
+            shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
+
     def close(self) -> None:
         """Leave no parcel, and nothing secret, behind when a run has ended."""
         if not self.is_open:
             return
         shutil.rmtree(self.build / layout.DEPOT, ignore_errors=True)
-        if self.spool is not None:
-            shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
+        if self.spool is not None and self._settings.get("probes"):
+            shutil.rmtree(self.spool, ignore_errors=True)  # no later run has the same one
+        elif self.spool is not None:
+            self.forget_credentials()
             for path in self.spool.rglob("*.tar"):
                 path.unlink(missing_ok=True)
 
     def trip(self, rule: str, place: Sequence[str]) -> Trip:
-        """Return where a job's files are on this side."""
+        """Return where a job's files are on this side, for this one time that it is sent.
+
+        One that was sent before, by a run that was killed, may still be under way: what it leaves
+        may be of another version of the workflow, and it takes its own parcel away.
+        """
         top = layout.DEPOT if self.spool is None else str(self.spool)
-        name = "/".join((top, rule, *(place or (rule,))))
+        name = "/".join((top, rule, *(place or (rule,)))) + f".{secrets.token_hex(4)}"
         return Trip(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
 
     def receive(self, trip: Trip) -> Arrival:
-        """Put what a job has sent back in its place, and clear its files away."""
-        outcome = self.build / trip.outcome
+        """Put what a job has sent back in its place, and clear its files away.
+
+        Raises:
+            OSError: there is no room for it.
+        """
         try:
-            return accept(self.build, outcome, trip.rule, trip.place)
+            return accept(self.build, self.build / trip.outcome, trip.rule, trip.place)
         except Damaged as error:
             return Arrival(None, str(error))
         except FileNotFoundError:
             return Arrival(None, "nothing came back")
         finally:
-            outcome.unlink(missing_ok=True)
-            (self.build / trip.parcel).unlink(missing_ok=True)
+            self.clear(trip)
+
+    def clear(self, trip: Trip) -> None:
+        """Remove the files of a job that is not under way."""
+        for name in (trip.parcel, trip.outcome):
+            (self.build / name).unlink(missing_ok=True)

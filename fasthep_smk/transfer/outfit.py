@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -90,6 +91,7 @@ class Outfit:
         }
         files.write_text(self.build / layout.TRANSFER, json.dumps(content, indent=1) + "\n")
         depot = Depot(self.build)
+        depot.forget_credentials()  # a run that was killed has left some
         # Where this is installed, a schedd of another machine may not see it.
         _copy(NODE, depot.node)
         try:
@@ -110,8 +112,7 @@ def _spool(staging: Staging, build: Path) -> Path | None:
     try:
         for folder in (spool.parent, spool):
             folder.mkdir(mode=0o700, parents=folder == spool.parent, exist_ok=True)
-            if folder.stat().st_uid != os.getuid():
-                raise PermissionError(errno.EPERM, "it is somebody else's")
+            _close_to_others(folder)
     except OSError as error:
         raise Findings.one(
             f"cannot be used: {error.strerror or error}",
@@ -120,6 +121,21 @@ def _spool(staging: Staging, build: Path) -> Path | None:
             value=str(spool),
         ) from error
     return spool
+
+
+def _close_to_others(folder: Path) -> None:
+    """Let nobody else into a folder: jobs run what lies there, and credentials do.
+
+    Raises:
+        OSError: it is somebody else's, or a link, which its owner may turn elsewhere.
+    """
+    found = folder.lstat()
+    if found.st_uid != os.getuid():
+        raise PermissionError(errno.EPERM, f"{folder} is somebody else's")
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a link")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        folder.chmod(0o700)
 
 
 def _fill(spool: Path, archive: Path | None) -> None:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from fasthep_smk import failures, products
+from fasthep_smk.credentials.found import Credential
+from fasthep_smk.credentials.gate import required_of
+from fasthep_smk.credentials.looking import look
+from fasthep_smk.credentials.renewal import lacking
+from fasthep_smk.describe.credentials import Kind
 from fasthep_smk.transfer.depot import Depot, Trip
+from fasthep_smk.worker.again import CLOCKS
 
 __all__ = ["Trips", "Verdict"]
 
@@ -42,6 +50,7 @@ class Trips:
         self._under_way: dict[Any, Trip] = {}
         self._lost: Counter[Any] = Counter()
         self._refused: Counter[Any] = Counter()
+        self._sent_with: dict[Any, Mapping[Kind, Credential]] = {}
 
     def leave(self, job: Any) -> Trip:
         """Pack what one of Snakemake's jobs needs.
@@ -49,8 +58,11 @@ class Trips:
         Raises:
             OSError, KeyError: something that it needs is not there.
         """
+        self.forget(job)
         names = self.depot.names_of(job.rule.name)
         place = [str(getattr(job.wildcards, one)) for one in names]
+        # Before it is packed: one that is renewed meanwhile counts as another.
+        self._sent_with[job.jobid] = look(one.kind for one in required_of(self.depot.build))
         try:
             trip = self.depot.send(job.rule.name, place)
         except products.Damaged as error:
@@ -58,6 +70,12 @@ class Trips:
             raise
         self._under_way[job.jobid] = trip
         return trip
+
+    def forget(self, job: Any) -> None:
+        """Take back what one of Snakemake's jobs would be sent that was never queued."""
+        trip = self._under_way.pop(job.jobid, None)
+        if trip is not None:
+            self.depot.clear(trip)
 
     def end(self, job: Any, message: str | None = None) -> Verdict:
         """Take in what a job has sent back that has ended, with an error if there is a message.
@@ -67,12 +85,17 @@ class Trips:
         trip = self._under_way.pop(job.jobid, None)
         if trip is None:
             return Verdict("done" if message is None else "failed", message)
-        arrival = self.depot.receive(trip)
+        try:
+            arrival = self.depot.receive(trip)
+        except OSError as error:  # there is no room here: the others under way are not to blame
+            problem = failures.one_line(error)
+            return Verdict("failed", f"what it sent back could not be put in place: {problem}")
         if arrival.status == 0:
             return Verdict("done")
         if arrival.status is not None:
             said = message or f"exit status {arrival.status}"
-            if self._lacks_credential(trip) and self._refused[job.jobid] < _RENEWALS:
+            others = self._lacks_credential(trip) and self._others_come(job)
+            if others and self._refused[job.jobid] < _RENEWALS:
                 self._refused[job.jobid] += 1
                 return Verdict("later", said)
             return Verdict("failed", said)
@@ -97,6 +120,16 @@ class Trips:
                 rule=job.rule.name, key=key, record=record, problem=problem, kind="damaged"
             ),
         )
+
+    def _others_come(self, job: Any) -> bool:
+        """Tell whether a job may get other credentials: these have ended, or are renewed already.
+
+        Those that are still valid would be refused again, at any number of attempts.
+        """
+        required = required_of(self.depot.build)
+        if lacking(required, now=time.time() + CLOCKS):
+            return True
+        return look(one.kind for one in required) != self._sent_with.get(job.jobid)
 
     def _lacks_credential(self, trip: Trip) -> bool:
         """Tell whether a job, or one of a bundle, has failed for want of a credential."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import files, layout
+from fasthep_smk.errors import Findings
 from fasthep_smk.flow import documents
 from fasthep_smk.names import shell
 from fasthep_smk.plan.rules import Rule, Variation
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ENVIRONMENT", "Written", "write"]
 
+#: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
+_NOT_BOUND = frozenset("'$\\:,\n")
 #: The environment a job needs, for ``--software-deployment-method conda``.
 ENVIRONMENT = """\
 channels:
@@ -73,8 +76,13 @@ def write(
     ``root`` is the folder the run was started in: relative paths of the workflow start there.
     ``placement`` is where its jobs go, ``settled`` which of them are done, and ``without`` what
     went wrong with the partitions (dataset and part) that are left out.
+
+    Raises:
+        Findings: a container cannot be shown a folder of that name.
     """
     rules = list(rules)
+    seen = (root, workflow.resolve().parent)
+    _refuse_unseen(placement, (build, *seen))
     smk = build / "smk"
     for variation in variations:
         target = build / layout.plan(variation.label)
@@ -98,7 +106,6 @@ def write(
     conda = not set(str(build)) & set("{}")
     text = snakefile.render(rules, workflow=workflow.name, conda=conda)
     files.write_text(written.snakefile, text)
-    seen = (root, workflow.resolve().parent)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
@@ -123,6 +130,22 @@ def _requests(placement: profile.Placement) -> dict[str, Any]:
     }
     credentials = [one.as_data() for one in placement.credentials]
     return {"system": placement.site.system, "credentials": credentials, "rules": rules}
+
+
+def _refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:
+    """Refuse folders that Snakemake or the container's runtime would take for something else."""
+    environment = placement.environment
+    if environment is None or placement.image is None:
+        return
+    found = sorted({str(one) for one in folders if _NOT_BOUND & set(str(one))})
+    if found:
+        raise Findings.one(
+            "a container cannot be shown this folder",
+            file=environment.file,
+            key="environment.type",
+            value=repr(found[0]),
+            expected="a path without quotes ('), dollar signs, backslashes, colons and commas",
+        )
 
 
 def _worker_script(rules: Iterable[Rule]) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fasthep_smk.credentials.renewal import Lack
     from fasthep_smk.describe.credentials import Requirement
 
-__all__ = ["SENT", "Refused", "Tries", "tries_of"]
+__all__ = ["CLOCKS", "SENT", "Refused", "Tries", "tries_of"]
 
 #: Says that a job was sent its credentials: no other ones will come to where it is.
 SENT = "FASTHEP_SMK_SENT"
@@ -42,7 +42,7 @@ _MOMENT = 60.0
 #: How much more time than before a job may take when it starts again.
 _ROOM = 1.2
 #: A server's clock may differ: what it refuses may have seconds left here.
-_CLOCKS = 30.0
+CLOCKS = 30.0
 _UNKNOWN = (
     "require it under execution.credentials, so that it is looked at before and during a run; "
     "'fasthep-smk doctor' shows those that are there"
@@ -110,7 +110,7 @@ class Tries:
         if isinstance(error, Refused):
             return error
         refused = is_refusal(error, file)
-        margin = _CLOCKS if refused else 0.0
+        margin = CLOCKS if refused else 0.0
         if self.required and self._lacking(margin):
             spent = _ROOM * (time.time() - self.begun)
             left = _PATIENCE if self.walltime is None else self.walltime - self.used - spent

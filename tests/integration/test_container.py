@@ -65,6 +65,34 @@ def test_every_job_runs_in_the_image(analysis: Path, image: Path, smk: Run) -> N
     assert (analysis / "build/artifacts/plots/Met.png").is_file()
 
 
+@pytest.mark.parametrize("name", ["it's mine", "$HOME", "a,b", "a:b"])
+def test_a_folder_that_no_container_can_be_shown_is_refused(
+    analysis: Path, image: Path, smk: Run, name: str
+) -> None:
+    folder = analysis / name
+    folder.mkdir()
+    (folder / "data").symlink_to((analysis / "data").readlink())
+    workflow = WORKFLOW.replace("analysis:", CONTAINED.format(image=image))
+    (folder / "workflow.yaml").write_text(workflow)
+    done = smk("workflow.yaml", "-j", "2", cwd=folder)
+    assert done.returncode == 1
+    assert "environment.type: a container cannot be shown this folder" in done.stderr
+    assert not (image.parent / "calls").exists()
+
+
+def test_probes_run_with_the_python_of_the_image(analysis: Path, image: Path, smk: Run) -> None:
+    """That of this machine is nowhere in it."""
+    python = image.parent / "python3"
+    python.write_text(f'#!/bin/sh\necho "$@" >>{image.parent}/python\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    workflow = WORKFLOW.replace("analysis:", CONTAINED.format(image=image))
+    (analysis / "workflow.yaml").write_text(workflow)
+    done = smk("doctor", "workflow.yaml", cwd=analysis)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"container {image}" in done.stdout
+    assert "-m fasthep_smk.worker.probe" in (image.parent / "python").read_text()
+
+
 def test_without_a_runtime_it_is_said_before_anything_runs(
     analysis: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -238,9 +238,20 @@ def test_a_job_is_sent_again_three_times(translated: Path, trips: Trips) -> None
         (translated / "build" / trip.outcome).write_bytes(b"")
         verdict = trips.end(JOB)
         assert verdict.what == "again"
-        assert "sent again: 1_0.outcome.tar" in str(verdict.message)
+        assert f"sent again: {Path(trip.outcome).name}" in str(verdict.message)
     trips.leave(JOB)
     assert trips.end(JOB).what == "failed"
+
+
+def test_what_a_job_of_a_killed_run_leaves_is_not_taken(translated: Path, trips: Trips) -> None:
+    """It may be of another version of the workflow."""
+    old = trips.leave(JOB)
+    next_run = Trips(trips.depot.build)
+    new = next_run.leave(JOB)
+    carry(translated, old)
+    assert (trips.depot.build / new.parcel).is_file()
+    verdict = next_run.end(JOB, "removed")
+    assert (verdict.what, "nothing came back" in str(verdict.message)) == ("failed", True)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,20 @@ def test_an_atomic_file_is_shared_like_any_other(tmp_path: Path) -> None:
         os.umask(before)
 
 
+def test_the_mode_of_an_atomic_file_changes_nothing_for_other_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs are sent by several threads: the umask is one for all of them."""
+
+    def changed(mask: int) -> int:
+        raise AssertionError(f"the umask was set to {mask:o}")
+
+    monkeypatch.setattr(os, "umask", changed)
+    with atomic_path(tmp_path / "file.txt") as temporary:
+        temporary.write_text("x")
+    assert (tmp_path / "file.txt").read_text() == "x"
+
+
 def test_an_atomic_file_replaces_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "theirs.txt").write_text("theirs")
     (tmp_path / "file.txt").symlink_to("theirs.txt")

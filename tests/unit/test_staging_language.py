@@ -102,6 +102,15 @@ def test_slurm_needs_a_folder_for_what_it_does_not_send(tmp_path: Path) -> None:
     assert found.staging.folder == "/s"
 
 
+def test_one_mistake_is_said_once(tmp_path: Path) -> None:
+    """An environment that is wrong is not said to be missing as well."""
+    wrong = {"type": "packed-venv", "image": "docker://a"}
+    staging = {"mode": "transfer", "folder": "/s"}
+    findings = read(site(tmp_path, "slurm", staging=staging, environment=wrong))[1]
+    assert "environment.image: means nothing for packed-venv" in findings
+    assert "staging" not in findings.replace(str(tmp_path), "")
+
+
 @pytest.mark.parametrize("folder", ["scratch", "/with space", "/$HOME", "/a;b", "/it's"])
 def test_that_folder_has_a_plain_name(tmp_path: Path, folder: str) -> None:
     staging = {"mode": "transfer", "folder": folder}

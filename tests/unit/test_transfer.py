@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from fasthep_smk.transfer.credentials import lay_out
+from fasthep_smk import failures, layout
+from fasthep_smk.describe.environment import Environment
+from fasthep_smk.describe.staging import Staging
+from fasthep_smk.errors import Findings, SmkError
+from fasthep_smk.sites.travelling import Travelling
+from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
+from fasthep_smk.transfer.outfit import Outfit
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
+from tests.support import credentials
 
 HOSTILE = ("with space", "it's", 'a"b', "$HOME", "{x}", "back\\slash", "new\nline", "ünïcode", "-n")
 
@@ -107,6 +117,195 @@ def test_a_credential_is_for_its_job_alone(tmp_path: Path, monkeypatch: pytest.M
     assert "BEARER_TOKEN" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["/a/proxy", "/b/bt_u1"], None),
+        (["/a/b c"], "cannot be sent from '/a/b c'"),
+        (["/a,b/proxy"], "cannot be sent from"),
+        (["/a/mine", "/b/mine"], "both files are named 'mine'"),
+    ],
+)
+def test_a_credential_that_would_not_arrive_is_refused(
+    paths: list[str], message: str | None
+) -> None:
+    """HTCondor puts all files into one folder: one would take the other's place."""
+    found = dict(zip(("x509", "token"), map(Path, paths), strict=False))
+    if message is None:
+        refuse_unsendable(found)
+        return
+    with pytest.raises(SmkError, match=message):
+        refuse_unsendable(found)
+
+
 def test_without_credentials_there_is_nothing(tmp_path: Path) -> None:
     assert lay_out([], tmp_path / "credentials") == {}
     assert not list(tmp_path.iterdir())
+
+
+class Base:
+    """Stands for a plugin's executor: notes what Snakemake would hear."""
+
+    def __init__(self) -> None:
+        self.wait = True
+        self.heard: list[tuple[str, str | None]] = []
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Do what a plugin does."""
+
+    def shutdown(self) -> None:
+        self.heard.append(("ended", None))
+
+    def run_job(self, job: Any) -> None:
+        self.heard.append(("submitted", job.name))
+
+    def report_job_success(self, job_info: Any) -> None:
+        self.heard.append(("done", job_info.job.name))
+
+    def report_job_error(self, job_info: Any, msg: str | None = None) -> None:
+        assert job_info.job.attempt == 1
+        self.heard.append(("failed", msg))
+
+
+class Executor(Travelling, Base):
+    """An executor whose jobs travel."""
+
+
+PROBE = SimpleNamespace(
+    rule=SimpleNamespace(name="r"), wildcards=None, name="r", jobid=1, attempt=1
+)
+
+
+def executor(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Executor:
+    """Return the executor of a build folder whose only job is a probe."""
+    said = {"python": "python3", "brings_python": False, "shared": [], "spool": None}
+    (folder / layout.TRANSFER).parent.mkdir(parents=True)
+    (folder / layout.TRANSFER).write_text(
+        json.dumps({**said, "wildcards": {"r": []}, "probes": True})
+    )
+    monkeypatch.chdir(folder)
+    return Executor()
+
+
+def test_a_job_that_is_refused_by_the_batch_system_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the command that it quotes has a path with that word in it."""
+    found = executor(tmp_path, monkeypatch)
+    parcel = found._trips.leave(PROBE).parcel
+    msg = "sbatch failed: Invalid account; sbatch call: sbatch --wrap=sh /data/transfer/node.sh"
+    found.report_job_error(SimpleNamespace(job=PROBE, external_jobid=None), msg)
+    assert found.heard == [("failed", msg)]
+    assert not (tmp_path / parcel).exists()
+
+
+def test_a_job_that_is_packed_anew_leaves_no_earlier_parcel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch system that does not answer for half an hour is asked every few seconds."""
+    trips = executor(tmp_path, monkeypatch)._trips
+    left = [tmp_path / trips.leave(PROBE).parcel for _ in range(3)]
+    assert [path.exists() for path in left] == [False, False, True]
+
+
+def test_where_nothing_can_be_put_a_job_fails_and_not_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = executor(tmp_path, monkeypatch)
+    trip = found._trips.leave(PROBE)
+    about = {"rule": "r", "place": [], "status": 0, "host": "far", "gone": []}
+    write_parcel(tmp_path / trip.outcome, {"a": b"x"}, about)
+    (tmp_path / layout.STAGE).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / layout.STAGE).write_text("not a folder")  # as where the disk is full
+    found.report_job_success(SimpleNamespace(job=PROBE, external_jobid="1"))
+    ((what, msg),) = found.heard
+    assert what == "failed"
+    assert str(msg).startswith("what it sent back could not be put in place: ")
+
+
+def outfit(folder: Path, **options: bool) -> Outfit:
+    """What a build folder's jobs travel with on a Slurm with a spool."""
+    (folder / "build").mkdir(exist_ok=True)
+    staging = Staging("transfer", (), str(folder / "scratch"), "pools.yaml")
+    prefix = Environment("shared-prefix", "/somewhere", "pools.yaml")
+    return Outfit(folder / "build", "slurm", prefix, staging, {"r": []}, **options)
+
+
+def test_a_spool_is_open_to_nobody_else(tmp_path: Path) -> None:
+    mine = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
+    mine.mkdir(parents=True)
+    mine.chmod(0o777)
+    with outfit(tmp_path).ready([]):
+        (spool,) = mine.iterdir()
+        assert [path.stat().st_mode & 0o777 for path in (mine, spool)] == [0o700, 0o700]
+
+
+def test_a_spool_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    """Whoever has made it could turn it to a folder of theirs, from which jobs would then run."""
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    mine = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
+    mine.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Findings, match="is a link"), outfit(tmp_path).ready([]):
+        pass
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_probes_leave_nothing_in_a_spool(tmp_path: Path) -> None:
+    """They are of a build folder that no later run has."""
+    with outfit(tmp_path, probes=True).ready([]):
+        assert list((tmp_path / "scratch").rglob("node.sh"))
+    assert not list((tmp_path / "scratch").rglob("*/*"))
+
+
+def test_credentials_do_not_outlast_a_run_whose_first_process_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snakemake ends by itself then; the next run clears away what one has left that was killed."""
+    with outfit(tmp_path).ready([]):
+        (spool,) = (tmp_path / "scratch").glob("*/*")
+        monkeypatch.chdir(tmp_path / "build")
+        found = Executor()
+        (spool / "credentials").mkdir()
+        (spool / "credentials" / "token").write_text("secret")
+        found.shutdown()
+        assert found.heard == [("ended", None)]
+        assert not (spool / "credentials").exists()
+        (spool / "credentials").mkdir()
+        with outfit(tmp_path).ready([]):
+            assert not (spool / "credentials").exists()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "renewed", "what"),
+    [
+        (3600, False, "failed"),
+        (3600, True, "later"),
+        (-10, False, "later"),
+        (None, False, "failed"),
+    ],
+)
+def test_a_job_is_sent_later_if_there_will_be_another_credential(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seconds: float | None,
+    renewed: bool,
+    what: str,
+) -> None:
+    """A server that refuses a valid one will refuse it again; ``None``: none is required."""
+    trips = executor(tmp_path, monkeypatch)._trips
+    token = tmp_path / "token"
+    monkeypatch.delenv("BEARER_TOKEN", raising=False)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
+    credentials.write(token, credentials.token(seconds))
+    asked = [] if seconds is None else [{"kind": "token"}]
+    (tmp_path / layout.REQUESTS).write_text(json.dumps({"credentials": asked}))
+    trip = trips.leave(PROBE)
+    note = failures.Failure(rule="r", key="", record="", problem="refused", kind="credential")
+    failures.note(tmp_path, note)
+    about = {"rule": "r", "place": [], "status": 1, "host": "far", "gone": []}
+    write_parcel(tmp_path / trip.outcome, {}, about)
+    if renewed:
+        credentials.write(token, credentials.token(7200))
+    assert trips.end(PROBE, "exit status 1").what == what
