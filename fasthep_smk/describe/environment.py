@@ -24,6 +24,8 @@ _KEYS = {
 }
 #: What Snakemake hands to the container's runtime.
 _IMAGE = re.compile(r"(docker|oras|library|shub)://[\w./:@+-]+|/[\w./:@+-]+")
+#: Slurm's plugin hands a command to a shell between double quotes of its own.
+_PREFIX = re.compile(r"current|/[^\"'$`\\\x00-\x1f]+")
 _MODES = {"shared-prefix": ("shared",), "packed-pixi": ("self-extracting", "prefix")}
 
 
@@ -126,13 +128,14 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
     if mode is not None and modes and mode not in modes:
         yield not_among(mode, modes, problem="no such mode", file=file, key=f"{key}.mode")
     prefix = section.get("prefix")
-    if prefix is not None and prefix.strip() != "current" and not prefix.strip().startswith("/"):
+    if prefix is not None and not _PREFIX.fullmatch(prefix.strip()):
         yield Finding(
             file=file,
             key=f"{key}.prefix",
             problem="is not what belongs here",
             value=repr(prefix),
-            expected="current, or the absolute path of an environment that all workers see",
+            expected="current, or the absolute path of an environment that all workers see; "
+            "no quotes, $, ` or \\ in it",
         )
     source = section.get("source")
     if source is not None and source.strip() != "current":

@@ -46,7 +46,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
 
     def _get_exec_args_and_transfer_files(self, job: Any, needs_transfer: bool) -> Any:
         """Return executable, arguments, files that go and come, and where these come to."""
-        if not needs_transfer:
+        if self._trips is None or not needs_transfer:
             return super()._get_exec_args_and_transfer_files(job, needs_transfer)
         trip, depot = self._trips.leave(job), self._trips.depot
         arguments = [trip.parcel, _OUTCOME, depot.python]

@@ -44,7 +44,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
 
     def format_job_exec(self, job: Any) -> str:
         """Return the command of a job."""
-        if not self._trips.depot.is_open:
+        if self._trips is None:
             return str(super().format_job_exec(job))
         trip = self._trips.leave(job)
         command = self._trips.depot.command(trip, attempt=job.attempt, threads=job.threads)

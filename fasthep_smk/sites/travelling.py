@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from fasthep_smk import layout
 from fasthep_smk.errors import SmkError
-from fasthep_smk.transfer.trips import Trips, Verdict
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.trips import Trips, Verdict
 
 __all__ = ["Travelling"]
 
@@ -16,18 +19,20 @@ __all__ = ["Travelling"]
 class Travelling:
     """To be laid over a plugin's executor: a job is done when all that it made is here.
 
-    One that got lost is sent again, which is no failure of the job.
+    One that got lost is sent again, which is no failure of the job. Where jobs see this machine's
+    files, ``_trips`` is ``None``.
     """
 
     def __post_init__(self, *arguments: Any, **options: Any) -> None:
-        self._trips = Trips(Path.cwd())
+        self._trips = _trips(Path.cwd())
         super().__post_init__(*arguments, **options)  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """End; what started Snakemake may have been killed, and clears nothing away then."""
         above: Any = super()
         above.shutdown()
-        self._trips.depot.forget_credentials()
+        if self._trips is not None:
+            self._trips.depot.forget_credentials()
 
     def run_job(self, job: Any) -> None:
         """Submit a job; what keeps it from being sent is its failure, not that of the run."""
@@ -39,9 +44,17 @@ class Travelling:
             above.report_job_error(SubmittedJobInfo(job=job), msg=text)
 
     def report_job_success(self, job_info: Any) -> None:
-        self._report(job_info, self._trips.end(job_info.job))
+        if self._trips is None:
+            above: Any = super()
+            above.report_job_success(job_info)
+        else:
+            self._report(job_info, self._trips.end(job_info.job))
 
     def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
+        if self._trips is None:
+            above: Any = super()
+            above.report_job_error(job_info, msg=msg, **options)
+            return
         if job_info.external_jobid is None:  # it was not queued: that is no matter of its files
             self._trips.forget(job_info.job)
         self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
@@ -61,3 +74,13 @@ class Travelling:
         executor: Any = self
         if executor.wait:  # nobody has stopped the run
             executor.run_job(job)
+
+
+def _trips(build: Path) -> Trips | None:
+    """Return the trips of jobs, if they travel in this run."""
+    if not (build / layout.TRANSFER).is_file():
+        return None
+    # Imported when needed: that takes as long as Snakemake's own start, and most runs send nothing.
+    from fasthep_smk.transfer.trips import Trips
+
+    return Trips(build)

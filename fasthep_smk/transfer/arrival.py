@@ -13,6 +13,12 @@ from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about
 
 __all__ = ["Arrival", "accept"]
 
+#: What the archive of an environment ends with that cannot be unpacked.
+_UNSTARTED = {
+    "75": "no room to unpack its environment",
+    "76": "its environment was damaged on its way",
+}
+
 
 @dataclass(frozen=True)
 class Arrival:
@@ -33,6 +39,8 @@ def accept(build: Path, outcome: Path, rule: str, place: Iterable[str]) -> Arriv
         Damaged: it is not what was sent, or another job's.
         OSError: there is no room.
     """
+    if (unstarted := _unstarted(outcome)) is not None:
+        return unstarted
     about = read_about(outcome)
     arrival = Arrival(about["status"], about.get("problem"), about.get("host"))
     if arrival.status is None:
@@ -45,12 +53,20 @@ def accept(build: Path, outcome: Path, rule: str, place: Iterable[str]) -> Arriv
         names = list(open_parcel(outcome, folder))
         files.sync_all(folder / name for name in names)
         _put(folder, build, names)
-        for name in about["gone"]:
+        for name in about.get("gone", ()):
             if _rank(name):  # its job, which has made something damaged, runs again
                 (build / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return arrival
+
+
+def _unstarted(outcome: Path) -> Arrival | None:
+    """Return why there was no job: ``node.sh`` leaves an exit status and its host's name then."""
+    with outcome.open("rb") as stream:
+        status, _, host = stream.read(200).decode("utf-8", "replace").strip().partition(" ")
+    problem = _UNSTARTED.get(status)
+    return None if problem is None else Arrival(None, problem, host)
 
 
 def _put(folder: Path, build: Path, names: list[str]) -> None:

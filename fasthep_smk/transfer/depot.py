@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -155,12 +157,16 @@ class Depot:
         name = "/".join((top, rule, *(place or (rule,)))) + f".{secrets.token_hex(4)}"
         return Trip(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
 
-    def receive(self, trip: Trip) -> Arrival:
+    def receive(self, trip: Trip, *, late: float = 0) -> Arrival:
         """Put what a job has sent back in its place, and clear its files away.
+
+        In a spool it is waited for, as many seconds as it may be ``late``.
 
         Raises:
             OSError: there is no room for it.
         """
+        if self.spool is not None:
+            _await(Path(trip.outcome), late)
         try:
             return accept(self.build, self.build / trip.outcome, trip.rule, trip.place)
         except Damaged as error:
@@ -174,3 +180,14 @@ class Depot:
         """Remove the files of a job that is not under way."""
         for name in (trip.parcel, trip.outcome):
             (self.build / name).unlink(missing_ok=True)
+
+
+def _await(path: Path, seconds: float) -> None:
+    """Wait for a file of another machine: a shared file system may show it, or all of it, late."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            list(path.parent.iterdir())  # what is known of the folder is looked up again
+            if path.stat().st_size > 0:
+                return
+        time.sleep(0.2)

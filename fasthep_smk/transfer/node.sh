@@ -11,5 +11,9 @@ case $python in
 *) "$python" "$@" ;;
 esac
 status=$?
+# Before there was a job; what a batch system says of it may not name the exit status.
+case $status in
+75 | 76) [ -s "$outcome" ] || echo "$status $(uname -n)" >"$outcome" ;;
+esac
 rm -f "$parcel"
 exit "$status"

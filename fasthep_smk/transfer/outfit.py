@@ -110,8 +110,12 @@ def _spool(staging: Staging, build: Path) -> Path | None:
         return None
     spool = Path(staging.folder) / f"fasthep-smk-{os.getuid()}" / files.digest_of(str(build))
     try:
+        spool.parent.parent.mkdir(parents=True, exist_ok=True)
+        mode = spool.parent.parent.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise PermissionError(errno.EPERM, "others may rename what lies there: chmod +t it")
         for folder in (spool.parent, spool):
-            folder.mkdir(mode=0o700, parents=folder == spool.parent, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
             _close_to_others(folder)
     except OSError as error:
         raise Findings.one(

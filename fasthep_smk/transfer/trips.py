@@ -23,6 +23,8 @@ __all__ = ["Trips", "Verdict"]
 
 #: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
 _TRIPS = 3
+#: For how long what a job has left may not be seen here yet, in seconds.
+_LATE = 60
 #: How often a job is sent again because its credential had ended or was refused.
 _RENEWALS = 20
 #: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack
@@ -86,7 +88,8 @@ class Trips:
         if trip is None:
             return Verdict("done" if message is None else "failed", message)
         try:
-            arrival = self.depot.receive(trip)
+            # A job that was killed leaves nothing.
+            arrival = self.depot.receive(trip, late=_LATE if message is None else 0)
         except OSError as error:  # there is no room here: the others under way are not to blame
             problem = failures.one_line(error)
             return Verdict("failed", f"what it sent back could not be put in place: {problem}")

@@ -86,7 +86,16 @@ workflow.yaml: execution.environment.mode: no such mode
             """\
 workflow.yaml: execution.environment.prefix: is not what belongs here
     found: 'here'
-    expected: current, or the absolute path of an environment that all workers see""",
+    expected: current, or the absolute path of an environment that all workers see; \
+no quotes, $, ` or \\ in it""",
+        ),
+        (
+            {"type": "shared-prefix", "prefix": "/opt/$USER"},
+            """\
+workflow.yaml: execution.environment.prefix: is not what belongs here
+    found: '/opt/$USER'
+    expected: current, or the absolute path of an environment that all workers see; \
+no quotes, $, ` or \\ in it""",
         ),
         (
             {"type": "packed-pixi", "sourc": "current"},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +18,7 @@ from fasthep_smk.describe.staging import Staging
 from fasthep_smk.errors import Findings, SmkError
 from fasthep_smk.sites.travelling import Travelling
 from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
+from fasthep_smk.transfer.depot import NODE, Depot
 from fasthep_smk.transfer.outfit import Outfit
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.places import Places
@@ -224,6 +227,44 @@ def test_where_nothing_can_be_put_a_job_fails_and_not_the_run(
     assert str(msg).startswith("what it sent back could not be put in place: ")
 
 
+@pytest.mark.parametrize(("status", "problem"), [(75, "no room"), (76, "damaged")])
+def test_an_environment_that_cannot_be_unpacked_is_no_attempt(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    problem: str,
+) -> None:
+    """Slurm says only that the job has failed; the node has left the reason."""
+    found = executor(tmp_path, monkeypatch)
+    trip = found._trips.leave(PROBE)
+    archive = tmp_path / "environment.run"
+    archive.write_text(f"exit {status}\n")
+    node = ["sh", str(NODE), trip.parcel, trip.outcome, str(archive)]
+    assert subprocess.run(node, check=False).returncode == status
+    ended = SimpleNamespace(job=PROBE, external_jobid="1")
+    found.report_job_error(ended, "SLURM status is: 'FAILED'")
+    assert found.heard == [("submitted", "r")]
+    said = capsys.readouterr().out
+    assert said.startswith("r: sent again: ")
+    assert problem in said
+    assert os.uname().nodename in said
+
+
+def test_what_a_slow_file_system_shows_late_has_arrived(tmp_path: Path) -> None:
+    with outfit(tmp_path).ready([]):
+        depot = Depot(tmp_path / "build")
+        trip = depot.trip("r", [])
+        outcome = Path(trip.outcome)
+        outcome.parent.mkdir(parents=True)
+        outcome.touch()  # as by the node, before the job
+        about = {"rule": "r", "place": [], "status": 0, "host": "far"}
+        later = threading.Timer(0.5, write_parcel, (outcome, {"smk/x": b"x"}, about))
+        later.start()
+        assert depot.receive(trip, late=20).status == 0
+    assert (tmp_path / "build/smk/x").read_bytes() == b"x"
+
+
 def outfit(folder: Path, **options: bool) -> Outfit:
     """What a build folder's jobs travel with on a Slurm with a spool."""
     (folder / "build").mkdir(exist_ok=True)
@@ -239,6 +280,16 @@ def test_a_spool_is_open_to_nobody_else(tmp_path: Path) -> None:
     with outfit(tmp_path).ready([]):
         (spool,) = mine.iterdir()
         assert [path.stat().st_mode & 0o777 for path in (mine, spool)] == [0o700, 0o700]
+
+
+def test_a_spool_where_others_may_rename_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch").chmod(0o777)
+    with pytest.raises(Findings, match="others may rename"), outfit(tmp_path).ready([]):
+        pass
+    (tmp_path / "scratch").chmod(0o1777)
+    with outfit(tmp_path).ready([]):
+        assert list((tmp_path / "scratch").rglob("node.sh"))
 
 
 def test_a_spool_that_is_a_link_is_refused(tmp_path: Path) -> None:
