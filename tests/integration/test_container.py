@@ -87,9 +87,10 @@ def test_probes_run_with_the_python_of_the_image(analysis: Path, image: Path, sm
     python.chmod(0o755)
     workflow = WORKFLOW.replace("analysis:", CONTAINED.format(image=image))
     (analysis / "workflow.yaml").write_text(workflow)
-    done = smk("doctor", "workflow.yaml", cwd=analysis)
+    done = smk("doctor", "workflow.yaml", "--json", cwd=analysis)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"container {image}" in done.stdout
+    found = {check["what"]: check["found"] for check in json.loads(done.stdout)}
+    assert found["environment"] == f"container {image}"
     assert "-m fasthep_smk.worker.probe" in (image.parent / "python").read_text()
 
 
