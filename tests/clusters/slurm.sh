@@ -127,7 +127,8 @@ bare() {
     python=$(command -v "${PYTHON:-python3}")
     for path in "$FOLDER/shared" "$REPOSITORY" "$(prefix_of "$python")" \
         "$(prefix_of "$(readlink -f "$python")")"; do
-        [ "$path" = /usr ] || mount -t tmpfs tmpfs "$path"
+        # What lies below another one is gone with it.
+        [ "$path" = /usr ] || [ ! -d "$path" ] || mount -t tmpfs tmpfs "$path"
     done
     for path in /usr/bin/python3* /usr/local/bin/python3*; do
         [ ! -f "$path" ] || mount --bind /dev/null "$path"
