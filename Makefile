@@ -19,7 +19,7 @@ help:
 	@echo "make unit      the fast tests only"
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make chaos     kill runs at $(CHAOS_ROUNDS) random moments, and go on: a night's work"
-	@echo "make bench     time everything against fasthep run: an hour; BENCH_ARGS='zmumu --repeats 1'"
+	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
 
