@@ -32,6 +32,7 @@ from fasthep_smk.placement import contained
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.progress import Reader
 from fasthep_smk.translate import profile, snakefile
+from fasthep_smk.translate.write import IN_CONTAINER
 from fasthep_smk.worker.probe import describe_worker
 
 __all__ = ["Check", "examine"]
@@ -146,7 +147,7 @@ def _environment(
     """Return the modules of the environment that is asked for, and what there is to say of it."""
     asked = execution.environment
     what = "environment"
-    sent = execution.staging.transfers and execution.site.system != "local"
+    sent = execution.staging.sends(execution.site.system)
     if asked is None:
         return [], None
     if asked.type == "container":
@@ -190,7 +191,7 @@ def _outfit(
 ) -> Iterator[list[str]]:
     """Have what probes travel with, where jobs do; yield arguments for Snakemake."""
     system, environment = execution.site.system, execution.environment
-    if not execution.staging.transfers or system == "local" or environment is None:
+    if not execution.staging.sends(system) or environment is None:
         yield []
         return
     from fasthep_smk.transfer.outfit import Outfit
@@ -229,7 +230,7 @@ def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
     script = (
         f"#!/bin/sh\npython={shell([sys.executable])}\n"
         "# In a container, Python is the container's.\n"
-        'if [ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]; then python=python3; fi\n'
+        f"if {IN_CONTAINER}; then python=python3; fi\n"
         'exec "$python" -P -m fasthep_smk.worker.probe "$1"\n'
     )
     (place / "smk" / "tasks").mkdir(parents=True)

@@ -36,7 +36,6 @@ __all__ = [
     "one_line",
     "only_damaged",
     "path_of",
-    "read",
     "read_all",
     "some_damaged",
     "some_refused",
@@ -105,7 +104,7 @@ def note(build: Path, failure: Failure) -> None:
 
 def earlier(build: Path, rule: str, key: str) -> list[dict[str, Any]]:
     """Return what the earlier attempts of a job died of, first to last, for its record."""
-    found = read(build, rule, key)
+    found = _read(path_of(build, rule, key))
     if found is None:
         return []
     names = ("attempt", "pool", "host", "problem", "kind", "batch_job", "memory", "used")
@@ -132,11 +131,6 @@ def lives(failure: Failure) -> bool:
 def clear(build: Path, rule: str, key: str) -> None:
     """Forget that a job failed: it has succeeded."""
     path_of(build, rule, key).unlink(missing_ok=True)
-
-
-def read(build: Path, rule: str, key: str) -> Failure | None:
-    """Return a job's note, if it has left one."""
-    return _read(path_of(build, rule, key))
 
 
 def read_all(build: Path) -> list[Failure]:

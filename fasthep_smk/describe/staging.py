@@ -37,6 +37,10 @@ class Staging:
         """Tell whether jobs are sent what they need."""
         return self.mode == "transfer"
 
+    def sends(self, system: str) -> bool:
+        """Tell whether jobs of a batch system are sent what they need; this machine's are not."""
+        return self.transfers and system != "local"
+
 
 def read_staging(
     said: Iterable[tuple[str, str, Mapping[str, Any] | None]],
@@ -70,7 +74,7 @@ def staging_findings(
 
     ``refused`` says that an environment was asked for, and is wrong: that is enough of it.
     """
-    if not staging.transfers or system == "local":
+    if not staging.sends(system):
         return
     if system == "slurm" and not staging.folder:
         yield Finding(

@@ -15,10 +15,10 @@ from fasthep_smk.credentials.gate import required_of
 from fasthep_smk.credentials.looking import look
 from fasthep_smk.errors import SmkError
 
-__all__ = ["VARIABLES", "credential_files", "lay_out", "refuse_unsendable"]
+__all__ = ["credential_files", "lay_out", "refuse_unsendable"]
 
 #: Which variable tells programs where a credential is, and what stands before its path.
-VARIABLES: Mapping[str, tuple[str, str]] = {
+_VARIABLES: Mapping[str, tuple[str, str]] = {
     "x509": ("X509_USER_PROXY", ""),
     "token": ("BEARER_TOKEN_FILE", ""),
     "kerberos": ("KRB5CCNAME", "FILE:"),
@@ -70,7 +70,7 @@ def lay_out(given: Iterable[str], folder: Path) -> dict[str, str]:
 def _laid_out(given: Iterable[str], folder: Path) -> Iterator[tuple[str, str]]:
     for one in given:
         kind, _, name = one.partition("=")
-        variable, prefix = VARIABLES[kind]
+        variable, prefix = _VARIABLES[kind]
         folder.mkdir(mode=0o700, exist_ok=True)
         goal = folder / kind
         with os.fdopen(os.open(goal, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:

@@ -86,11 +86,6 @@ class Depot:
         return ["sh", str(self.node), trip.parcel, trip.outcome, self.python, *options]
 
     @property
-    def is_open(self) -> bool:
-        """Tell whether jobs travel in this run."""
-        return (self.build / layout.TRANSFER).is_file()
-
-    @property
     def brings_python(self) -> bool:
         """Tell whether jobs are sent their Python."""
         return bool(self._settings["brings_python"])
@@ -132,13 +127,11 @@ class Depot:
 
     def forget_credentials(self) -> None:
         """Leave no credential in the spool: no job is under way."""
-        if self.is_open and self.spool is not None:
+        if self.spool is not None:
             shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
 
     def close(self) -> None:
         """Leave no parcel, and nothing secret, behind when a run has ended."""
-        if not self.is_open:
-            return
         shutil.rmtree(self.build / layout.DEPOT, ignore_errors=True)
         if self.spool is not None and self._settings.get("probes"):
             shutil.rmtree(self.spool, ignore_errors=True)  # no later run has the same one

@@ -70,9 +70,9 @@ class _Loading:
         entries = {one: self.table["jobs"][one] for one in keys}
         self._set_out()
         self._add_task(entries, {} if bundle is None else {key: bundle})
-        for key, entry in entries.items():
+        for one, entry in entries.items():
             self._add_plan(entry)
-            note = failures.path_of(self.build, self.found.rule, key)
+            note = failures.path_of(self.build, self.found.rule, one)
             if note.is_file():  # of an earlier attempt
                 self.found.content[f"{BUILD}/{note.relative_to(self.build)}"] = note
             for read in entry["reads"]:

@@ -78,7 +78,7 @@ class Placement:
     @property
     def transfers(self) -> bool:
         """Tell whether jobs are sent what they need."""
-        return self.staging.transfers and self.site.system != "local"
+        return self.staging.sends(self.site.system)
 
 
 def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] = ()) -> str:

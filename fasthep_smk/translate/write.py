@@ -22,7 +22,10 @@ from fasthep_smk.warmth import VARIABLE
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Settled
 
-__all__ = ["ENVIRONMENT", "Written", "write"]
+__all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "write"]
+
+#: The shell's test for a job in a container that Snakemake has started: Python is the container's.
+IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
 
 #: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
 _NOT_BOUND = frozenset("'$\\:,\n")
@@ -165,7 +168,7 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
         "# In a container, Python is the container's.\n"
-        'if [ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]; then\n'
+        f"if {IN_CONTAINER}; then\n"
         '    set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         '    exec python3 -P -m fasthep_smk.worker "$@" >>"$log" 2>&1\n'
         "fi\n"
