@@ -5,20 +5,24 @@ VENV ?= .venv
 PYTHON ?= python3
 PYTEST_ARGS ?= -n 2
 CHAOS_ROUNDS ?= 400
+EDIT_ROUNDS ?= 200
+MIXES ?= 50
+FUZZ ?= 10000
 CHAOS_SEED ?= $(shell date +%s)
 RUN = "$(VENV)/bin/python"
 # Its own environment: with fasthep-distributed, FAST-HEP compiles other plans.
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint chaos bench clean pictures
+.PHONY: help demo test unit lint audit nightly bench clean pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
 	@echo "make test      install and run all checks and tests"
 	@echo "make unit      the fast tests only"
 	@echo "make lint      formatter, linter, type checker"
-	@echo "make chaos     kill runs at $(CHAOS_ROUNDS) random moments, and go on: a night's work"
+	@echo "make audit     look up known holes in the packages that we need"
+	@echo "make nightly   the long forms of random tests: $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
@@ -41,12 +45,19 @@ lint: $(VENV)/.installed-test
 unit: $(VENV)/.installed-test
 	$(RUN) -m pytest tests/unit
 
-test: lint
+audit: $(VENV)/.installed-test
+	@.ci/audit $(RUN)
+
+test: lint audit
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
-chaos: $(VENV)/.installed-test
+nightly: $(VENV)/.installed-test
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
-	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration/test_chaos.py
+	FASTHEP_SMK_EDIT_ROUNDS=$(EDIT_ROUNDS) FASTHEP_SMK_EDIT_SEED=$(CHAOS_SEED) \
+	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) \
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration/test_chaos.py \
+		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
+		tests/unit/test_fuzz.py
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
 	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]"

@@ -35,7 +35,7 @@ def find_ticket() -> Credential | None:
     subject = principal[1] if principal else None
     mode = None
     if path is not None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             mode = path.stat().st_mode & 0o7777
     ticket = _TICKET.search(said)
     begin = _time(ticket["begin"]) if ticket else None
@@ -62,6 +62,6 @@ def _end(text: str, begin: float | None) -> float | None:
 
 def _time(text: str) -> float | None:
     for form in _FORMATS:
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return datetime.strptime(" ".join(text.split()), form).timestamp()  # of this machine
     return None

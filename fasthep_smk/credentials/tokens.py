@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.credentials.found import Credential, Unreadable, read_file
+from fasthep_smk.names import printable
 
 __all__ = ["FILE_VARIABLE", "VARIABLE", "find_token"]
 
@@ -87,4 +88,4 @@ def _time(claims: dict[str, Any], name: str) -> float | None:
 def _text(value: object) -> str | None:
     if value is None:
         return None
-    return "".join(one if one.isprintable() else "?" for one in str(value))[:200]
+    return printable(str(value))[:200]

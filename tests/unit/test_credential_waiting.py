@@ -325,6 +325,6 @@ def test_a_relative_name_means_the_same_in_the_build_folder(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BEARER_TOKEN_FILE", "secrets/token")
     monkeypatch.setenv("X509_USER_PROXY", "/elsewhere/proxy")
-    found = environment(None)
+    found = environment(tmp_path, None)
     assert found["BEARER_TOKEN_FILE"] == str(tmp_path / "secrets/token")
     assert found["X509_USER_PROXY"] == "/elsewhere/proxy"
