@@ -7,17 +7,19 @@ whose machine goes away, has left it too.
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import socket
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fasthep_smk import files, layout, space
 from fasthep_smk.describe.units import format_bytes
-from fasthep_smk.names import encode, shell
+from fasthep_smk.masking import masked
+from fasthep_smk.names import encode, printable, shell
 
 __all__ = [
     "Failure",
@@ -28,28 +30,28 @@ __all__ = [
     "forget",
     "headline",
     "in_short",
+    "kinds",
     "lives",
     "log_of",
     "logs_of",
     "message",
     "note",
     "one_line",
-    "only_damaged",
     "path_of",
+    "read",
     "read_all",
-    "some_damaged",
     "some_refused",
     "span",
-    "without_tokens",
 ]
 
 #: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
 #: ``killed``: nobody said why; ``damaged``: a file that it reads is not what was written;
+#: ``changed``: an input or source was edited while the run goes on;
 #: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
 #: has ended, or a server has refused it.
-Kind = Literal["error", "memory", "time", "killed", "damaged", "disk", "credential"]
-#: What a JSON web token looks like: a server's error may quote the address that it stands in.
-_TOKEN = re.compile(r"eyJ[\w-]{6,}\.[\w-]{4,}(?:\.[\w-]*)?")
+Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"]
+#: Of a longer text of an error, only so many characters are looked at: some 600 are shown.
+_LONGEST = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,9 @@ class Failure:
 
 
 def note(build: Path, failure: Failure) -> None:
-    """Leave a job's note."""
+    """Leave a job's note, without the secrets that its texts may quote."""
+    mend = masked(failure.mend) if failure.mend else failure.mend
+    failure = replace(failure, problem=masked(failure.problem), mend=mend)
     text = json.dumps(asdict(failure), indent=1) + "\n"
     path = path_of(build, failure.rule, failure.key)
     try:
@@ -104,7 +108,7 @@ def note(build: Path, failure: Failure) -> None:
 
 def earlier(build: Path, rule: str, key: str) -> list[dict[str, Any]]:
     """Return what the earlier attempts of a job died of, first to last, for its record."""
-    found = _read(path_of(build, rule, key))
+    found = read(path_of(build, rule, key))
     if found is None:
         return []
     names = ("attempt", "pool", "host", "problem", "kind", "batch_job", "memory", "used")
@@ -136,18 +140,12 @@ def clear(build: Path, rule: str, key: str) -> None:
 def read_all(build: Path) -> list[Failure]:
     """Return the failures that no later success has cleared."""
     paths = sorted((build / "smk" / "failures").glob("*/*.json"))
-    return [found for path in paths if (found := _read(path)) is not None]
+    return [found for path in paths if (found := read(path)) is not None]
 
 
-def only_damaged(build: Path) -> bool:
-    """Tell whether nothing but damaged files stopped a run: those are made again by another."""
-    found = read_all(build)
-    return bool(found) and all(note.kind == "damaged" for note in found)
-
-
-def some_damaged(build: Path) -> bool:
-    """Tell whether damaged files are among what stopped a run."""
-    return any(note.kind == "damaged" for note in read_all(build))
+def kinds(build: Path) -> set[Kind]:
+    """Return the kinds of failures that stopped a run."""
+    return {note.kind for note in read_all(build)}
 
 
 def some_refused(build: Path) -> bool:
@@ -196,7 +194,7 @@ def message(
     if failure.pool is not None:
         lines.append(f"    where:   {_where(failure)}")
     # A last attempt that was not worth trying used next to nothing.
-    most = max([failure.used or 0, *(int(item.get("used") or 0) for item in failure.earlier)])
+    most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
     if failure.memory is not None or most:
         asked = format_bytes(failure.memory) if failure.memory else "nothing"
         used = f"{most // 1000**2} MB used" if most else "use unknown"
@@ -239,15 +237,13 @@ def logs_of(failure: Failure) -> list[str]:
 
 def one_line(error: BaseException) -> str:
     """Return an error as a single readable line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    said = str(error)
+    if len(said) > _LONGEST:  # cut between two words: half a secret is not known for one
+        said = said[:_LONGEST].rpartition(" ")[0] or said[:_LONGEST]
+    text = " ".join(said.split()) or type(error).__name__
     known = type(error).__module__.startswith("fasthep_smk")
-    text = without_tokens(text if known else f"{type(error).__name__}: {text}")
+    text = masked(text if known else f"{type(error).__name__}: {text}")
     return text if len(text) <= 600 else f"{text[:597]}..."
-
-
-def without_tokens(text: str) -> str:
-    """Return a text without the JSON web tokens that it quotes."""
-    return _TOKEN.sub("<token>", text)
 
 
 def forget(build: Path) -> None:
@@ -262,11 +258,64 @@ def _where(failure: Failure) -> str:
     return f"{text}, attempt {failure.attempt}" if failure.attempt > 1 else text
 
 
-def _read(path: Path) -> Failure | None:
+def read(path: Path) -> Failure | None:
+    """Return a note; ``None`` if there is none, or it is another version's, or none at all.
+
+    A worker may have sent it: its texts are for a terminal, and are masked once more.
+    """
     try:
-        return Failure(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None  # none, or another version's
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return _understood(content)
+
+
+def _understood(content: Any) -> Failure | None:
+    types = _types()
+    if not isinstance(content, dict) or not all(
+        name in types and isinstance(value, types[name]) for name, value in content.items()
+    ):
+        return None
+    before = content.get("earlier", [])
+    if not all(isinstance(one, dict) and _EARLIER.keys() <= one.keys() for one in before):
+        return None
+    if not all(isinstance(one[name], kind) for one in before for name, kind in _EARLIER.items()):
+        return None
+    if not all(isinstance(one.get("used"), int | None) for one in before):
+        return None
+    if content.get("kind", "error") not in get_args(Kind):
+        return None
+    plain = _plain(content)
+    plain["stages"] = [printable(str(one)) for one in content.get("stages", [])]
+    plain["earlier"] = [_plain(one) for one in before]
+    try:
+        return Failure(**plain)
+    except TypeError:  # something is missing
+        return None
+
+
+def _plain(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts of a note as they may be shown."""
+    shown = {name: printable(v) if isinstance(v, str) else v for name, v in content.items()}
+    errors = {name: masked(shown[name]) for name in ("problem", "mend") if shown.get(name)}
+    return {**shown, **errors}
+
+
+#: What is used of an attempt that failed before.
+_EARLIER = {"problem": str, "attempt": int}
+
+
+@cache
+def _types() -> dict[str, tuple[type, ...]]:
+    """Return of which types the values of a note may be, by name."""
+    found = {}
+    for name, hint in get_type_hints(Failure).items():
+        alternatives = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        plain = [
+            str if get_origin(one) is Literal else get_origin(one) or one for one in alternatives
+        ]
+        found[name] = tuple(plain)
+    return found
 
 
 def path_of(build: Path, rule: str, key: str) -> Path:

@@ -20,10 +20,15 @@ __all__ = [
     "Altered",
     "atomic_path",
     "canonical_json",
+    "close_to_others",
     "described",
     "digest_of",
     "discard",
+    "read_plain",
+    "remove",
+    "replace",
     "seal",
+    "sha256_bytes",
     "sha256_file",
     "sync",
     "sync_all",
@@ -60,11 +65,23 @@ def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
         temporary.chmod(mode)
         if durable:
             sync(temporary)
-        temporary.replace(path)
+        replace(temporary, path)
         if durable:
             sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def replace(source: Path, goal: Path) -> None:
+    """Rename a file; an empty folder that is where it belongs is removed."""
+    try:
+        source.replace(goal)
+    except IsADirectoryError:
+        try:
+            goal.rmdir()
+        except OSError:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal)) from None
+        source.replace(goal)
 
 
 def discard(folder: Path) -> None:
@@ -73,6 +90,15 @@ def discard(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         folder.rename(gone)
     shutil.rmtree(gone, ignore_errors=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that it holds, if it is there and may be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def sync(path: Path) -> None:
@@ -104,13 +130,34 @@ def sync_all(paths: Iterable[Path]) -> None:
         list(pool.map(sync_if_there, paths))
 
 
+def close_to_others(*descriptors: int) -> None:
+    """Let nobody else read the files behind descriptors: errors in a log may quote anything."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.fchmod(descriptor, 0o600)
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the content of a file; a pipe or device in its place is not waited for.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 (it is open)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOTSUP, "is a pipe, a device or a folder, not a file", str(path))
+        return stream.read()
+
+
 def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
     """Write ``text`` atomically; return whether the file changed.
 
     A file that holds this text already is left alone, time stamp included: regenerating a
     workflow must not look like an edit.
     """
-    changed = not path.is_file() or path.read_bytes() != text.encode("utf-8")
+    changed = not path.is_file() or read_plain(path) != text.encode("utf-8")
     if changed:
         with atomic_path(path, durable=False) as temporary:
             temporary.write_bytes(text.encode("utf-8"))
@@ -138,7 +185,10 @@ def unseal(text: bytes) -> dict[str, Any]:
     rest = b"{" + text[found.end() :]
     if hashlib.sha256(rest).hexdigest() != found[1].decode("ascii"):
         raise Altered("its checksum differs")
-    content: dict[str, Any] = json.loads(rest)
+    try:
+        content: dict[str, Any] = json.loads(rest)
+    except (ValueError, RecursionError):  # whoever has sealed it did not write it as we do
+        raise Altered("it is not JSON") from None
     return content
 
 
@@ -146,6 +196,11 @@ def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's content as hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_bytes(content: bytes) -> str:
+    """Return the SHA-256 of some bytes as hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def described(path: Path) -> dict[str, Any]:

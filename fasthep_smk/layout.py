@@ -13,14 +13,17 @@ __all__ = [
     "BUNDLES",
     "CAPTURED",
     "DEPOT",
+    "ENVIRONMENT",
     "ENVIRONMENTS",
     "LEDGER",
     "LOCK",
     "LOGS",
+    "OBSERVED",
     "OLD",
     "PLANS",
     "RECORD",
     "REQUESTS",
+    "RERUNS",
     "RUN",
     "RUN_LOG",
     "SMK",
@@ -32,8 +35,11 @@ __all__ = [
     "benchmark",
     "bundle",
     "is_record",
+    "is_result",
+    "is_sealed",
     "job_folder",
     "log",
+    "observed",
     "plan",
     "stream",
     "table",
@@ -48,6 +54,11 @@ WORK = "smk/work"
 OLD = "smk/old"
 BUNDLES = "smk/bundles"
 LEDGER = "smk/ledger.json"
+#: What jobs were observed to read, and digests of the variables that a run was started with.
+OBSERVED = "smk/observed"
+#: Which stages a user has asked to run again.
+RERUNS = "smk/reruns.json"
+ENVIRONMENT = "smk/environment.json"
 STAGE = "smk/stage"
 #: How jobs travel, where they do, and in its folder what is under way.
 TRANSFER = "smk/transfer.json"
@@ -62,6 +73,9 @@ LOCK = "smk/lock"
 #: beside the build folder.
 ARCHIVES = "execution/worker-environments"
 ENVIRONMENTS = f"build/{ARCHIVES}"
+
+#: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
+_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"
@@ -80,6 +94,20 @@ def is_record(path: str) -> bool:
     return path.startswith(f"{WORK}/") and path.endswith(f"/{RECORD}")
 
 
+def is_result(path: str) -> bool:
+    """Tell whether an operation may write a file for the user under this path.
+
+    It is relative to the build folder, in its simplest spelling, and in no folder of a run's own.
+    """
+    parts = path.split("/")
+    return parts[0] not in _OF_RUN and not {"", ".", ".."}.intersection(parts) and "\0" not in path
+
+
+def is_sealed(path: str) -> bool:
+    """Return whether a job writes this file with a checksum in it: a record, or observations."""
+    return is_record(path) or path.startswith(f"{OBSERVED}/")
+
+
 def bundle(rule: str, place: Iterable[str]) -> str:
     """Return the file that says that all jobs of a bundle are done."""
     return _file(BUNDLES, rule, place, "json")
@@ -93,6 +121,11 @@ def log(rule: str, place: Iterable[str]) -> str:
 def benchmark(rule: str, place: Iterable[str]) -> str:
     """Return Snakemake's record of a job's time and memory."""
     return _file(BENCHMARKS, rule, place, "tsv")
+
+
+def observed(digest: str) -> str:
+    """Return the file of observations that several jobs may share."""
+    return f"{OBSERVED}/{digest}.json"
 
 
 def plan(variation: str) -> str:

@@ -26,10 +26,11 @@ import hist
 import uhi.io.zip as uhi_zip
 from boost_histogram.serialization import from_uhi, to_uhi
 
-from fasthep_smk import files
+from fasthep_smk import files, pickles
+from fasthep_smk.damage import difference
 from fasthep_smk.errors import Finding, Findings
 from fasthep_smk.histograms import read_histogram, same_histogram
-from fasthep_smk.layout import ARCHIVE, RECORD, SPARE
+from fasthep_smk.layout import ARCHIVE, RECORD, SPARE, is_result
 from fasthep_smk.streams import read_stream, write_stream
 from fasthep_smk.values import NotPlainError, from_plain, to_plain
 
@@ -118,14 +119,28 @@ def read_record(folder: Path) -> dict[str, Any]:
     """
     path = folder / RECORD
     try:
-        record = files.unseal(path.read_bytes())
+        record = files.unseal(files.read_plain(path))
     except OSError as error:
         raise _corrupt(path, f"cannot be read ({error.strerror or error})") from error
     except files.Altered as error:
         raise _corrupt(path, f"was altered: {error}") from error
     if record.get("format") != FORMAT:
         raise _corrupt(path, "was written by another version of fasthep-smk")
+    _check_names(path, record)
     return record
+
+
+def _check_names(path: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a record that names files of others: they would be moved and removed with its own."""
+    mine, results = record.get("files"), record.get("results", {})
+    if not isinstance(mine, dict) or not isinstance(results, dict):
+        raise _corrupt(path, "does not list its files")
+    for name in mine:
+        if "/" in name or name in ("", ".", ".."):
+            raise _corrupt(path, f"names {name!r}, which does not lie beside it")
+    for name in results:
+        if not is_result(name):
+            raise _corrupt(path, f"names {name!r}, which is no result of an operation")
 
 
 def verify(folder: Path) -> None:
@@ -194,6 +209,15 @@ class _Writer:
 
         try:
             plain = to_plain(product.value, leaf=leaf)
+        except pickles.Refused as error:
+            raise Findings.one(
+                "the product cannot be read back",
+                key=f"{product.node}.{product.port}",
+                value=f"{type(product.value).__qualname__} ({error})",
+                expected="arrays, histograms, plain data or objects of own classes",
+                hint=f"if you trust it, say so in the workflow: "
+                f"smk: {{pickles_of: [{error.package}]}}",
+            ) from error
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise Findings.one(
                 "the product cannot be written to a file",
@@ -254,7 +278,7 @@ class _Writer:
 
     def _pickle(self, value: Any) -> dict[str, Any]:
         member = f"{self._member()}.pickle"
-        self._open().writestr(member, pickle.dumps(value, protocol=5))
+        self._open().writestr(member, pickles.dump(value))
         return {"$": "pickle", "member": member}
 
     def _member(self) -> str:
@@ -292,8 +316,10 @@ class _Reader:
             cls = hist.NamedHist if item.get("named") else hist.Hist
             return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
         if kind == "pickle":
-            # Only ever a file of our own work folder, and only after its checksum agreed.
-            return pickle.loads(self._open().read(item["member"]))
+            try:
+                return pickles.load(self._open().read(item["member"]))
+            except Exception as error:  # a pickle may raise anything
+                raise _corrupt(self.folder / ARCHIVE, f"is not believed: {error}") from error
         return _reference_from_plain(item)
 
     def _open(self) -> zipfile.ZipFile:
@@ -307,12 +333,10 @@ class _Reader:
         if name in self._verified:
             return path
         expected = self._described.get(name)
-        if expected is None or not path.is_file():
-            raise _corrupt(path, "is missing")
-        if path.stat().st_size != expected["size"]:
-            raise _corrupt(path, f"has {path.stat().st_size} bytes, not {expected['size']}")
-        if files.sha256_file(path) != expected["sha256"]:
-            raise _corrupt(path, "was altered: its checksum differs")
+        if expected is None:
+            raise _corrupt(path, "is not in the record of its job")
+        if problem := difference(path, expected, content=True):
+            raise _corrupt(path, problem)
         self._verified.add(name)
         return path
 

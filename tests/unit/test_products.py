@@ -14,7 +14,7 @@ import hist
 import numpy as np
 import pytest
 
-from fasthep_smk import files, products
+from fasthep_smk import files, pickles, products
 from fasthep_smk.errors import Findings
 from fasthep_smk.flow import upstream
 from fasthep_smk.products import ARCHIVE, RECORD, Product
@@ -274,9 +274,17 @@ class Own:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_an_object_of_a_users_class_is_kept(tmp_path: Path) -> None:
+def test_an_object_of_a_users_class_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pickles, "_trusted", {"tests"})
     value = {"a": [Own(1), (Own(2),)]}
     assert through_files(tmp_path, value) == value
+
+
+def test_an_object_that_could_not_be_read_back_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Findings, match=r"smk: \{pickles_of: \[tests\]\}"):
+        through_files(tmp_path, {"a": Own(1)})
 
 
 # --- folders and records --------------------------------------------------------------------
