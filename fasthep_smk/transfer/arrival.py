@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fasthep_smk import failures, files, layout
+from fasthep_smk.names import printable
+from fasthep_smk.transfer.expected import Expected
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about
 
 __all__ = ["Arrival", "accept"]
@@ -32,33 +36,56 @@ class Arrival:
     host: str | None = None
 
 
-def accept(build: Path, outcome: Path, rule: str, place: Iterable[str]) -> Arrival:
+def accept(
+    build: Path, outcome: Path, rule: str, place: Iterable[str], *, probe: bool = False
+) -> Arrival:
     """Put what a job has sent back into the build folder, all of it or nothing.
 
+    Only what this job may make is taken (:class:`Expected`). A ``probe`` of the doctor's has no
+    task.
+
     Raises:
-        Damaged: it is not what was sent, or another job's.
+        Damaged: it is not what was sent, or another job's, or holds what this job may not make.
         OSError: there is no room.
     """
+    if not stat.S_ISREG(outcome.lstat().st_mode):
+        raise Damaged(f"{outcome.name} is no file")
     if (unstarted := _unstarted(outcome)) is not None:
         return unstarted
     about = read_about(outcome)
-    arrival = Arrival(about["status"], about.get("problem"), about.get("host"))
+    arrival = _arrival(outcome, about)
     if arrival.status is None:
         return arrival
-    if (about["rule"], about["place"]) != (rule, list(place)):
-        raise Damaged(f"{outcome.name} is another job's: {about['rule']} {about['place']}")
+    if (about.get("rule"), about.get("place")) != (rule, list(place)):
+        raise Damaged(f"{outcome.name} is another job's")
+    expected = Expected(build, rule, place, probe=probe)
+    gone = about.get("gone", [])
+    if not isinstance(gone, list) or not all(isinstance(name, str) for name in gone):
+        raise Damaged(f"{outcome.name} does not list what is gone")
     (build / layout.STAGE).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".arrival-", dir=build / layout.STAGE))
     try:
-        names = list(open_parcel(outcome, folder))
+        names = list(open_parcel(outcome, folder, may_hold=expected.may_hold))
+        expected.check(folder, names)
         files.sync_all(folder / name for name in names)
         _put(folder, build, names)
-        for name in about.get("gone", ()):
-            if _rank(name):  # its job, which has made something damaged, runs again
+        for name in gone:
+            if expected.may_remove(name):  # its job, which has made something damaged, runs again
                 (build / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return arrival
+
+
+def _arrival(outcome: Path, about: Mapping[str, Any]) -> Arrival:
+    """Return what a worker says of a job; its texts are for a terminal."""
+    status, problem, host = about.get("status"), about.get("problem"), about.get("host")
+    ended = type(status) is int and -256 < status < 256
+    if not (ended or (status is None and problem)) or not all(
+        text is None or isinstance(text, str) for text in (problem, host)
+    ):
+        raise Damaged(f"{outcome.name} does not say how its job has ended")
+    return Arrival(status, problem and printable(problem), host and printable(host))
 
 
 def _unstarted(outcome: Path) -> Arrival | None:
@@ -66,7 +93,7 @@ def _unstarted(outcome: Path) -> Arrival | None:
     with outcome.open("rb") as stream:
         status, _, host = stream.read(200).decode("utf-8", "replace").strip().partition(" ")
     problem = _UNSTARTED.get(status)
-    return None if problem is None else Arrival(None, problem, host)
+    return None if problem is None else Arrival(None, problem, printable(host))
 
 
 def _put(folder: Path, build: Path, names: list[str]) -> None:

@@ -161,7 +161,9 @@ class Depot:
         if self.spool is not None:
             _await(Path(trip.outcome), late)
         try:
-            return accept(self.build, self.build / trip.outcome, trip.rule, trip.place)
+            probe = bool(self._settings.get("probes"))
+            outcome = self.build / trip.outcome
+            return accept(self.build, outcome, trip.rule, trip.place, probe=probe)
         except Damaged as error:
             return Arrival(None, str(error))
         except FileNotFoundError:

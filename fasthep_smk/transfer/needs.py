@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk import failures, layout, products, sharing
-from fasthep_smk.flow.identity import named_files
+from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.remote import is_remote
+from fasthep_smk.rng import file_digest
 
-__all__ = ["Load", "load_of"]
+__all__ = ["Load", "load_of", "read_json"]
 
 #: Where things lie in a parcel, and on a worker below the job's own folder.
 BUILD, LAUNCH, BESIDE, ELSEWHERE = "build", "launch", "beside", "elsewhere"
@@ -59,8 +60,8 @@ class _Loading:
     ) -> None:
         self.build = build
         self.shared = [Path(os.path.normpath(path)) for path in shared]
-        self.run = _read(build / layout.RUN)
-        self.table = _read(build / layout.table(rule))
+        self.run = read_json(build / layout.RUN)
+        self.table = read_json(build / layout.table(rule))
         self.found = Load(rule, place)
 
     def load(self) -> Load:
@@ -97,16 +98,17 @@ class _Loading:
         signed = {str(entry["signed_as"]) for entry in entries.values()}
         table = {
             **self.table,
-            "jobs": dict(entries),
+            "jobs": {one: _with_digest(entry) for one, entry in entries.items()},
             "bundles": dict(bundles),
             "siblings": len(self.table["jobs"]),
         }
         for name in ("nodes", "spares"):
             table[name] = {one: v for one, v in self.table[name].items() if one in signed}
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = _as_bytes(table)
-        requests = dict(_read(self.build / layout.REQUESTS))
+        requests = dict(read_json(self.build / layout.REQUESTS))
         requests["rules"] = {self.found.rule: requests["rules"][self.found.rule]}
         content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(requests)
+        content[f"{BUILD}/{layout.ENVIRONMENT}"] = self.build / layout.ENVIRONMENT
         content[f"{BUILD}/{layout.RUN}"] = _as_bytes({**self.run, "python_path": []})
 
     def _add_plan(self, entry: Mapping[str, Any]) -> None:
@@ -114,13 +116,18 @@ class _Loading:
         if name in self.found.content:
             return
         self.found.content[name] = self.build / str(entry["plan"])
-        plan = _read(self.build / str(entry["plan"]))
+        plan = read_json(self.build / str(entry["plan"]))
         roots = (Path(self.run["launch_folder"]), Path(self.run["workflow"]).parent)
         wanted = set(entry["nodes"])
         said = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
         said.append(dict(plan.get("execution") or {}).get("resources"))
-        for path in named_files(said, roots):
-            self._add_file(path)
+        context = plan.get("context") or {}
+        said.append(context.get("globals"))
+        datasets = context.get("datasets") or {}
+        said += [_metadata(datasets.get(entry["dataset"]))]
+        for path in NamedFiles(roots, own=[self.build]).find(said).values():
+            if path.is_file():
+                self._add_file(path)
 
     def _add_products(self, folder: str, keys: Iterable[Any]) -> None:
         """Add a finished job's record, and those of its files that hold these products."""
@@ -152,6 +159,20 @@ class _Loading:
             self.found.content[goal] = path
 
 
+def _metadata(dataset: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return what a dataset says of itself, without its list of files."""
+    return {name: value for name, value in (dataset or {}).items() if name != "files"}
+
+
+def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a job's entry with what random numbers are seeded with.
+
+    On the worker the input file has another name if the workflow gives an absolute path.
+    """
+    partition = entry.get("partition")
+    return {**entry, "file_digest": file_digest(str(partition["file"]))} if partition else entry
+
+
 def _input_files(entry: Mapping[str, Any], launch: Path) -> Iterator[Path]:
     """Yield the local input files of a job; Snakemake knows no path with braces in it."""
     partition = entry.get("partition")
@@ -163,7 +184,7 @@ def _input_files(entry: Mapping[str, Any], launch: Path) -> Iterator[Path]:
             yield path
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
     """Return a file of the translation, which stays as it is while jobs are sent."""
     return _parsed(path, path.stat().st_mtime_ns)
 

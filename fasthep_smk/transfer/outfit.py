@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import shutil
-import stat
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from fasthep_smk import files, layout
 from fasthep_smk.errors import Findings
 from fasthep_smk.flow.modules import modules_of
+from fasthep_smk.ownership import problem_above
 
 if TYPE_CHECKING:
     from fasthep_smk.describe.environment import Environment
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Outfit", "equipped"]
 
 
-@contextmanager
+@contextlib.contextmanager
 def equipped(translation: Translation, *, tell: TextIO | None = None) -> Iterator[list[str]]:
     """Have what jobs travel with for a run; yield arguments for Snakemake, none if they do not.
 
@@ -67,7 +68,7 @@ class Outfit:
     probes: bool = False
     archives: Path | None = None
 
-    @contextmanager
+    @contextlib.contextmanager
     def ready(self, modules: list[str], *, tell: TextIO | None = None) -> Iterator[list[str]]:
         """Have all of it in its place for a run; yield arguments for Snakemake.
 
@@ -108,38 +109,52 @@ def _spool(staging: Staging, build: Path) -> Path | None:
     """
     if staging.folder is None:
         return None
-    spool = Path(staging.folder) / f"fasthep-smk-{os.getuid()}" / files.digest_of(str(build))
+    top = Path(staging.folder)
     try:
-        spool.parent.parent.mkdir(parents=True, exist_ok=True)
-        mode = spool.parent.parent.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise PermissionError(errno.EPERM, "others may rename what lies there: chmod +t it")
-        for folder in (spool.parent, spool):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _close_to_others(folder)
+        top.mkdir(parents=True, exist_ok=True)
+        if (problem := problem_above(top / "here")) is not None:
+            raise PermissionError(errno.EPERM, problem)
+        spool = _mine(top) / files.digest_of(str(build))
+        _make_closed(spool)
     except OSError as error:
         raise Findings.one(
             f"cannot be used: {error.strerror or error}",
             file=staging.file,
             key="staging.folder",
-            value=str(spool),
+            value=str(top),
         ) from error
     return spool
 
 
-def _close_to_others(folder: Path) -> None:
-    """Let nobody else into a folder: jobs run what lies there, and credentials do.
+def _mine(top: Path) -> Path:
+    """Return this user's folder in a shared one; make it.
+
+    If somebody else has taken its name, it is one with an ending: that keeps nobody from working.
+    """
+    usual = top / f"fasthep-smk-{os.getuid()}"
+    for folder in (usual, *sorted(top.glob(f"{usual.name}.*"))):
+        with contextlib.suppress(OSError):
+            _make_closed(folder)
+            return folder
+    return Path(tempfile.mkdtemp(prefix=f"{usual.name}.", dir=top))  # of mode 700
+
+
+def _make_closed(folder: Path) -> None:
+    """Make a folder that nobody else can enter: jobs run what lies there, and credentials do.
+
+    What is looked at is what is opened, not what has the name a moment later.
 
     Raises:
         OSError: it is somebody else's, or a link, which its owner may turn elsewhere.
     """
-    found = folder.lstat()
-    if found.st_uid != os.getuid():
-        raise PermissionError(errno.EPERM, f"{folder} is somebody else's")
-    if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, f"{folder} is a link")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        folder.chmod(0o700)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(descriptor).st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, f"{folder} is somebody else's")
+        os.fchmod(descriptor, 0o700)
+    finally:
+        os.close(descriptor)
 
 
 def _fill(spool: Path, archive: Path | None) -> None:

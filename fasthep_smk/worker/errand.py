@@ -11,18 +11,16 @@ import contextlib
 import datetime
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from fasthep_smk import files, layout
+from fasthep_smk import files, layout, observed
+from fasthep_smk.scratch import scratch
 from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.needs import BUILD, LAUNCH
 from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
@@ -36,6 +34,8 @@ __all__ = ["main"]
 _DAMAGED, _NO_ROOM = 76, 75
 #: A longer text of the user's is sent back as it is.
 _TEXT = 50_000_000
+#: Seconds that a job gets to end by itself when the batch system takes it back.
+_GRACE = 5
 Seen = dict[str, tuple[int, int, int]]
 
 
@@ -44,7 +44,8 @@ def main(arguments: list[str]) -> int:
     given = _parser().parse_args(arguments)
     parcel, outcome = Path(given.parcel).absolute(), Path(given.outcome).absolute()
     signal.signal(signal.SIGTERM, _end)
-    with _folder() as folder:
+    with scratch("job-") as temporary:
+        folder = temporary.resolve()
         try:
             listed = open_parcel(parcel, folder)
             about = read_about(parcel)
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
         status = _run(folder / BUILD, about, given, {**variables, **_home(folder)})
         after = _seen(folder / BUILD)
         made = [name for name, seen in after.items() if before.get(name) != seen]
-        _name_back(folder / BUILD, made, there.back())
+        made = _name_back(folder / BUILD, made, there.back())
         gone = [name for name in before if name not in after]  # of what turned out to be damaged
         told = {**about, "status": status, "host": os.uname().nodename, "gone": gone}
         write_parcel(outcome, {name: folder / BUILD / name for name in made}, told)
@@ -77,16 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
     parser.add_argument("--credential", action="append", default=[], help="KIND=FILE")
     return parser
-
-
-@contextlib.contextmanager
-def _folder() -> Iterator[Path]:
-    """Yield a folder of the job's own, which goes when the job has ended."""
-    folder = Path(tempfile.mkdtemp(prefix="fasthep-smk-job-")).resolve()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:
@@ -129,12 +120,20 @@ def _run(
         try:
             status = job.wait()
         finally:
-            job.kill()
+            _stop(job)
     if status == 0:
         benchmark = build / layout.benchmark(rule, place)
         benchmark.parent.mkdir(parents=True, exist_ok=True)
         benchmark.write_text(_benchmark(time.monotonic() - began), encoding="utf-8")
     return status
+
+
+def _stop(job: subprocess.Popen[bytes]) -> None:
+    """End the job if it goes on: it ends what it has started, unless it is killed."""
+    job.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.wait(_GRACE)
+    job.kill()
 
 
 def _benchmark(seconds: float) -> str:
@@ -173,22 +172,38 @@ def _rename(build: Path, listed: dict[str, Any], places: Places) -> None:
             path.write_text(places.text(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _name_back(build: Path, made: list[str], places: Places) -> None:
-    """Let what goes back name the paths of the machine that it goes to."""
+def _name_back(build: Path, made: list[str], places: Places) -> list[str]:
+    """Let what goes back name the paths of the machine that it goes to; return the files' names.
+
+    Observations are named by their content.
+    """
     changed: dict[str, Any] = {}
-    records = [name for name in made if layout.is_record(name)]
+    sealed = [name for name in made if layout.is_sealed(name)]
     for name in made:
         path = build / name
-        if name not in records and path.stat().st_size <= _TEXT:
+        if name not in sealed and path.stat().st_size <= _TEXT:
             with contextlib.suppress(UnicodeDecodeError):
                 old = path.read_bytes().decode("utf-8")
                 if (new := places.text(old)) != old:
                     path.write_bytes(new.encode("utf-8"))
                     changed[name] = files.described(path)
+    renamed: dict[str, str] = {}
+    records = [name for name in sealed if layout.is_record(name)]
+    for name in sealed:
+        if name not in records:
+            content = places.value(files.unseal((build / name).read_bytes()))
+            (build / name).unlink()
+            digest = observed.digest_of(content["observations"])
+            renamed[Path(name).stem] = digest
+            (build / layout.observed(digest)).write_text(files.seal(content), encoding="utf-8")
     for name in records:
-        record = places.value(files.unseal((build / name).read_bytes()))
-        record["results"] |= {one: new for one, new in changed.items() if one in record["results"]}
-        (build / name).write_text(files.seal(record), encoding="utf-8")
+        content = places.value(files.unseal((build / name).read_bytes()))
+        known = content["results"]
+        known |= {one: new for one, new in changed.items() if one in known}
+        content["observed"] = [renamed.get(one, one) for one in content["observed"]]
+        (build / name).write_text(files.seal(content), encoding="utf-8")
+    others = [name for name in made if name not in sealed]
+    return [*others, *map(layout.observed, dict.fromkeys(renamed.values())), *records]
 
 
 if __name__ == "__main__":

@@ -326,13 +326,15 @@ def test_a_job_without_its_credential_is_sent_later(
 SCALES = """
 from pathlib import Path
 import awkward as ak
+from fasthep_smk import rng
 SPEC = {"name": "own.scales", "kind": "transform", "params": {},
         "input": {"name": "stream", "kind": "event_stream", "required": True},
         "result": {"kind": "event_stream"}}
 
 
-def run(*, stream, table, relative, **_):
+def run(*, stream, table, relative, ctx, **_):
     factor = float(Path(table).read_text()) * float(Path(relative).read_text())
+    factor *= rng(ctx).normal(1, 0.1, len(stream))
     return ak.with_field(stream, stream.MET_px * factor, "MET_px")
 """
 
@@ -343,7 +345,10 @@ def test_files_that_lie_elsewhere_are_sent_under_other_paths(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Input files by absolute paths, files that parameters name; no path of the worker stays."""
+    """Input files by absolute paths, files that parameters name; no path of the worker stays.
+
+    Random numbers are seeded with the paths of home.
+    """
     far = tmp_path_factory.mktemp("far") / "it's a {place}, $HOME"
     far.mkdir()
     modules = tmp_path_factory.mktemp("modules")

@@ -252,17 +252,17 @@ def test_an_environment_that_cannot_be_unpacked_is_no_attempt(
 
 
 def test_what_a_slow_file_system_shows_late_has_arrived(tmp_path: Path) -> None:
-    with outfit(tmp_path).ready([]):
+    with outfit(tmp_path, probes=True).ready([]):
         depot = Depot(tmp_path / "build")
         trip = depot.trip("r", [])
         outcome = Path(trip.outcome)
         outcome.parent.mkdir(parents=True)
         outcome.touch()  # as by the node, before the job
         about = {"rule": "r", "place": [], "status": 0, "host": "far"}
-        later = threading.Timer(0.5, write_parcel, (outcome, {"smk/x": b"x"}, about))
+        later = threading.Timer(0.5, write_parcel, (outcome, {"r.json": b"x"}, about))
         later.start()
         assert depot.receive(trip, late=20).status == 0
-    assert (tmp_path / "build/smk/x").read_bytes() == b"x"
+    assert (tmp_path / "build/r.json").read_bytes() == b"x"
 
 
 def outfit(folder: Path, **options: bool) -> Outfit:
@@ -292,15 +292,41 @@ def test_a_spool_where_others_may_rename_it_is_refused(tmp_path: Path) -> None:
         assert list((tmp_path / "scratch").rglob("node.sh"))
 
 
-def test_a_spool_that_is_a_link_is_refused(tmp_path: Path) -> None:
+def test_a_spool_below_a_folder_that_others_may_rename_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "open/scratch").mkdir()
+    (tmp_path / "scratch").symlink_to("open/scratch")
+    with pytest.raises(Findings, match="others may rename"), outfit(tmp_path).ready([]):
+        pass
+
+
+@pytest.mark.parametrize("how", ["a link", "a file", "another user's"])
+def test_whoever_takes_the_name_of_a_spool_keeps_nobody_from_working(
+    tmp_path: Path, how: str
+) -> None:
     """Whoever has made it could turn it to a folder of theirs, from which jobs would then run."""
     (tmp_path / "scratch").mkdir()
-    (tmp_path / "elsewhere").mkdir()
-    mine = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
-    mine.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Findings, match="is a link"), outfit(tmp_path).ready([]):
-        pass
-    assert not list((tmp_path / "elsewhere").iterdir())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    usual = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
+    if how == "a link":
+        usual.symlink_to(elsewhere)
+    elif how == "a file":
+        usual.touch()
+    elif os.geteuid() != 0:
+        pytest.skip("ONLY ROOT CAN MAKE ANOTHER USER'S FOLDER: not tested here")
+    else:
+        usual.mkdir()
+        os.chown(usual, 54321, 54321)
+    found = []
+    for _ in range(2):
+        with outfit(tmp_path).ready([]):
+            found += [path.parent for path in (tmp_path / "scratch").glob("*/*") if path.is_dir()]
+    assert len(set(found)) == 1
+    assert found[0] != usual
+    assert found[0].stat().st_mode & 0o777 == 0o700
+    assert not list(elsewhere.iterdir())
 
 
 def test_probes_leave_nothing_in_a_spool(tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""What a job may send back: what itself makes, and nothing else of the build folder.
+
+The submit machine believes its own translation only. A worker may run other code than it was sent,
+or be somebody else's: it can give this job wrong results, but touch nothing besides.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache, cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import failures, layout, observed, products
+from fasthep_smk.transfer.needs import read_json
+from fasthep_smk.transfer.parcel import Damaged
+
+__all__ = ["Expected"]
+
+_ATTEMPT = re.compile(r"\.attempt[0-9]{1,6}\.log")
+_OBSERVED = re.compile(re.escape(f"{layout.OBSERVED}/") + r"[0-9a-f]{32}\.json")
+_NO_JOBS: Mapping[str, Any] = {"jobs": {}, "bundles": {}}
+
+
+class Expected:
+    """What a job, or a bundle of jobs, may send back; by its rule and wildcards' values."""
+
+    def __init__(
+        self, build: Path, rule: str, place: Iterable[str], *, probe: bool = False
+    ) -> None:
+        """Read it from the job's task table; a ``probe`` of the doctor's has none.
+
+        Raises:
+            KeyError: there is no such job.
+            OSError: there is no such table.
+        """
+        self._build = build
+        self._rule = rule
+        self._place = tuple(place)
+        table = _NO_JOBS if probe else read_json(build / layout.table(rule))
+        key = "/".join(self._place)
+        bundle = table["bundles"].get(key)
+        keys = bundle["jobs"] if bundle else [] if probe else [key]
+        self._marker = None if bundle is None else str(bundle["marker"])
+        self._jobs: dict[str, Mapping[str, Any]] = {one: table["jobs"][one] for one in keys}
+        self._by_folder = {str(entry["folder"]): one for one, entry in self._jobs.items()}
+
+    def may_hold(self, name: str) -> bool:
+        """Tell whether the job may write a file, by its path relative to the build folder."""
+        if name.startswith(f"{layout.WORK}/"):
+            return name.rpartition("/")[0] in self._by_folder
+        if name.startswith(f"{layout.LOGS}/"):
+            return name in self._logs or _ATTEMPT.sub(".log", name) in self._logs
+        return (
+            name in self._single or _OBSERVED.fullmatch(name) is not None or layout.is_result(name)
+        )
+
+    def may_remove(self, name: str) -> bool:
+        """Tell whether the job may find that a file of another job is damaged."""
+        return name in self._read
+
+    def check(self, folder: Path, names: Iterable[str]) -> None:
+        """Check what has arrived in a folder, by names that the job may send.
+
+        Raises:
+            Damaged: a file is not what its name says, or speaks of another job.
+        """
+        names = list(names)
+        present = {*names, *self._given}
+        for name in names:
+            problem = self._problem(folder / name, name, present)
+            if problem is not None:
+                raise Damaged(f"{name!r} {problem}")
+
+    def _problem(self, path: Path, name: str, present: set[str]) -> str | None:
+        try:
+            if layout.is_record(name):
+                key = self._by_folder[name.rpartition("/")[0]]
+                return self._problem_of_record(path, key, present)
+            if name in self._notes:
+                return self._problem_of_note(path, self._notes[name])
+            if _OBSERVED.fullmatch(name):
+                return None if observed.is_of(path) else "is not what its name says"
+        except (ValueError, RecursionError, products.Damaged) as error:
+            return f"cannot be read: {failures.one_line(error)}"
+        return None
+
+    def _problem_of_record(self, path: Path, key: str, present: set[str]) -> str | None:
+        record = products.read_record(path.parent)
+        error = next(_record_schema().iter_errors(record), None)
+        if error is not None:
+            where = "/".join(map(str, error.absolute_path))
+            return f"is no record: {where}: {failures.one_line(error)}"
+        mine = (self._rule, key, self._jobs[key]["signature"])
+        if (record["rule"], record["key"], record["signature"]) != mine:
+            return "is the record of another job, or version of it"
+        # What a failed job leaves for the user are diagnostics, of which no record tells.
+        missing = record["results"].keys() - present
+        return f"names {min(missing)!r}, which did not come" if missing else None
+
+    def _problem_of_note(self, path: Path, key: str) -> str | None:
+        note = failures.read(path)
+        if note is None:
+            return "is not the note of a failed job"
+        awaited = {str(self._jobs[key]["record"]), self._marker}
+        mine = (note.rule, note.key) == (self._rule, key) and note.record in awaited
+        return None if mine else "is the note of another job"
+
+    @cached_property
+    def _notes(self) -> dict[str, str]:
+        """The keys of jobs by the paths of their notes."""
+        paths = {failures.path_of(self._build, self._rule, key): key for key in self._jobs}
+        return {str(path.relative_to(self._build)): key for path, key in paths.items()}
+
+    @cached_property
+    def _logs(self) -> set[str]:
+        places = [self._place, *(key.split("/") if key else () for key in self._jobs)]
+        return {layout.log(self._rule, place) for place in places}
+
+    @cached_property
+    def _single(self) -> set[str]:
+        mine = {layout.benchmark(self._rule, self._place), *self._notes}
+        return mine if self._marker is None else mine | {self._marker}
+
+    @cached_property
+    def _given(self) -> set[str]:
+        """Results of an earlier job that it was sent, and keeps."""
+        parts = (entry.get("part", {}) for entry in self._jobs.values())
+        return {name for part in parts for one in part.get("given", ()) for name in one["results"]}
+
+    @cached_property
+    def _read(self) -> set[str]:
+        """The records of the jobs that it reads, and the markers of their bundles."""
+        found: set[str] = set()
+        for entry in self._jobs.values():
+            for read in [*entry["reads"], *entry.get("part", {}).get("given", ())]:
+                found.add(f"{read['folder']}/{layout.RECORD}")
+                found.add(str(read.get("marker", "")))
+        return found - {""}
+
+
+@cache
+def _record_schema() -> Any:
+    """Return what checks a record without the checksum of its file, which was compared before."""
+    from jsonschema import Draft202012Validator  # takes a while to import
+
+    text = (resources.files("fasthep_smk") / "schemas/record.schema.json").read_text("utf-8")
+    schema = json.loads(text)
+    schema["required"].remove("checksum")
+    return Draft202012Validator(schema)
