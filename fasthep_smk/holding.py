@@ -8,23 +8,26 @@ and all that it starts carry a mark in their environment, by which the next hold
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import shutil
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, files, layout, sites, space
-from fasthep_smk.errors import SmkError
+from fasthep_smk import failures, files, layout, obstacles, sites, space
+from fasthep_smk.errors import Findings, SmkError
+from fasthep_smk.ownership import make_own
 from fasthep_smk.progress import Reader
 
-__all__ = ["Held", "hold", "holder", "locks_of_snakemake", "mark", "share", "unshare"]
+__all__ = ["Held", "end_marked", "hold", "holder", "locks_of_snakemake", "mark", "share", "unshare"]
 
 #: Seconds that processes of a killed run get to end by themselves.
 _GRACE = 5.0
@@ -48,26 +51,23 @@ class Held(SmkError):
 
 
 @contextlib.contextmanager
-def hold(build: Path) -> Iterator[int | None]:
+def hold(build: Path) -> Iterator[int]:
     """Hold a build folder for a run; yield the file descriptor to share with Snakemake.
-
-    ``None`` where no such folder can be made: whoever wants to write there will say why.
 
     Raises:
         Held: another run holds it, or Snakemake alone; the message says which.
         DiskFull: in the meantime, there was no space left to write into it.
+        Findings: it cannot be written to, or something else is where files of ours belong.
     """
     path = build / layout.LOCK
     new = not path.parent.exists()
     with space.saying(build):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError:
-            yield None
-            return
+        descriptor = _open(path, build)
         try:
             _lock(descriptor, build)
+            obstacles.make_way(build, obstacles.WRITTEN_FIRST)
+            if os.fstat(descriptor).st_mtime > time.time():
+                _date_back(build)
             if os.fstat(descriptor).st_size and _read(descriptor).get("state") != "ended":
                 _clear_after_crash(build, descriptor)
             if locks_of_snakemake(build):
@@ -84,9 +84,41 @@ def hold(build: Path) -> Iterator[int | None]:
             if new and [item.name for item in path.parent.iterdir()] == ["lock"]:
                 # Nothing was made of it: the workflow was refused.
                 path.unlink()
-                with contextlib.suppress(OSError):
-                    path.parent.rmdir()
-                    build.rmdir()
+                for folder in (path.parent, build / ".snakemake", build):
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+
+
+def _open(path: Path, build: Path) -> int:
+    """Return a descriptor of the lock; an empty folder in its place is removed."""
+    try:
+        obstacles.check_folders(build)
+        make_own(path.parent, private=True)
+        make_own(build / ".snakemake", private=True)
+        if path.is_dir() or (path.is_symlink() and not path.exists()):
+            obstacles.clear(path)
+        # A link would have another file written to, a FIFO would wait for somebody.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.ENOTSUP, "is no file", str(path))
+        return descriptor
+    except OSError as error:
+        if space.shown(error):
+            raise
+        raise Findings([obstacles.finding(error)]) from error
+
+
+def _date_back(build: Path) -> None:
+    """Give what lies in the future the time it is now: the clock was wrong when it was made.
+
+    Snakemake fails a job that makes something older than what it reads.
+    """
+    now = time.time()
+    for folder in (build / layout.WORK, build / layout.BUNDLES):
+        for path in folder.rglob("*"):
+            if path.lstat().st_mtime > now:
+                os.utime(path, follow_symlinks=False)
 
 
 def mark(descriptor: int) -> dict[str, str]:
@@ -212,6 +244,11 @@ def _end(find: Callable[[], set[int]], *numbers: signal.Signals) -> None:
             time.sleep(0.1)
 
 
+def end_marked(descriptor: int) -> None:
+    """End the processes of this machine that the run which holds this lock has started."""
+    _end(lambda: _marked(descriptor), signal.SIGTERM, signal.SIGKILL)
+
+
 def _marked(descriptor: int) -> set[int]:
     """Return the processes of this machine that a run on this folder has started."""
     ((name, value),) = mark(descriptor).items()
@@ -227,7 +264,7 @@ def _marked(descriptor: int) -> set[int]:
 
 
 def _read(descriptor: int) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         content = json.loads(os.pread(descriptor, 4096, 0) or b"{}")
         if isinstance(content, dict):
             return content
@@ -255,7 +292,7 @@ def _clear_after_crash(build: Path, descriptor: int) -> None:
     """
     notes = failures.read_all(build)
     _end(
-        lambda: _marked(descriptor) | {note.pid or 0 for note in notes if failures.lives(note)},
+        lambda: _marked(descriptor) | {note.pid or 0 for note in notes if _is_job(note)},
         signal.SIGTERM,
         signal.SIGKILL,
     )
@@ -270,6 +307,24 @@ def _clear_after_crash(build: Path, descriptor: int) -> None:
             half_written.unlink(missing_ok=True)
 
 
+def _is_job(note: failures.Failure) -> bool:
+    """Tell whether the process that a note names is the job: a note may say anything.
+
+    A batch system that runs jobs on this machine may have left out the mark.
+    """
+    if not failures.lives(note):
+        return False
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{note.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        places = [note.bundle or note.key, note.key]
+        mine = [[note.rule, *(place.split("/") if place else [])] for place in places]
+        ends = [words[-1 - len(one) : -1] for one in mine]
+        return any("fasthep_smk.worker" in word for word in words) and any(
+            end == one for end, one in zip(ends, mine, strict=True)
+        )
+    return False
+
+
 def _take_back_queued(build: Path) -> None:
     """Take what the killed run had submitted out of its batch system's queue."""
     reader = Reader(None, str(build.resolve()))
@@ -280,5 +335,5 @@ def _take_back_queued(build: Path) -> None:
             reader.lines(log)
     except (OSError, ValueError, KeyError, ImportError):
         return  # it had not come to that
-    if reader.submitted and (said := system.take_back(reader.run, reader.submitted)):
+    if reader.submitted and (said := system.take_back(reader.run, build, reader.submitted)):
         print(f"fasthep-smk: warning: {said}", file=sys.stderr)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from fasthep_smk import sites
 from fasthep_smk.describe.execution import Execution
@@ -13,7 +15,10 @@ from fasthep_smk.errors import Finding
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.profile import Placement
 
-__all__ = ["capped", "contained", "place"]
+__all__ = ["capped", "contained", "place", "unsafe_path"]
+
+#: What would not be seen in a message.
+_IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 
 
 def place(
@@ -118,3 +123,36 @@ def capped(placement: Placement, cores: int) -> list[str]:
         for pool, cpus in asked.items()
         if cpus > cores
     ]
+
+
+def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | None:
+    """Return the first path that a batch system, or a shell on the way, would not leave as it is.
+
+    Those are the folder that a run is started in, its build folder, and the interpreters of jobs:
+    names of theirs stand in the commands that are submitted.
+    """
+    system, environment = execution.site.system, execution.environment
+    module = sites.system(system)
+    move = "move or rename the folder"
+    folders = module.NOT_IN_FOLDERS
+    found = [
+        (launch, "the folder that this is started in", move, folders),
+        (build, "the build folder", f"another --outdir, or {move}", folders),
+    ]
+    programs = module.NOT_IN_PROGRAMS
+    other = "make the environment in a folder of another name, or move or rename this one"
+    if not execution.staging.sends(system):  # jobs have the interpreter that runs this
+        found.append((Path(sys.executable), "the Python of jobs", other, programs))
+    if environment is not None and environment.image is None and not environment.is_packed:
+        prefix = sys.prefix if environment.prefix == "current" else environment.prefix
+        found.append((Path(prefix), "the environment of jobs", other, programs))
+    for path, what, hint, refused in found:
+        if bad := sorted(refused & set(str(path))):
+            return Finding(
+                problem=f"{system} would take the name of {what} for something else",
+                value=repr(str(path)),
+                expected=f"a path without {', '.join(_IN_WORDS.get(one, one) for one in bad)}: "
+                "it stands in the commands of jobs",
+                hint=hint,
+            )
+    return None

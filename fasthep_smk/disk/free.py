@@ -11,7 +11,7 @@ from fasthep_smk import holding, layout
 from fasthep_smk.build import find_build, is_done, read_jobs
 from fasthep_smk.describe.units import about_bytes
 from fasthep_smk.disk.policy import Freeable, Keep, after_success, cleanable, put_away
-from fasthep_smk.disk.usage import Amount, freed_by, survey
+from fasthep_smk.disk.usage import Amount, freed_by, is_reached, survey
 from fasthep_smk.errors import Finding, Findings
 from fasthep_smk.names import shell
 
@@ -105,7 +105,7 @@ def delete(build: Path, parts: Iterable[Freeable]) -> list[Finding]:
         except OSError as error:
             problem = f"cannot be deleted: {error.strerror or error}"
             problems.append(Finding(problem=problem, file=str(build / file.path)))
-    for root in touched:
+    for root in (one for one in touched if is_reached(build, one)):
         for folder, _, _ in os.walk(build / root, topdown=False):
             with contextlib.suppress(OSError):  # it is not empty, or a link to another disk
                 Path(folder).rmdir()

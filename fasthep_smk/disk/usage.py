@@ -18,8 +18,19 @@ from typing import Literal, get_args
 
 from fasthep_smk import layout
 from fasthep_smk.build import TaskJob
+from fasthep_smk.ownership import is_own
 
-__all__ = ["KINDS", "Amount", "File", "Kind", "Survey", "amount", "freed_by", "survey"]
+__all__ = [
+    "KINDS",
+    "Amount",
+    "File",
+    "Kind",
+    "Survey",
+    "amount",
+    "freed_by",
+    "is_reached",
+    "survey",
+]
 
 #: ``results``: what FAST-HEP writes. ``superseded results``: of jobs that the last translation has
 #: otherwise. ``environments``: packed ones, for jobs that travel. ``unfinished jobs``: of jobs that
@@ -168,13 +179,27 @@ def _walk(build: Path) -> Iterator[File]:
         for entry in listed:
             path = f"{folder}/{entry.name}" if folder else entry.name
             try:
-                if entry.is_dir(follow_symlinks=path in _MAY_BE_LINKS):
+                if entry.is_dir(follow_symlinks=False) or _is_followed(path, entry):
                     folders.append(path)
                     continue
                 found = entry.stat(follow_symlinks=False)
             except OSError:
                 continue
             yield File(path, found.st_size, (found.st_dev, found.st_ino), found.st_nlink)
+
+
+def is_reached(build: Path, folder: str) -> bool:
+    """Tell whether a folder of a build folder lies there, and not behind a link to elsewhere."""
+    parts = folder.split("/")
+    places = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return all(
+        not (build / place).is_symlink() or _is_followed(place, build / place) for place in places
+    )
+
+
+def _is_followed(path: str, entry: os.DirEntry[str] | Path) -> bool:
+    """Whether this is a link to a folder on another disk, which the user has put there."""
+    return path in _MAY_BE_LINKS and entry.is_dir() and is_own(entry)
 
 
 def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:

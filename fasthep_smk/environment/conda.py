@@ -7,7 +7,6 @@ import glob
 import io
 import platform
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from fasthep_smk.environment.entries import Entry, walk
 from fasthep_smk.environment.interpreter import Interpreter
 from fasthep_smk.environment.snapshot import own_entries
 from fasthep_smk.errors import Findings
+from fasthep_smk.scratch import scratch
 
 __all__ = ["CondaContents", "is_conda"]
 
@@ -89,8 +89,8 @@ class CondaContents:
         Raises:
             Findings: conda-pack is missing, or refuses the environment.
         """
-        with tempfile.TemporaryDirectory(prefix="fasthep-smk-conda-") as name:
-            copy = Path(name) / "prefix"
+        with scratch("conda-") as folder:
+            copy = folder / "prefix"
             self._pack(copy)
             entries = [entry for item in sorted(copy.iterdir()) for entry in walk(item, item.name)]
             entries += [entry for group in self.own.values() for entry in group]

@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from fasthep_smk.describe import units
@@ -67,6 +68,10 @@ class System(Protocol):
     settings: Callable[[Site], Mapping[str, Any]]
     """Return Snakemake's options for this system, asking it where that helps."""
 
+    #: Characters of folders, and of the paths of interpreters, that it takes for something else.
+    NOT_IN_FOLDERS: frozenset[str]
+    NOT_IN_PROGRAMS: frozenset[str]
+
     resources: Callable[[Attempt], Mapping[str, Any]]
     """Return the executor's own resources of a job, besides those every Snakefile has."""
 
@@ -82,8 +87,10 @@ class System(Protocol):
     batch_job: Callable[[], str | None]
     """Return the id of the batch job that this process runs in."""
 
-    take_back: Callable[[str, Iterable[str]], str | None]
+    take_back: Callable[[str, Path, Iterable[str]], str | None]
     """Take jobs of a run, and of the ids that were submitted, out of the queue when it has ended.
+
+    Only those that were submitted from its build folder: the run, and the ids, are what a log says.
 
     Returns a word for the user if that could not be done.
     """

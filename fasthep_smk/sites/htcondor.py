@@ -15,12 +15,14 @@ from fasthep_smk.describe.requests import Attempt, ResourceRequest
 from fasthep_smk.errors import Finding
 from fasthep_smk.names import shell
 from fasthep_smk.sites import Draft, Waiting
-from fasthep_smk.sites.commands import ask
+from fasthep_smk.sites.commands import ask, number
 
 if TYPE_CHECKING:
     from fasthep_smk.describe.site import Site
 
 __all__ = [
+    "NOT_IN_FOLDERS",
+    "NOT_IN_PROGRAMS",
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
@@ -45,6 +47,10 @@ RETRIES = 2
 
 #: Snakemake must not look for files of ours on workers.
 TRAVELLING: Mapping[str, Any] = {"shared-fs-usage": "none"}
+#: Its submit language fills in what a dollar sign begins, and a line ends there. It splits commands
+#: at spaces, and the plugin takes quotes out of them.
+NOT_IN_FOLDERS = frozenset("$\n\r\0")
+NOT_IN_PROGRAMS = NOT_IN_FOLDERS | frozenset(" \t\"'")
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
@@ -119,7 +125,7 @@ def slots() -> list[tuple[int, int, int]] | None:
         return None
     found = []
     for line in text.splitlines():
-        values = [int(item) if item.isdigit() else 0 for item in line.split()]
+        values = [number(item) for item in line.split()]
         if len(values) == 3:
             found.append((values[0], values[1] * 1024**2, values[2]))
     return found
@@ -226,13 +232,13 @@ def waiting(run: str) -> list[Waiting]:
     return [Waiting(f"rule {rule}", count, words) for (rule, words), count in counts.items()]
 
 
-def take_back(run: str, submitted: Iterable[str]) -> str | None:
+def take_back(_run: str, folder: Path, submitted: Iterable[str]) -> str | None:
     """Remove what a run leaves in the queue: a job that was held too long is there for ever.
 
     Released later by somebody, it would write over what the run has made since. Returns what a
     person has to do where HTCondor does not answer.
     """
-    ours = set(submitted)
+    ours, run = set(submitted), str(folder.resolve())
     left = _left(run, ours)
     if left:
         for start in range(0, len(left), 500):
@@ -251,8 +257,9 @@ def _left(run: str, submitted: set[str]) -> list[str] | None:
     listed = ask([*_queue_of(run), "-af", "ClusterId", "JobStatus"])
     if listed is None:
         return None
-    jobs = dict(line.split(maxsplit=1) for line in listed.splitlines())
-    return [job for job, status in jobs.items() if job in submitted and status != str(_REMOVED)]
+    jobs = dict(line.strip().partition(" ")[::2] for line in listed.splitlines())
+    removed = str(_REMOVED)
+    return [job for job, status in jobs.items() if job in submitted and status.strip() != removed]
 
 
 def _queue_of(run: str) -> list[str]:
@@ -267,6 +274,7 @@ def _ads(command: list[str], *names: str) -> list[dict[str, Any]]:
     """Return these attributes of the jobs that a command of HTCondor's lists."""
     text = ask([*command, "-json", "-attributes", ",".join(names)]) or ""
     try:
-        return list(json.loads(text)) if text.strip() else []
-    except ValueError:
+        found = json.loads(text) if text.strip() else []
+    except (ValueError, RecursionError):
         return []
+    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else []

@@ -21,6 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
+from fasthep_smk.masking import masked
+from fasthep_smk.scratch import lend_to_snakemake
+from fasthep_smk.sites.own_folders import keep_folders
 from fasthep_smk.sites.travelling import Travelling
 
 __all__ = ["Executor", "main", "patiently"]
@@ -68,6 +71,8 @@ def main() -> None:
     submit = schedd.submit
     schedd.submit = patiently(lambda _self, *args, **kwargs: submit(schedd(), *args, **kwargs))
     hold_jobs_back()
+    lend_to_snakemake()
+    keep_folders()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 
@@ -84,7 +89,7 @@ def patiently(call: Callable[..., Any]) -> Callable[..., Any]:
             except Exception as error:  # the bindings raise several kinds
                 if not _NO_ANSWER.search(str(error)) or time.monotonic() > end:
                     raise
-                text = " ".join(str(error).split())
+                text = " ".join(masked(str(error)).split())
                 print(f"HTCondor does not answer, trying again: {text}", flush=True)
                 time.sleep(_PAUSE)
 

@@ -37,6 +37,9 @@ SNAKEMAKE = "fasthep_smk.sites.local_snakemake"
 
 #: On one machine no job travels.
 TRAVELLING: Mapping[str, Any] = {}
+#: Jobs are started with words, and folders stay where they are.
+NOT_IN_FOLDERS: frozenset[str] = frozenset()
+NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
 #: Jobs are deterministic: on one machine, a failure comes back.
 RETRIES = 0
@@ -85,7 +88,7 @@ def waiting(_run: str) -> list[Waiting]:
     return []
 
 
-def take_back(_run: str, _submitted: Iterable[str]) -> str | None:
+def take_back(_run: str, _folder: Path, _submitted: Iterable[str]) -> str | None:
     """Do nothing: no job is queued elsewhere."""
     return None
 

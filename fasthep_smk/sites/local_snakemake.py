@@ -21,6 +21,8 @@ import threading
 from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
+from fasthep_smk.scratch import lend_to_snakemake
+from fasthep_smk.sites.own_folders import keep_folders
 
 __all__ = ["main"]
 
@@ -39,6 +41,8 @@ def main() -> None:
     cli = importlib.import_module("snakemake.cli")
     _end_at_once()
     hold_jobs_back()
+    lend_to_snakemake()
+    keep_folders()
     if told:
         _wait_to_be_told(int(sys.argv[2]))
     gc.freeze()

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 from fasthep_smk.describe import units
 from fasthep_smk.describe.requests import Attempt, ResourceRequest
 from fasthep_smk.errors import Finding, nearest
+from fasthep_smk.files import read_plain
 from fasthep_smk.names import shell
 from fasthep_smk.sites import Draft, Waiting
-from fasthep_smk.sites.commands import ask
+from fasthep_smk.sites.commands import ask, number
 
 if TYPE_CHECKING:
     from fasthep_smk.describe.site import Site
 
 __all__ = [
+    "NOT_IN_FOLDERS",
+    "NOT_IN_PROGRAMS",
     "PARTITIONS",
     "PLUGIN",
     "RETRIES",
@@ -48,6 +51,13 @@ RETRIES = 2
 
 #: Workers find what they are sent in a folder that Slurm knows nothing of.
 TRAVELLING: Mapping[str, Any] = {}
+#: The plugin hands a job's command to a shell between double quotes: what these begin would run
+#: there, and once more in the job's own shell.
+NOT_IN_FOLDERS = frozenset("$`\n\r\0")
+NOT_IN_PROGRAMS = NOT_IN_FOLDERS
+
+#: What Snakemake calls a run: its jobs have this name.
+_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -129,8 +139,8 @@ def partitions() -> dict[str, Partition] | None:
         found[name] = Partition(
             name=name,
             walltime=_seconds(limit),
-            cpus=max(_number(cpus), known.cpus if known else 0),
-            memory=max(_number(memory) * 1024**2, known.memory if known else 0),
+            cpus=max(number(cpus), known.cpus if known else 0),
+            memory=max(number(memory) * 1024**2, known.memory if known else 0),
             gpus=max(_gpus(gres), known.gpus if known else 0),
         )
     return found or None
@@ -231,19 +241,36 @@ def _profile(partition: Partition, gpus: int = 0) -> dict[str, Any]:
     return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}
 
 
-def take_back(run: str, _submitted: Iterable[str]) -> str | None:
+def take_back(run: str, folder: Path, _submitted: Iterable[str]) -> str | None:
     """Cancel what a run leaves in the queue; return what to do where Slurm does not answer.
 
-    Snakemake's plugin forgets its jobs for as long as it asks for their states, and cancels none
-    then; what it still submits after that is not cancelled either.
+    Only jobs that were submitted from ``folder``, the run's build folder, are its own. Snakemake's
+    plugin forgets its jobs for as long as it asks for their states, and cancels none then; what it
+    still submits after that is not cancelled either.
     """
-    command = ["scancel", "--quiet", f"--name={run}"]
-    if ask(command) is not None:
+    if not _RUN.fullmatch(run):
+        return None  # nothing was submitted
+    listed = ask(["squeue", "--noheader", "--me", f"--name={run}", "--format=%A|%Z"])
+    jobs = [line.partition("|") for line in (listed or "").splitlines()]
+    mine = [job for job, _, where in jobs if job.isdigit() and _is_same(where, folder)]
+    if listed is not None and not mine:
         return None
+    if mine and ask(["scancel", "--quiet", *mine]) is not None:
+        return None
+    command = ["scancel", "--quiet", *(mine or [f"--name={run}"])]
     return (
         "Slurm does not answer: jobs of this run may be left in its queue. Later, cancel them:\n"
         f"    {shell(command)}"
     )
+
+
+def _is_same(where: str, folder: Path) -> bool:
+    if Path(where) == folder:
+        return True
+    try:
+        return Path(where).resolve() == folder.resolve()
+    except (OSError, ValueError):  # no file can have this name
+        return False
 
 
 def fate(job: str) -> str | None:
@@ -257,7 +284,7 @@ def fate(job: str) -> str | None:
     said = f"Slurm: {state}" + (f", {reason}" if reason not in ("None", "") else "")
     if found.get("ExitCode", "0:0") != "0:0":
         said += f", exit code {found['ExitCode']}"
-    if found.get("NodeList", "(null)")[0] != "(":
+    if not (found.get("NodeList") or "(null)").startswith("("):
         said += f", node {found['NodeList']}"
     word = _last_word(text)
     return f"{said}: {word}" if word else said
@@ -271,8 +298,8 @@ def _last_word(record: str) -> str | None:
     """
     path = re.search(r"StdErr=(.+?)(?: Std\w+=| Power=|$)", record, re.MULTILINE)
     try:
-        text = Path(path[1]).read_text(encoding="utf-8", errors="replace") if path else ""
-    except OSError:
+        text = read_plain(Path(path[1])).decode(errors="replace") if path else ""
+    except (OSError, ValueError):  # the name is not one of a file
         return None
     found = re.search(r"^slurmstepd\S*: error: (?:\*\*\* )?(.+?)(?: \*\*\*)?$", text, re.MULTILINE)
     return found[1] if found else None
@@ -303,16 +330,11 @@ def _seconds(text: str) -> int | None:
     found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
     if found is None:
         return None
-    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    days, hours, minutes, seconds = (number(part or "") for part in found.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _number(text: str) -> int:
-    found = re.match(r"\d+", text.strip())
-    return int(found[0]) if found else 0
 
 
 def _gpus(text: str) -> int:
     """Return the GPUs among a node's gres: ``gpu:a100:4(S:0-1),shard:8``."""
     found = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
-    return sum(int(number) for number in found)
+    return sum(number(count) for count in found)

@@ -22,6 +22,8 @@ from typing import Any
 
 from fasthep_smk.credentials.gate import hold_jobs_back
 from fasthep_smk.names import shell
+from fasthep_smk.scratch import lend_to_snakemake
+from fasthep_smk.sites.own_folders import keep_folders
 from fasthep_smk.sites.travelling import Travelling
 
 __all__ = ["Executor", "main"]
@@ -89,6 +91,8 @@ def main() -> None:
     """Run Snakemake's command line."""
     plugin.Executor = Executor
     hold_jobs_back()
+    lend_to_snakemake()
+    keep_folders()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -9,6 +9,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import layout
 from fasthep_smk.errors import SmkError
+from fasthep_smk.masking import masked
 
 if TYPE_CHECKING:
     from fasthep_smk.transfer.trips import Trips, Verdict
@@ -40,7 +41,7 @@ class Travelling:
         try:
             above.run_job(job)
         except (OSError, KeyError, ValueError, SmkError) as error:
-            text = " ".join(f"it could not be sent: {error}".split())
+            text = " ".join(masked(f"it could not be sent: {error}").split())
             above.report_job_error(SubmittedJobInfo(job=job), msg=text)
 
     def report_job_success(self, job_info: Any) -> None:

@@ -102,7 +102,7 @@ def make_machine(place: Path, archive: Path) -> Machine:
     folder = place / "machine"
     for path in (folder, folder / "tmp"):
         path.mkdir()
-        path.chmod(0o777)
+        path.chmod(0o1777)
     os.link(archive, folder / archive.name)
     return Machine(tree, folder, archive)
 
@@ -168,7 +168,7 @@ def test_a_whole_analysis_gives_the_same_results_there(
     shutil.copytree(project.folder, tmp_path / "here", ignore=ignored)
     shutil.copytree(project.folder, machine.folder / "analysis", ignore=ignored)
     for path in (machine.folder / "analysis", *(machine.folder / "analysis").rglob("*")):
-        path.chmod(0o777)
+        os.chown(path, 1234, 1234)
     done = machine.run("-m", "fasthep_smk", "workflow.yaml", "-j", "2", cwd="/work/analysis")
     assert done.returncode == 0, done.stderr
     here = Project(tmp_path / "here")

@@ -130,6 +130,28 @@ def test_a_folder_of_somebody_else_is_not_trusted(node: Node, archive: Path) -> 
     assert node.run(archive).returncode == 77
 
 
+def test_a_folder_that_others_may_rename_is_not_trusted(node: Node, archive: Path) -> None:
+    node.folder.chmod(0o777)
+    done = node.run(archive)
+    assert done.returncode == 77
+    assert "others may rename a folder above" in done.stderr
+    node.folder.chmod(0o1777)
+    assert node.run(archive).returncode == 0
+
+
+def test_whoever_takes_the_usual_name_keeps_nobody_from_working(node: Node, archive: Path) -> None:
+    usual = node.folder / f"fasthep-smk-{os.getuid()}"
+    usual.symlink_to("/etc")
+    command = ["sh", str(archive), "--", "-c", "print('hello')"]
+    variables = {**node.variables, "TMPDIR": str(node.folder)}
+    for _ in range(2):
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    (other,) = node.folder.glob(f"{usual.name}.*")
+    assert other.stat().st_mode & 0o777 == 0o700
+    assert usual.is_symlink()
+
+
 @pytest.mark.parametrize("without", [(), ("flock",)])
 def test_many_at_once_unpack_once(node: Node, archive: Path, without: tuple[str, ...]) -> None:
     place = node.without(*without) if without else node

@@ -37,6 +37,44 @@ is_private() {
     case ${1:-} in d????-??-?*) [ "$3" = "$(id -u)" ] ;; *) false ;; esac
 }
 
+# Nor may others rename a folder above it: each is the user's own, or of an account of the system's,
+# such as a batch system's, and others cannot write there, unless it is sticky, as /tmp is. In a
+# container root may be a user that it does not know.
+is_safe_above() {
+    above=$(cd -- "$1/.." 2>/dev/null && pwd -P) || return 1
+    user=$(id -u) group=$(id -g)
+    nobody=$(cat /proc/sys/kernel/overflowuid 2>/dev/null || echo 65534)
+    set -- "$above"
+    until [ "$above" = / ]; do
+        above=${above%/*}
+        above=${above:-/}
+        set -- "$@" "$above"
+    done
+    ls -ldn -- "$@" 2>/dev/null | while read -r mode _ owner of _; do
+        case $owner in
+        "$user" | "$nobody") ;;
+        *[!0-9]* | '') exit 1 ;;
+        *) [ "$owner" -lt 1000 ] || exit 1 ;;
+        esac
+        case $mode in
+        d????-??-?* | d????????[tT]*) ;;
+        d????w??-?*) [ "$owner/$of" = "$user/$group" ] || exit 1 ;;
+        *) exit 1 ;;
+        esac
+    done
+}
+
+# Somebody else may have taken the usual name: that keeps nobody from working.
+other_cache() {
+    for other in "$cache".*; do
+        if is_private "$other"; then
+            cache=$other
+            return
+        fi
+    done
+    cache=$(umask 077 && mktemp -d "$cache.XXXXXX") || stop 77 "cannot make a folder beside $cache"
+}
+
 # After a crash of the machine, what was unpacked before may be incomplete on disk.
 is_complete() {
     [ -f "$root/complete" ] || return 1
@@ -105,12 +143,14 @@ main() {
     unset PYTHONHOME PYTHONPATH
     export PYTHONNOUSERSITE=1
     cache=${FASTHEP_SMK_CACHE:-${TMPDIR:-/tmp}/fasthep-smk-$(id -u)}
+    usual=yes
+    [ -z "${FASTHEP_SMK_CACHE:-}" ] || usual=
     limit=
     while [ $# -gt 0 ]; do
         case $1 in
         --cache | --limit)
             [ -n "${2:-}" ] || stop 64 "$1 needs a value"
-            if [ "$1" = --cache ]; then cache=$2; else limit=$2; fi
+            if [ "$1" = --cache ]; then cache=$2 usual=; else limit=$2; fi
             shift 2
             ;;
         --)
@@ -125,8 +165,11 @@ main() {
     # A cache whose name begins with a dash or has no slash is a path all the same.
     case $cache in /*) ;; *) cache=$(pwd)/$cache ;; esac
     case $cache in *[:\;]*) stop 77 "$cache: no colon or semicolon may be in this path" ;; esac
-    (umask 077 && mkdir -p -- "$cache") 2>/dev/null || stop 77 "cannot make the folder $cache"
+    (umask 077 && mkdir -p -- "$cache") 2>/dev/null || [ -n "$usual" ] ||
+        stop 77 "cannot make the folder $cache"
+    is_private "$cache" || [ -z "$usual" ] || other_cache
     is_private "$cache" || stop 77 "$cache belongs to somebody else, or others may write to it"
+    is_safe_above "$cache" || stop 77 "others may rename a folder above $cache"
     name_and_home
     root=$cache/$KEY
     touch -- "$cache/$KEY.use" 2>/dev/null || stop 77 "cannot write in $cache"

@@ -1,0 +1,305 @@
+"""A build folder that somebody else has made, or may write to: not believed, and not run.
+
+There are two users: the one who runs this, and one who owns what the test plants. Nothing that is
+planted may run, and nothing outside the build folder may be touched, also where the user says that
+the folder is to be trusted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk import failures, files, layout
+from tests.integration.conftest import Run
+
+pytestmark = pytest.mark.integration
+
+#: Nobody has this number.
+OTHER = 54321
+CANARY = "canary.txt"
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="ONLY ROOT CAN MAKE ANOTHER USER'S FILES: not tested here"
+)
+COMMANDS: dict[str, list[str]] = {
+    "run": ["workflow.yaml"],
+    "dry run": ["workflow.yaml", "-n"],
+    "translate": ["translate", "workflow.yaml"],
+    "why": ["why", "workflow.yaml"],
+    "explain": ["explain", "workflow.yaml"],
+    "check": ["check", "workflow.yaml"],
+    "status": ["status"],
+    "clean": ["clean"],
+    "clean all": ["clean", "--all"],
+}
+RUN_NOTHING = [name for name in COMMANDS if name != "run"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, small_files: Path, smk: Run) -> Path:
+    """A project that has run once."""
+    from tests.integration.conftest import WORKFLOW
+
+    folder = tmp_path_factory.mktemp("foreign") / "project"
+    folder.mkdir()
+    (folder / "data").symlink_to(small_files)
+    (folder / "workflow.yaml").write_text(WORKFLOW)
+    done = smk("workflow.yaml", "-j", "2", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def project(built: Path, tmp_path: Path) -> Path:
+    subprocess.run(["cp", "-a", built, tmp_path / "project"], check=True)
+    return tmp_path / "project"
+
+
+def give_away(build: Path) -> None:
+    """Let all of a build folder belong to the other user."""
+    for path in (build, *build.rglob("*")):
+        os.chown(path, OTHER, OTHER, follow_symlinks=False)
+
+
+def plant(build: Path) -> None:
+    """Put code wherever somebody may look for some: it leaves a canary."""
+    canary = build.parent / CANARY
+    python = f"open({str(canary)!r}, 'a').write('x')\n"
+    (build / "smk/worker").write_text(f"#!/bin/sh\ntouch '{canary}'\n")
+    for name in ("smk/Snakefile", "smk/common.smk", "fasthep_distributed.py", "sitecustomize.py"):
+        (build / name).write_text(python)
+    shell = f'executor: "$(touch {canary})"\n'
+    for name in ("config.yaml", "config.v9+.yaml", "config.v8+.yaml"):
+        (build / "smk/profile" / name).write_text(shell)
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+@needs_root
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_folder_of_another_user_is_refused(project: Path, smk: Run, command: str) -> None:
+    plant(project / "build")
+    give_away(project / "build")
+    before = kept(project / "build")
+    done = smk(*COMMANDS[command], cwd=project)
+    assert done.returncode == 1, done.stdout
+    assert f"belongs to another user (user {OTHER})" in done.stderr
+    assert "--trust-build" in done.stderr
+    assert kept(project / "build") == before
+    assert not (project / CANARY).exists()
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["", "smk", "smk/profile", ".snakemake"])
+def test_any_folder_that_holds_code_counts(project: Path, smk: Run, name: str) -> None:
+    os.chown(project / "build" / name, OTHER, OTHER)
+    done = smk("why", "workflow.yaml", cwd=project)
+    assert done.returncode == 1
+    assert "another user" in done.stderr
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o1777])
+def test_a_folder_that_others_may_write_to_is_refused(project: Path, smk: Run, mode: int) -> None:
+    (project / "build").chmod(mode)
+    done = smk("workflow.yaml", cwd=project)
+    assert done.returncode == 1
+    assert "others may write to this build folder" in done.stderr
+    assert "chmod -R go-w" in done.stderr
+    done = smk("workflow.yaml", "--trust-build", cwd=project)
+    assert done.returncode == 0, done.stderr
+
+
+@needs_root
+def test_a_group_of_others_may_not_write(project: Path, smk: Run) -> None:
+    (project / "build").chmod(0o775)
+    assert smk("status", cwd=project).returncode == 0  # root's own group
+    os.chown(project / "build", 0, OTHER)
+    assert smk("status", cwd=project).returncode == 1
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_a_folder_of_ones_own_is_fine_whatever_the_umask(
+    project: Path, smk: Run, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        for command in (["workflow.yaml", "-o", "new"], ["status", "new"], ["clean", "new"]):
+            done = smk(*command, cwd=project)
+            assert done.returncode == 0, done.stderr
+    finally:
+        os.umask(before)
+    assert not (project / "new").stat().st_mode & 0o002
+    assert not (project / "new/smk").stat().st_mode & 0o002
+
+
+@needs_root
+@pytest.mark.parametrize("command", RUN_NOTHING)
+def test_a_command_that_runs_nothing_runs_nothing(project: Path, smk: Run, command: str) -> None:
+    plant(project / "build")
+    give_away(project / "build")
+    done = smk(*COMMANDS[command], "--trust-build", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert not (project / CANARY).exists()
+
+
+@needs_root
+def test_a_run_makes_its_own_code_anew(project: Path, smk: Run) -> None:
+    plant(project / "build")
+    give_away(project / "build")
+    (project / "workflow.yaml").write_text(
+        (project / "workflow.yaml").read_text().replace("high: 100", "high: 90")
+    )
+    done = smk("workflow.yaml", "--trust-build", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert not (project / CANARY).exists()
+    assert [path.name for path in (project / "build/smk/profile").iterdir()] == ["config.yaml"]
+
+
+def test_the_lock_is_no_link(project: Path, smk: Run) -> None:
+    mine = project / "mine.txt"
+    mine.write_text("kept")
+    lock = project / "build" / layout.LOCK
+    lock.unlink()
+    lock.symlink_to(mine)
+    done = smk("workflow.yaml", cwd=project)
+    assert done.returncode == 1
+    assert "a symbolic link is where this file belongs" in done.stderr
+    assert mine.read_text() == "kept"
+
+
+SPECIAL: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "socket": lambda path: socket.socket(socket.AF_UNIX).bind(os.path.relpath(path)),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize(
+    "name",
+    ["smk/lock", "smk/run.json", "smk/tasks/finish.json", "smk/worker", "smk/profile/config.yaml",
+     "smk/new.json", "compile/plan.yaml", "smk/requests.json", "smk/ledger.json"],
+)  # fmt: skip
+def test_nothing_waits_for_a_pipe(
+    project: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project / "build" / name
+    path.unlink(missing_ok=True)
+    monkeypatch.chdir(path.parent)
+    SPECIAL[kind](path)
+    command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stdout
+    assert "a pipe" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_pipe_in_place_of_a_record_is_a_job_that_runs_again(project: Path) -> None:
+    record = next((project / "build" / layout.WORK).rglob("0_0/record.json"))
+    record.unlink()
+    os.mkfifo(record)
+    command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml"]
+    for arguments, status in ((["-n"], 0), ([], 0)):
+        done = subprocess.run(
+            [*command, *arguments], cwd=project, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == status, done.stderr
+    assert record.is_file()
+
+
+@pytest.mark.parametrize("name", ["smk/work", "smk/old", "smk/stage", "debug/distributed/logs"])
+def test_clean_follows_no_link(project: Path, smk: Run, name: str) -> None:
+    outside = project / "outside"
+    (outside / "empty/deeper").mkdir(parents=True)
+    (outside / "record.json").write_text("kept")
+    place = project / "build" / name
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.exists():
+        place.rename(project / "aside")
+    place.symlink_to(outside)
+    smk("clean", "--all", cwd=project)
+    assert (outside / "record.json").read_text() == "kept"
+    assert (outside / "empty/deeper").is_dir()
+
+
+@needs_root
+def test_clean_follows_no_link_of_another_user(project: Path, smk: Run) -> None:
+    outside = project / "outside"
+    (outside / "work/x").mkdir(parents=True)
+    (outside / "work/x/record.json").write_text("kept")
+    (project / "build/smk").rename(project / "aside")
+    (project / "build/smk").symlink_to(outside)
+    os.chown(project / "build/smk", OTHER, OTHER, follow_symlinks=False)
+    smk("clean", "--all", "--trust-build", cwd=project)
+    assert (outside / "work/x/record.json").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["../mine.txt", "/etc/hostname", "smk/tasks/finish.json"])
+def test_no_record_moves_files_of_others(project: Path, smk: Run, name: str) -> None:
+    """A job that is superseded takes its results away: those of its own."""
+    mine = project / "mine.txt"
+    mine.write_text("kept")
+    path = next((project / "build" / layout.WORK).rglob("finish/record.json"))
+    record = files.unseal(path.read_bytes())
+    target = project / "build" / name
+    record["results"][name] = files.described(target)
+    path.write_text(files.seal(record))
+    text = (project / "workflow.yaml").read_text().replace("high: 100", "high: 90")
+    (project / "workflow.yaml").write_text(text)
+    done = smk("workflow.yaml", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert mine.read_text() == "kept"
+    assert target.exists()
+
+
+def test_a_process_that_is_no_job_is_not_ended(project: Path, smk: Run) -> None:
+    """A note may name any process, and a lock any run."""
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        build = project / "build"
+        note = failures.Failure(
+            rule="r", key="k", record="x", problem="?", kind="killed",
+            host=socket.gethostname(), pid=bystander.pid, born=failures.born(bystander.pid),
+        )  # fmt: skip
+        failures.note(build, note)
+        state = {
+            "state": "running", "host": socket.gethostname(), "pid": bystander.pid,
+            "born": 1, "snakemake": bystander.pid, "snakemake_born": failures.born(bystander.pid),
+        }  # fmt: skip
+        (build / layout.LOCK).write_text(json.dumps(state).ljust(400) + "\n")
+        done = smk("workflow.yaml", cwd=project)
+        assert done.returncode == 0, done.stderr
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+@pytest.mark.parametrize("options", [(), ("--bundle", "1"), ("--bundle", "3")])
+@pytest.mark.parametrize("cold", [False, True])
+def test_logs_are_for_the_user_alone(
+    built: Path, smk: Run, tmp_path: Path, options: tuple[str, ...], cold: bool
+) -> None:
+    """What an error quotes may be secret."""
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "data").symlink_to(built / "data")
+    (project / "workflow.yaml").write_text((built / "workflow.yaml").read_text())
+    plain = ["--", "--set-threads", "stage_Vars_to_Met=2"] if cold else []
+    done = smk("workflow.yaml", "-j", "2", *options, *plain, cwd=project)
+    assert done.returncode == 0, done.stderr
+    logs = list((project / "build/debug/distributed").rglob("*.log"))
+    assert len(logs) >= 4
+    assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
