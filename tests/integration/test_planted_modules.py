@@ -1,0 +1,142 @@
+"""Modules in the current folder: the user's own are found, what others put there does not run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integration.conftest import WORKFLOW
+
+pytestmark = pytest.mark.integration
+
+#: Each would be imported if the current folder were searched first, or for what FAST-HEP can use.
+PLANTED = ["numpy", "yaml", "awkward", "json", "logging", "sitecustomize", "usercustomize"]
+OPTIONAL = ["fasthep_distributed", "fasthep_workshop"]
+MINE = """
+SPEC = {"name": "own.mine", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, **_):
+    return stream
+"""
+AS_COMMAND = [str(Path(sys.executable).with_name("fasthep-smk"))]
+AS_MODULE = [sys.executable, "-m", "fasthep_smk"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, small_files: Path) -> Path:
+    """A workflow that names the module ``mine`` beside it."""
+    folder = tmp_path / "project"
+    folder.mkdir(mode=0o755)
+    (folder / "data").symlink_to(small_files)
+    text = WORKFLOW.replace("  - id: Vars\n", "  - {id: Mine, op: own.mine}\n    - id: Vars\n")
+    registry = "registry: {transforms: {own.mine: {spec: 'mine:SPEC', impl: 'mine:run'}}}\n"
+    (folder / "workflow.yaml").write_text(registry + text)
+    (folder / "mine.py").write_text(writes("mine") + MINE)
+    return folder
+
+
+def writes(name: str) -> str:
+    """Return a module's text that leaves a file of this name in its folder when it runs."""
+    return f"import pathlib\npathlib.Path(__file__).with_name('RAN-{name}').touch()\n"
+
+
+def ran(folder: Path) -> set[str]:
+    return {path.name.removeprefix("RAN-") for path in folder.glob("RAN-*")}
+
+
+def smk(command: list[str], folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [*command, *arguments]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("command", [AS_COMMAND, AS_MODULE], ids=["command", "module"])
+def test_what_is_planted_does_not_run(project: Path, command: list[str]) -> None:
+    for name in PLANTED:
+        (project / f"{name}.py").write_text(writes(name))
+    done = smk(command, project, "workflow.yaml", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert ran(project) == {"mine"}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+@pytest.mark.parametrize("as_folder", [False, True])
+def test_nothing_stands_in_for_a_package_of_fasthep(
+    project: Path, name: str, as_folder: bool
+) -> None:
+    if find_spec(name) is not None:
+        pytest.skip(f"{name} IS INSTALLED: not tested here")
+    place = project / (f"{name}/__init__.py" if as_folder else f"{name}.py")
+    place.parent.mkdir(exist_ok=True)
+    place.write_text(writes(name))
+    done = smk(AS_COMMAND, project, "check", "workflow.yaml")
+    assert done.returncode == 1
+    assert "1 problem:" in done.stderr
+    assert f"{project / name}" in done.stderr
+    assert "rename it" in done.stderr
+    assert not list(project.rglob("RAN-*"))
+    assert not (project / "build").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
+def test_what_others_may_write_is_not_imported(project: Path, mode: int) -> None:
+    if mode == 0o775:  # a group that is not the user's alone
+        if os.geteuid() != 0:
+            pytest.skip("ONLY ROOT CAN GIVE A FOLDER AWAY: not tested here")
+        os.chown(project, -1, 54321)
+    project.chmod(mode)
+    done = smk(AS_MODULE, project, "check", "workflow.yaml")
+    assert done.returncode == 1
+    assert "1 problem:" in done.stderr
+    assert f"{project}/mine.py is not looked at, since others may write to the folder" in (
+        done.stderr
+    )
+    assert ("use a folder of your own" if mode & 0o1000 else f"chmod go-w {project}") in done.stderr
+    assert ran(project) == set()
+
+
+def test_whoever_has_written_the_workflow_is_trusted(project: Path) -> None:
+    """As in a container, where root runs what a user of the host has written."""
+    if os.geteuid() != 0:
+        pytest.skip("ONLY ROOT CAN GIVE A FOLDER AWAY: not tested here")
+    project.chmod(0o775)
+    for path in (project, project / "workflow.yaml", project / "mine.py"):
+        os.chown(path, 54321, 54321)
+    done = smk(AS_COMMAND, project, "check", "workflow.yaml")
+    assert done.returncode == 0, done.stderr
+    os.chown(project / "workflow.yaml", 0, 0)
+    done = smk(AS_COMMAND, project, "check", "workflow.yaml")
+    assert done.returncode == 1
+    assert "since the folder belongs to another user" in done.stderr
+
+
+def test_without_modules_such_a_folder_is_worth_a_warning(project: Path) -> None:
+    (project / "workflow.yaml").write_text(WORKFLOW)
+    project.chmod(0o777)
+    done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2", "--trust-build")
+    assert done.returncode == 0, done.stderr
+    said = f"modules in {project} are not imported, since others may write to the folder: chmod"
+    assert said in done.stderr + done.stdout
+    run = yaml.safe_load((project / "build/smk/run.json").read_text())
+    assert str(project) not in run["python_path"]
+
+
+def test_what_pythonpath_names_is_the_users_choice(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lib").mkdir()
+    (project / "mine.py").rename(tmp_path / "lib" / "mine.py")
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(tmp_path / "lib"), os.environ.get("PYTHONPATH", "")])
+    )
+    done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert ran(tmp_path / "lib") == {"mine"}
