@@ -9,19 +9,29 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, layout
-from fasthep_smk.worker.process import ONE_THREAD
+from fasthep_smk import files, layout, scratch
+from fasthep_smk.scratch import Scratch
+from fasthep_smk.worker.process import COLD, ONE_THREAD
 
-__all__ = ["VARIABLE", "WarmWorker", "Warmth", "correct_benchmarks", "warm_worker"]
+__all__ = [
+    "VARIABLE",
+    "WarmWorker",
+    "Warmth",
+    "changed_by_shells",
+    "correct_benchmarks",
+    "warm_worker",
+    "why_cold",
+]
 
 #: Names the socket of the warm worker to ``smk/worker``; empty or missing: jobs start cold.
 VARIABLE = "FASTHEP_SMK_WARM"
+_SOCKET, _ERRORS = "worker", "errors"
 
 
 @dataclass(frozen=True)
@@ -33,50 +43,80 @@ class Warmth:
 
 
 class WarmWorker:
-    """A warm worker, from its start to its end; it also ends with all who share its lifeline."""
+    """A warm worker, from its start to its end; it also ends with all who share its lifeline.
 
-    def __init__(self, process: subprocess.Popen[bytes], path: Path, held: int) -> None:
-        self._process = process
-        self._path = path
-        self._held = held
+    ``why_cold`` tells why there is none: jobs start cold. There is a temporary folder in any case.
+    """
 
-    @classmethod
-    def start(cls, environment: Mapping[str, str]) -> WarmWorker | None:
-        """Start one for a run with this environment; ``None`` if jobs are to start cold."""
-        if os.environ.get(VARIABLE) == "":
-            return None
-        path = Path(tempfile.mkdtemp(prefix="fasthep-smk-")) / "worker"
-        lifeline, held = os.pipe()
-        command = [sys.executable, "-P", "-m", "fasthep_smk.worker.warm", str(path), str(lifeline)]
-        try:
-            process = subprocess.Popen(
-                command,
+    def __init__(self, environment: Mapping[str, str], system: str = "local") -> None:
+        """Start one for a run with this environment.
+
+        Raises:
+            OSError: there is no space for a temporary folder.
+        """
+        self._scratch = Scratch(socket_name=_SOCKET)
+        self._lifeline, self._held = os.pipe()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.why_cold = why_cold(system)
+        if self.why_cold is None:
+            try:
+                self._process = self._start(environment)
+            except OSError as error:
+                self.why_cold = f"the fork server cannot be started ({error})"
+        os.close(self._lifeline)
+
+    def _start(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        own = (self._lifeline, self._scratch.owner)
+        command = [sys.executable, "-P", "-m", "fasthep_smk.worker.warm", str(self._socket)]
+        with (self._scratch.path / _ERRORS).open("wb") as errors:
+            return subprocess.Popen(
+                [*command, *map(str, own)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
                 env={**environment, **ONE_THREAD},
-                pass_fds=(lifeline,),
+                pass_fds=own,
                 start_new_session=True,
             )
-        finally:
-            os.close(lifeline)
-        return cls(process, path, held)
+
+    @property
+    def _socket(self) -> Path:
+        return self._scratch.path / _SOCKET
 
     @property
     def warmth(self) -> Warmth:
         """What Snakemake has to be started with."""
-        return Warmth({VARIABLE: str(self._path)}, (self._held,))
+        folder = {scratch.VARIABLE: str(self._scratch.path)}
+        if self._process is not None:
+            folder[VARIABLE] = str(self._socket)
+        return Warmth(folder, (self._held, self._scratch.owner))
 
     def expect_plots(self) -> None:
         """Let it import what plots need, as soon as it has nothing else to do."""
         with contextlib.suppress(OSError):  # it was killed
             os.write(self._held, b"p")
 
+    def reasons(self) -> list[str]:
+        """Return why jobs have started cold until now."""
+        if self._process is None:
+            return [str(self.why_cold)]
+        told: Counter[str] = Counter()
+        errors = ""
+        with contextlib.suppress(OSError):
+            errors = (self._scratch.path / _ERRORS).read_text(errors="replace")
+            told = Counter((self._scratch.path / COLD).read_text(errors="replace").splitlines())
+        found = [f"{number} of them: {why}" for why, number in told.items()]
+        if self._process.poll() is not None:
+            last = (errors.splitlines() or [f"status {self._process.returncode}"])[-1]
+            found.append(f"the fork server has ended ({last})")
+        return found
+
     def end(self) -> None:
         """End it, or let it end with Snakemake."""
         os.close(self._held)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # Snakemake still shares the lifeline
-            self._process.wait(timeout=10)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # Snakemake shares the lifeline
+                self._process.wait(timeout=10)
         self._clear()
 
     def discard(self) -> None:
@@ -85,27 +125,49 @@ class WarmWorker:
         self._clear()
 
     def _clear(self) -> None:
-        if self._process.poll() is None:
+        if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        shutil.rmtree(self._path.parent, ignore_errors=True)
+        self._scratch.remove()
+
+
+def why_cold(system: str) -> str | None:
+    """Return why no job of a run can be forked; ``None`` if there can be a fork server."""
+    if system != "local":
+        return f"jobs of {system} start in a Python of their own"
+    if os.environ.get(VARIABLE) == "":
+        return f"{VARIABLE} is set to nothing"
+    return None
+
+
+def changed_by_shells() -> str:
+    """Return the variables that matter and that a job would get with another value than a run.
+
+    Snakemake starts jobs in a shell, which may read a file of the user's (``BASH_ENV``).
+    """
+    from fasthep_smk.worker.warm import differing
+
+    shell = shutil.which("bash") or "sh"
+    command = [shell, "-c", "sh -c 'env -0'; true"]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    found = [item.partition(b"=") for item in done.stdout.split(b"\0") if item]
+    return differing(os.environb, {name: value for name, _, value in found})
 
 
 @contextlib.contextmanager
 def warm_worker(
-    environment: Mapping[str, str], *, wanted: bool = True, ahead: WarmWorker | None = None
-) -> Iterator[WarmWorker | None]:
+    environment: Mapping[str, str], *, system: str = "local", ahead: WarmWorker | None = None
+) -> Iterator[WarmWorker]:
     """Start a warm worker and end it with the block, or with Snakemake if we are killed before.
 
     ``environment`` is that of the run; ``ahead`` one that was started for it before. Where it
     cannot be started, jobs start cold.
     """
-    worker = ahead or (WarmWorker.start(environment) if wanted else None)
+    worker = ahead or WarmWorker(environment, system)
     try:
         yield worker
     finally:
-        if worker is not None:
-            worker.end()
+        worker.end()
 
 
 def correct_benchmarks(build: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fasthep_smk.errors import Finding, nearest
-from fasthep_smk.flow import identity, upstream
+from fasthep_smk.flow import identity, local_modules, upstream
 
 __all__ = ["plan_findings", "registry_findings"]
 
@@ -43,7 +43,7 @@ def registry_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
                         value=repr(reference),
                         problem=problem,
                         expected="module:object that can be imported",
-                        hint=_HINT,
+                        hint=_hint(reference),
                     )
                     # One module that cannot be imported is one finding, however often it is named.
                     findings.setdefault(f"{reference.partition(':')[0]} {problem}", finding)
@@ -96,6 +96,10 @@ _HINT = (
 )
 
 
+def _hint(reference: Any) -> str:
+    return local_modules.why_not_found(str(reference).partition(":")[0]) or _HINT
+
+
 def _node_findings(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
     category, word = _CATEGORY[node.role]
     where = str(dict(node.meta or {}).get("stage_id") or node.id)
@@ -142,7 +146,7 @@ def _component_findings(
                 value=repr(entry.get(part)),
                 problem=problem,
                 expected="module:object that can be imported",
-                hint=_HINT,
+                hint=_hint(entry.get(part)),
             )
 
 

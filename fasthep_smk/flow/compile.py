@@ -15,13 +15,23 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk import space
-from fasthep_smk.errors import Finding, Findings, nearest
-from fasthep_smk.flow import documents, upstream
+from fasthep_smk import files, obstacles, space
+from fasthep_smk.bounded_yaml import bounded_yaml, load
+from fasthep_smk.errors import Finding, Findings, SmkError, nearest
+from fasthep_smk.flow import context, documents, identity, upstream
+from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.late import import_late
+from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.quick_git import quick_git
 
-__all__ = ["Compiled", "compile_workflow", "find_local_modules", "load_document", "readable_errors"]
+__all__ = [
+    "Compiled",
+    "compile_workflow",
+    "forget_modules",
+    "load_document",
+    "load_with_digests",
+    "readable_errors",
+]
 
 #: FAST-HEP's renderers import these, and the compiler the renderers: half a second.
 _FOR_PLOTS = ("matplotlib", "matplotlib.pyplot", "mplhep")
@@ -37,7 +47,12 @@ class Compiled:
 
 
 def load_document(workflow: Path) -> dict[str, Any]:
-    """Return the workflow with its includes merged.
+    """Return the workflow with its includes merged; raises as :func:`load_with_digests`."""
+    return load_with_digests(workflow)[0]
+
+
+def load_with_digests(workflow: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the workflow with its includes merged, and a digest of each of its files by path.
 
     Raises:
         Findings: a file is missing, unreadable, not YAML or not a mapping.
@@ -56,8 +71,24 @@ def load_document(workflow: Path) -> dict[str, Any]:
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
         )
-    with readable_errors(workflow):
-        return dict(upstream.load_workflow_with_includes(str(workflow)).doc)
+    if not workflow.is_file():
+        raise Findings.one(
+            "is a pipe or a device, not a file: it is read several times",
+            file=str(workflow),
+            expected="a YAML file such as workflow.yaml",
+        )
+    try:
+        str(workflow.absolute()).encode()
+    except UnicodeEncodeError:
+        raise Findings.one(
+            "the path of the workflow file is not UTF-8 text, which FAST-HEP cannot write",
+            file=ascii(str(workflow)),
+            value=ascii(str(workflow.absolute())),
+            hint="rename it",
+        ) from None
+    with readable_errors(workflow), bounded_yaml(workflow):
+        found = upstream.load_workflow_with_includes(str(workflow))
+        return dict(found.doc), {str(one): files.sha256_file(Path(one)) for one in found.files}
 
 
 def compile_workflow(
@@ -72,7 +103,7 @@ def compile_workflow(
         Findings: FAST-HEP's compiler refuses the workflow.
     """
     import_late(_FOR_PLOTS, functions=_FOR_COMPARISONS)
-    with readable_errors(workflow), quick_git():
+    with readable_errors(workflow, outdir), quick_git():
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size
         )
@@ -86,20 +117,29 @@ def compile_workflow(
     ]
 
 
-def find_local_modules(root: Path, workflow: Path) -> None:
-    """Let a workflow's own modules be imported from the current folder and from beside it."""
-    for folder in (str(root), str(workflow.resolve().parent)):
-        if folder not in sys.path:
-            sys.path.append(folder)
+def forget_modules() -> None:
+    """Forget the user's modules: what compiles the workflow next imports them again."""
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        own = file and not is_installed_file(file) and name.partition(".")[0] != "fasthep_smk"
+        if own and name != "__main__" and not identity.is_published(name):
+            del sys.modules[name]
+    identity.forget()
+    context.forget()
 
 
 @contextlib.contextmanager
-def readable_errors(workflow: Path) -> Iterator[None]:
-    """Turn what FAST-HEP's compiler raises into one message; its own prints are held back."""
+def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]:
+    """Turn what FAST-HEP's compiler raises into one message; its own prints are held back.
+
+    What it cannot write into ``build`` is another matter than what it cannot read.
+    """
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):
             yield
+    except SmkError:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else None
@@ -117,12 +157,16 @@ def readable_errors(workflow: Path) -> Iterator[None]:
         culprit = _not_utf8(workflow)
         raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
     except OSError as error:
-        if space.shown(error):
+        if space.shown(error) or (build is not None and obstacles.of_system(error, build)):
             raise
-        missing = Path(str(error.filename or workflow))
+        if error.filename is None:
+            raise Findings([_finding(workflow, error)]) from error
+        missing = Path(str(error.filename))
         close = nearest(missing.name, [item.name for item in _yaml_files(missing.parent)])
-        hints = [f"did you mean {missing.parent / close}?"] if close else []
-        hints += [f"named by {workflow}"] if missing != workflow else []
+        hints = (
+            [f"did you mean {missing.parent / close}?"] if close not in (None, missing.name) else []
+        )
+        hints += [f"named by {workflow}"] if missing.absolute() != workflow.absolute() else []
         raise Findings.one(
             f"cannot be read: {error.strerror or error}",
             file=str(missing),
@@ -139,7 +183,7 @@ def readable_errors(workflow: Path) -> Iterator[None]:
 
 _KEY = re.compile(
     r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles)"
-    r"(?:(?:\.\w+|\[[^\]]*\])+|(?= must be )))"
+    r"(?:(?:\.\w+|\[[^\[\]]*\])+|(?= must be )))"
 )
 
 
@@ -151,7 +195,8 @@ def _finding(workflow: Path, error: BaseException) -> Finding:
         return Finding(
             file=str(workflow),
             problem=f"the module {error.name!r} cannot be imported",
-            hint="install it, or put its folder on PYTHONPATH; modules beside the workflow and "
+            hint=why_not_found(error.name)
+            or "install it, or put its folder on PYTHONPATH; modules beside the workflow and "
             "in the current folder are found",
         )
     key = _KEY.search(message)
@@ -165,7 +210,7 @@ def _finding(workflow: Path, error: BaseException) -> Finding:
 def _not_utf8(workflow: Path) -> Path:
     """Return which of a workflow's files is not UTF-8: itself, or one that it includes."""
     try:
-        document = yaml.safe_load(workflow.read_text(encoding="utf-8"))
+        document = load(workflow)
     except (UnicodeDecodeError, yaml.YAMLError):
         return workflow
     listed = document.get("include") if isinstance(document, dict) else None

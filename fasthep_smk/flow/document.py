@@ -10,10 +10,18 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fasthep_smk.credentials.urls import secret_findings
 from fasthep_smk.errors import Finding, nearest
 from fasthep_smk.names import folder_problem
 
-__all__ = ["datasets_of", "document_findings", "name_finding", "root_trees_of"]
+__all__ = [
+    "datasets_of",
+    "document_findings",
+    "ignored_reads",
+    "name_finding",
+    "pickles_of",
+    "root_trees_of",
+]
 
 _WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
 
@@ -31,6 +39,7 @@ def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
         if document.get(key) is not None and not isinstance(document[key], dict)
     ]  # fmt: skip
     return shapes or [
+        *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
@@ -58,6 +67,21 @@ def datasets_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any
         elif isinstance(block, dict):
             found += [(str(name).strip(), _mapping(item)) for name, item in block.items()]
     return found
+
+
+def ignored_reads(document: Mapping[str, Any]) -> list[str]:
+    """Return the patterns of files whose changes do not count: ``smk: {ignore_reads: …}``."""
+    return _said(document, "ignore_reads")
+
+
+def pickles_of(document: Mapping[str, Any]) -> list[str]:
+    """Return the packages whose objects jobs may hand on as pickles: ``smk: {pickles_of: …}``."""
+    return _said(document, "pickles_of")
+
+
+def _said(document: Mapping[str, Any], key: str) -> list[str]:
+    listed = _mapping(document.get("smk")).get(key)
+    return [str(item) for item in listed] if isinstance(listed, list) else []
 
 
 def root_trees_of(document: Mapping[str, Any]) -> list[str] | None:

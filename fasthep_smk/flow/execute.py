@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.flow import documents, upstream
-from fasthep_smk.flow.summary import Run
+from fasthep_smk.flow.operation import enter_operation
+from fasthep_smk.flow.summary import Run, listed
+from fasthep_smk.rng import FILE
 
 __all__ = ["Session", "StageError", "prepare_build"]
 
@@ -30,6 +32,10 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
     """FAST-HEP's hook manager that also remembers which node raised."""
 
     failed: Any = None
+
+    def before_node(self, *, node: Any, **details: Any) -> None:
+        enter_operation(node.impl)
+        super().before_node(node=node, **details)
 
     def has_event(self, event: str, *, node: Any = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))
@@ -68,8 +74,11 @@ class Session:
 
     # --- steps of a run, in FAST-HEP's order ----------------------------------------------------
 
-    def side_products(self, nodes: Iterable[str]) -> Store:
-        """Run the global side products (nodes that no partition feeds)."""
+    def side_products(self, nodes: Iterable[str]) -> tuple[Store, list[dict[str, Any]]]:
+        """Run the global side products (nodes that no partition feeds).
+
+        Returns them and what FAST-HEP's summary says of those that outlive the partitions.
+        """
         plan = documents.subset(self.plan, nodes)
         made: Store = self._watched(
             upstream.execute_global_side_product_nodes,
@@ -78,14 +87,21 @@ class Session:
             registry_cfg=plan.registry,
             hook_manager=self.hooks,
         )
-        return made
+        kept = upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
+        return made, [_outline(spec, made[spec.key()]) for spec in kept if spec.key() in made]
 
     def partition(
-        self, nodes: Iterable[str], partition: dict[str, Any] | None, given: Store
+        self,
+        nodes: Iterable[str],
+        partition: dict[str, Any] | None,
+        given: Store,
+        file_digest: str | None = None,
     ) -> tuple[Store, list[dict[str, Any]]]:
         """Run nodes for one partition, or unpartitioned.
 
-        Returns their products and what FAST-HEP's summary says of those that outlive a partition.
+        ``file_digest`` stands for the partition's file in the seeds of random numbers, where its
+        name is not the one in the workflow. Returns their products and what FAST-HEP's summary
+        says of those that outlive a partition.
         """
         wanted = set(nodes)
         plan = documents.subset(self.plan, wanted)
@@ -94,6 +110,8 @@ class Session:
         if partition is not None:
             described = documents.partition_from(partition)
             ctx = upstream.build_partition_context(plan, base_ctx=ctx, partition=described)
+            if file_digest is not None:
+                ctx[FILE] = file_digest
         store = self._watched(
             upstream.execute_plan_partition,
             plan,
@@ -117,18 +135,8 @@ class Session:
             runtime_registry=self.registry,
             ctx=ctx,
         )
-        summary = [
-            {
-                "node": item.node_id,
-                "port": item.output_name,
-                "kind": item.kind,
-                "representation": item.representation,
-                "type": type(item.value).__name__,
-            }
-            for item in products
-        ]
         made.update({item.key(): item.value for item in products})
-        return made, summary
+        return made, [_outline(item) for item in products] if described else listed(made)
 
     def reduce(self, stores: Iterable[Mapping[Key, Any]], dataset: str | None) -> Store:
         """Combine the products of partitions (or, without ``dataset``, of datasets), in order.
@@ -285,6 +293,18 @@ class Session:
                 value.output_name = value.output_name or port
                 value.dataset_name = value.dataset_name or ctx.get("dataset_name")
                 value.partition_id = value.partition_id or partition.get("id")
+
+
+def _outline(item: Any, value: Any = None) -> dict[str, Any]:
+    """Return how FAST-HEP's summary lists a product, or a value of a kind of products."""
+    policy = getattr(item, "policy", item)
+    return {
+        "node": item.node_id,
+        "port": item.output_name,
+        "kind": item.kind,
+        "representation": policy.representation,
+        "type": type(getattr(item, "value", value)).__name__,
+    }
 
 
 def prepare_build(plan: Any, build: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from fasthep_smk import files
+from fasthep_smk.bounded_yaml import bounded_yaml
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.compile import readable_errors
 
@@ -32,7 +33,7 @@ def profile_sections(document: Mapping[str, Any], workflow: Path, root: Path) ->
     listed = used.get("profiles") if isinstance(used, dict) else []
     where = {"project_root": root, "entry_dir": workflow.parent}
     sections: dict[str, Any] = {}
-    with readable_errors(workflow):
+    with readable_errors(workflow), bounded_yaml(workflow):
         names = upstream.normalize_profile_names(listed)
         for name in upstream.expand_profile_names(names, **where):
             config, provenance = upstream.load_profile_config_with_provenance(name, **where)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fasthep_smk.flow import documents, identity, upstream
-from fasthep_smk.flow.context import Sight, sights
+from fasthep_smk.flow.context import Sight, sees_variation, sights
+from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.reads import (
     CATEGORY,
     columns_read,
@@ -27,6 +28,8 @@ __all__ = ["Graph", "Node", "Ref", "Scope", "describe"]
 Scope = Literal["global", "partition", "dataset", "final"]
 Key = tuple[str, str]
 
+#: Of these sections of the registry, every node can see all that is registered.
+_FOR_ALL = ("functions", "constants", "product_handlers")
 _WHEN_TO_SCOPE: Mapping[str, Scope] = {"dataset_end": "dataset", "run_end": "final"}
 
 
@@ -52,7 +55,9 @@ class Node:
     """One operation of the plan. ``reads`` is ``None`` if it may look at every column.
 
     ``sees_variation`` tells whether its result may depend on the variation's name, ``sees`` on
-    what of the run it may depend besides its own events and dataset.
+    what of the run it may depend besides its own events and dataset. ``sources`` are the files
+    that its signature knows: of the user's modules, and those that its parameters name. ``rerun``
+    differs each time that a user asks for the stage to run again.
     """
 
     id: str
@@ -71,6 +76,8 @@ class Node:
     honours_ranges: bool = False
     makes: frozenset[str] = frozenset()
     published: bool = True
+    sources: frozenset[str] = frozenset()
+    rerun: str = ""
     product_id: str = ""
     product_kinds: tuple[str, ...] = ()
     needs_gpu: bool = False
@@ -96,14 +103,23 @@ class Graph:
 
     ``surroundings`` identifies what every node can see besides its parameters (functions, hooks,
     product handlers, resource files), ``reporting`` what the reports are made with. ``hooked`` says
-    that a user's own hook is handed what nodes read and make.
+    that a user's own hook is handed what nodes read and make. ``named`` looks up files that texts
+    of the workflow name; ``sources`` are those that every node can see.
     """
 
     plan: Any
     surroundings: str = ""
     reporting: str = ""
     hooked: bool = False
+    named: NamedFiles = field(default_factory=lambda: NamedFiles(()))
+    sources: frozenset[str] = frozenset()
     nodes: dict[str, Node] = field(default_factory=dict)
+
+    def identity_of(self, path: str) -> str | None:
+        """Return what identified a source when signatures were made."""
+        if path.endswith((".py", ".so")):
+            return identity.content_digest(Path(path))
+        return self.named.identity(Path(path))
 
     def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
         """Tell whether ``applies_to`` lets a node run for a dataset."""
@@ -153,12 +169,14 @@ class Graph:
         return found
 
 
-def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
+def describe(
+    plan: Any, named: NamedFiles | None = None, reruns: Mapping[str, str] | None = None
+) -> Graph:
     """Return the plan's nodes in plain form.
 
-    ``roots`` are the folders that relative paths among the parameters may start from.
+    ``named`` looks up files that texts name; ``reruns`` are tokens of stages that run again.
     """
-    roots = tuple(roots)
+    named = named or NamedFiles(())
     registry = upstream.runtime_registry_from_config(plan.registry)
     retained: dict[str, set[str]] = {}
     for spec in upstream.plan_partition_boundary(plan, runtime_registry=registry):
@@ -169,12 +187,20 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
     graph = Graph(
         plan,
         hooked=hooked,
-        surroundings=_surroundings(plan, roots),
+        named=named,
+        surroundings=_surroundings(plan, named),
+        sources=_sources(
+            [
+                *(plan.registry.get(section) for section in _FOR_ALL),
+                *((plan.registry.get("hooks") or {}).get(kind) for kind in _hooks(plan)),
+            ],
+            [plan.execution.get("resources"), *_said(plan)],
+            named,
+        ),
         reporting="|".join(
             [
                 identity.of_entry(plan.registry.get("report_templates") or {}),
-                *identity.of_named_files(plan.registry.get("report_templates"), roots),
-                *identity.of_named_files(plan.reports, roots),
+                *named.identities([plan.registry.get("report_templates"), plan.reports]),
             ]
         ),
     )
@@ -185,7 +211,7 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
         if scope == "global":
             global_nodes.add(item.id)
         category = CATEGORY[item.role]
-        implementation = _implementation(plan, item, category, roots)
+        implementation = _implementation(plan, item, category, named)
         graph.nodes[item.id] = Node(
             id=item.id,
             role=item.role,
@@ -200,12 +226,20 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
             retained=frozenset(retained.get(item.id, ())),
             implementation=implementation,
             sees_variation=item.role in ("observer", "sink")
-            or identity.mentions_variation(plan.registry, category, item.impl)
-            or any(
-                identity.mentions_variation(plan.registry, "execution_modifiers", name)
-                for name in modifiers_of(item)
-            ),
+            or sees_variation(*_references(plan, item, category)),
             sees=frozenset({"run"}) if hooked else _sights(plan, item, category),
+            sources=_sources(
+                [
+                    (plan.registry.get(category) or {}).get(item.impl),
+                    *(
+                        (plan.registry.get("execution_modifiers") or {}).get(name)
+                        for name in modifiers_of(item)
+                    ),
+                ],
+                _read_params(item),
+                named,
+            ),
+            rerun=(reruns or {}).get(str(dict(item.meta).get("stage_id") or ""), ""),
             published=is_published(plan.registry, category, item.impl),
             product_id=upstream.product_id(item),
             product_kinds=tuple(
@@ -220,26 +254,19 @@ def describe(plan: Any, roots: Iterable[Path] = ()) -> Graph:
     return graph
 
 
-def _surroundings(plan: Any, roots: tuple[Path, ...]) -> str:
+def _surroundings(plan: Any, named: NamedFiles) -> str:
     registry = plan.registry
-    hooks = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
     return "|".join(
         [
-            *(
-                identity.of_entry(registry.get(section) or {})
-                for section in ("functions", "constants", "product_handlers")
-            ),
-            *(identity.of_component(registry, "hooks", kind) for kind in hooks),
-            *identity.of_named_files(plan.execution.get("resources"), roots),
+            *(identity.of_entry(registry.get(section) or {}) for section in _FOR_ALL),
+            *(identity.of_component(registry, "hooks", kind) for kind in _hooks(plan)),
+            *named.identities(plan.execution.get("resources")),
         ]
     )
 
 
-def _implementation(plan: Any, item: Any, category: str, roots: tuple[Path, ...]) -> str:
+def _implementation(plan: Any, item: Any, category: str, named: NamedFiles) -> str:
     """Return the identity of an op, of its modifiers and of the files that its parameters name."""
-    params = dict(item.params)
-    if item.role == "sink":  # what it writes is not what it reads
-        params = {key: value for key, value in params.items() if key not in ("path", "out")}
     return "|".join(
         [
             identity.of_component(plan.registry, category, item.impl),
@@ -247,23 +274,56 @@ def _implementation(plan: Any, item: Any, category: str, roots: tuple[Path, ...]
                 identity.of_component(plan.registry, "execution_modifiers", name)
                 for name in modifiers_of(item)
             ),
-            *identity.of_named_files(params, roots),
+            *named.identities(_read_params(item)),
         ]
     )
 
 
+def _read_params(item: Any) -> dict[str, Any]:
+    """Return the parameters that may name files that an op reads."""
+    if item.role != "sink":
+        return dict(item.params)
+    return {key: value for key, value in item.params.items() if key not in ("path", "out")}
+
+
+def _hooks(plan: Any) -> list[str]:
+    return [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
+
+
+def _said(plan: Any) -> list[Any]:
+    """Return the globals, and what datasets say of themselves besides their files."""
+    datasets = dict(plan.context.get("datasets") or {}).values()
+    own = [{key: value for key, value in one.items() if key != "files"} for one in datasets]
+    return [plan.context.get("globals"), own]
+
+
+def _sources(entries: Iterable[Any], texts: Any, named: NamedFiles) -> frozenset[str]:
+    """Return the files of the user's modules in registry entries, and those that texts name."""
+    modules = {name for entry in entries for name in identity.modules_of_entry(entry)}
+    code = {str(path) for name in modules for path in identity.own_sources(name).values()}
+    return frozenset(code | {str(path) for path in named.find(texts).values()})
+
+
 def _sights(plan: Any, item: Any, category: str) -> frozenset[Sight]:
-    def implementation(category: str, name: str) -> str:
+    implementation, modifiers = _references(plan, item, category)
+    return sights(
+        role=item.role,
+        implementation=implementation,
+        params=item.params,
+        modifiers=modifiers,
+        known=plan.context.get("globals") or (),
+    )
+
+
+def _references(plan: Any, item: Any, category: str) -> tuple[str, list[str]]:
+    """Return the ``module:object`` of a node's operation and of its modifiers."""
+
+    def reference(category: str, name: str) -> str:
         entry = (plan.registry.get(category) or {}).get(name)
         return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
 
-    return sights(
-        role=item.role,
-        implementation=implementation(category, item.impl),
-        params=item.params,
-        modifiers=[implementation("execution_modifiers", name) for name in modifiers_of(item)],
-        known=plan.context.get("globals") or (),
-    )
+    modifiers = [reference("execution_modifiers", name) for name in modifiers_of(item)]
+    return reference(category, item.impl), modifiers
 
 
 def _needs_gpu(plan: Any, item: Any) -> bool:

@@ -6,33 +6,33 @@ Used to decide whether an earlier result still stands. The module is found witho
 from __future__ import annotations
 
 import ast
-import contextlib
-import hashlib
 import importlib.util
+import re
 import sys
-import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk import files
+from fasthep_smk.flow.distributions import is_installed_file, package_identity, version
+
 __all__ = [
+    "content_digest",
+    "forget",
     "honours_ranges",
     "is_installed",
     "is_published",
-    "mentions_variation",
     "module_file",
-    "named_files",
+    "modules_of_entry",
+    "named_texts",
     "of_component",
     "of_object",
     "own_sources",
+    "sources_of",
 ]
 
-#: Bytes above which a file that a parameter names is known by size and time.
-_MAX_HASHED = 20_000_000
-_NOT_INSTALLED = "not installed"
-_PUBLISHED = {
+PUBLISHED = {
     "hepflow": "fasthep-flow",
     "fasthep_carpenter": "fasthep-carpenter",
     "fasthep_curator": "fasthep-curator",
@@ -40,6 +40,10 @@ _PUBLISHED = {
     "fasthep_workshop": "fasthep-workshop",
     "fasthep_distributed": "fasthep-distributed",
 }
+
+
+#: A text in a module that may name a file: one with a suffix.
+_FILE_NAME = re.compile(r"[\w~$@+./-]{0,200}[\w-]\.[A-Za-z]\w{0,7}")
 
 
 def of_component(registry: dict[str, Any], category: str, name: str) -> str:
@@ -58,118 +62,124 @@ def of_entry(entry: Any) -> str:
 def of_object(reference: str) -> str:
     """Return the identity of ``module:object``: its name, and a digest of its source.
 
-    The source of a user's module includes the user's other modules that it imports; that of an
-    installed one is its own file, and the version of its package.
+    Of a user's module also those of the user's other modules that it imports, with the packages
+    above them, and the versions of the installed packages. Parts are joined by ``|``.
     """
     module = reference.partition(":")[0]
-    package = module.partition(".")[0]
-    digest = hashlib.sha256()
-    if package in _PUBLISHED:
+    if is_published(module):
         path = module_file(module)
-        digest.update(path.read_bytes() if path is not None else b"")
-        return f"{reference}@{_version(_PUBLISHED[package])}@{digest.hexdigest()[:16]}"
-    for path in sources_of(module):
-        digest.update(path.read_bytes())
-    version = "".join(f"@{_version(name)}" for name in _distributions(module))
-    return f"{reference}{version}@{digest.hexdigest()[:16]}"
-
-
-def is_installed(module: str) -> bool:
-    """Tell whether a module stands in ``site-packages``: what it imports is not looked at."""
-    path = module_file(module)
-    return path is not None and _is_installed(path)
-
-
-def _distributions(module: str) -> list[str]:
-    """Return the distributions that an installed module came with."""
-    package = module.partition(".")[0]
-    if package in sys.stdlib_module_names or not is_installed(module):
-        return []
-    if _version(package) != _NOT_INSTALLED:
-        return [package]
-    # Its distribution has another name: to find it, those of all that is installed are read.
-    return sorted(set(metadata.packages_distributions().get(package, ())))
+        source = content_digest(path) if path is not None else ""
+        return f"{reference}@{version(PUBLISHED[module.partition('.')[0]])}@{source}"
+    found, packages = _imported(module)
+    sources = dict(found)
+    own = sources.pop(module, None)
+    parts = [f"{reference}@{content_digest(own) if own is not None else ''}"]
+    parts += [f"import:{name}@{content_digest(path)}" for name, path in sorted(sources.items())]
+    parts += [f"import:{name}@{package_identity(name)}" for name in sorted(packages)]
+    return "|".join(parts)
 
 
 @cache
-def sources_of(module: str) -> tuple[Path, ...]:
-    """Return the file of a module and of the user's own modules that it imports, sorted.
+def content_digest(path: Path) -> str:
+    """Return a digest of a source file as it is when this is asked first."""
+    return files.sha256_file(path)[:16]
 
-    Followed are modules outside the standard library and ``site-packages``: an installed package
-    changes by its version.
+
+def is_installed(module: str) -> bool:
+    """Whether a module is an installed one."""
+    path = module_file(module)
+    return path is not None and is_installed_file(str(path))
+
+
+def sources_of(module: str) -> tuple[Path, ...]:
+    """Return the files of a module and of the user's own modules that it imports, sorted.
+
+    An installed module stands alone: its distribution has a version.
     """
-    return tuple(sorted(set(_closure(module).values())))
+    return tuple(sorted(set(_imported(module)[0].values())))
 
 
 def own_sources(module: str) -> dict[str, Path]:
-    """Return the user's own modules among a module and what it imports, by name."""
-    return {name: path for name, path in _closure(module).items() if not _is_installed(path)}
+    """Return the modules that are not installed among a module and what it imports, by name."""
+    found = _imported(module)[0]
+    return {name: path for name, path in found.items() if not is_installed_file(str(path))}
 
 
-def _closure(module: str) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+@cache
+def _imported(module: str) -> tuple[Mapping[str, Path], frozenset[str]]:
+    """Return the user's own modules that importing a module runs, and installed packages."""
+    top = module.partition(".")[0]
+    sources: dict[str, Path] = {}
+    packages: set[str] = set()
+    seen: set[str] = set()
+    if is_installed(module):  # its distribution knows when any of its modules changes
+        path = module_file(module)
+        known = top in sys.stdlib_module_names
+        return {module: path} if path else {}, frozenset(() if known else [top])
     pending = [module]
     while pending:
         name = pending.pop()
-        path = module_file(name)
-        if name in found or path is None:
+        if name in seen:
             continue
-        found[name] = path
-        if not _is_installed(path):
+        seen.add(name)
+        package = name.partition(".")[0]
+        # Python runs the packages above a module, too.
+        if name != package:
+            pending.append(name.rpartition(".")[0])
+        if package != top and not _may_be_own(package):
+            if package not in sys.stdlib_module_names:
+                packages.add(package)
+            continue
+        path = module_file(name)
+        if path is not None:
+            sources[name] = path
             pending.extend(_imports(path, name))
-    return found
+    return sources, frozenset(packages)
 
 
-def of_named_files(value: Any, roots: Iterable[Path]) -> list[str]:
-    """Return the identity of each existing file that a text in ``value`` names.
-
-    Parameters such as ``path: weights.csv`` are read by the op: another content is another result.
-    """
-    found = []
-    for name, path in _named(value, tuple(roots)):
-        status = path.stat()
-        if status.st_size > _MAX_HASHED:
-            found.append(f"{name}|{status.st_size}|{status.st_mtime_ns}")
-        else:
-            found.append(f"{name}|{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}")
-    return found
-
-
-def named_files(value: Any, roots: Iterable[Path]) -> list[Path]:
-    """Return the existing files that texts in ``value`` name."""
-    return list(dict.fromkeys(path for _, path in _named(value, tuple(roots))))
-
-
-def _named(value: Any, roots: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
-    if isinstance(value, dict):
-        for item in value.values():
-            yield from _named(item, roots)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _named(item, roots)
-    elif isinstance(value, str) and 0 < len(value) < 1000 and value.isprintable():
-        for root in roots:
-            with contextlib.suppress(OSError):
-                if (root / value).is_file():
-                    yield value, root / value
-                    break
-
-
-def mentions_variation(registry: dict[str, Any], category: str, name: str) -> bool:
-    """Tell whether a user's component may depend on the systematic variation it runs for.
-
-    Published components do not (they see it only in where files go). A user's may read
-    ``ctx["variation"]`` or write files of its own: one that speaks of either, or imports a module
-    that does, is never shared between variations.
-    """
-    entry = (registry.get(category) or {}).get(name)
-    reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    module = reference.partition(":")[0]
-    if not module or is_published(module):
+@cache
+def _may_be_own(package: str) -> bool:
+    """Whether a top-level package is a user's own: it exists, and is not an installed one."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
         return False
-    texts = [path.read_bytes() for path in sources_of(module)]
-    words = (b"variation", b"build_paths", b"outdir")
-    return not texts or any(word in text for text in texts for word in words)
+    if spec is None or spec.origin in ("built-in", "frozen"):
+        return False
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    return any(not is_installed_file(f"{place}/") for place in places)
+
+
+@cache
+def named_texts(module: str) -> tuple[tuple[str, Path], ...]:
+    """Return texts in a module's own sources that may name files, each with its source."""
+    found: dict[tuple[str, Path], None] = {}
+    for path in sources_of(module):
+        tree = _parsed(path)
+        for node in ast.walk(tree) if tree is not None else ():
+            text = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(text, str) and _FILE_NAME.fullmatch(text):
+                found[(text, path)] = None
+    return tuple(found)
+
+
+def modules_of_entry(entry: Any) -> list[str]:
+    """Return the modules of the user's that a registry entry names."""
+    if isinstance(entry, dict):
+        return [name for item in entry.values() for name in modules_of_entry(item)]
+    module = entry.partition(":")[0] if isinstance(entry, str) and ":" in entry else ""
+    is_name = all(part.isidentifier() for part in module.split("."))
+    return [module] if is_name and not is_published(module) else []
+
+
+def forget() -> None:
+    """Forget what modules were: they are looked at again."""
+    importlib.invalidate_caches()
+    for known in (
+        of_object, content_digest, _imported, _may_be_own, named_texts, _parsed,
+        package_identity, version,
+    ):  # fmt: skip
+        known.cache_clear()
 
 
 def honours_ranges(registry: dict[str, Any], name: str) -> bool:
@@ -190,7 +200,7 @@ def honours_ranges(registry: dict[str, Any], name: str) -> bool:
 
 def is_published(module: str) -> bool:
     """Tell whether a module belongs to one of FAST-HEP's own packages."""
-    return module.partition(".")[0] in _PUBLISHED
+    return module.partition(".")[0] in PUBLISHED
 
 
 def module_file(module: str) -> Path | None:
@@ -204,18 +214,18 @@ def module_file(module: str) -> Path | None:
     return Path(spec.origin)
 
 
-def _is_installed(path: Path) -> bool:
-    standard = Path(sysconfig.get_paths()["stdlib"])
-    return (
-        "site-packages" in path.parts or "dist-packages" in path.parts or (standard in path.parents)
-    )
+@cache
+def _parsed(path: Path) -> ast.AST | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def _imports(path: Path, module: str) -> Iterator[str]:
     """Yield the modules that a source file imports."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+    tree = _parsed(path)
+    if tree is None:
         return
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
@@ -228,11 +238,9 @@ def _imports(path: Path, module: str) -> Iterator[str]:
                 base = ".".join(filter(None, [*parts, base]))
             yield base
             yield from (f"{base}.{alias.name}" for alias in node.names if base)
-
-
-@cache
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return _NOT_INSTALLED
+        elif isinstance(node, ast.Call) and node.args:
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            first = node.args[0]
+            text = first.value if isinstance(first, ast.Constant) else None
+            if called in ("import_module", "__import__") and isinstance(text, str):
+                yield text

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
+from fasthep_smk.flow import identity
 from fasthep_smk.flow.reads import modifiers_of
 
-__all__ = ["modules_of"]
+__all__ = ["modules_of", "own_modules_of"]
 
 _CATEGORY = {
     "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
@@ -18,9 +20,29 @@ _LOADED = ("functions", "constants", "product_handlers")
 
 def modules_of(plan: Any) -> list[str]:
     """Return the modules that running a plan imports by their names, sorted."""
+    loaded = _modules([plan.registry.get(section) for section in _LOADED])
+    return sorted({*loaded, *_of_operations(plan)})
+
+
+def own_modules_of(plan: Any) -> list[str]:
+    """Return those of a plan's modules that are the user's own, sorted.
+
+    Of installed ones, those that declare operations; not libraries whose functions an expression
+    uses.
+    """
+    operations = _of_operations(plan)
+    return [
+        name
+        for name in modules_of(plan)
+        if not identity.is_published(name)
+        and name.partition(".")[0] not in sys.stdlib_module_names
+        and (name in operations or not identity.is_installed(name))
+    ]
+
+
+def _of_operations(plan: Any) -> set[str]:
     registry = plan.registry
-    found = set(_modules([registry.get(section) for section in _LOADED]))
-    found |= set(_modules(list(plan.execution_hooks)))
+    found = set(_modules(list(plan.execution_hooks)))
     kinds = {str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)}
     found |= set(_modules([(registry.get("hooks") or {}).get(kind) for kind in kinds]))
     for node in plan.nodes:
@@ -29,7 +51,7 @@ def modules_of(plan: Any) -> list[str]:
             found |= set(_modules((registry.get("execution_modifiers") or {}).get(name)))
     for report in plan.reports:
         found |= set(_modules((registry.get("sinks") or {}).get(str(report.get("op")))))
-    return sorted(found)
+    return found
 
 
 def _modules(value: Any) -> Iterator[str]:

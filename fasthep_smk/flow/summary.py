@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +14,19 @@ from typing import Any
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.quick_yaml import quick_yaml
 
-__all__ = ["Run", "merged_hooks", "relocate", "summarise"]
+__all__ = [
+    "Run",
+    "bundle_id",
+    "listed",
+    "merged_hooks",
+    "ran_on",
+    "relocate",
+    "renamed_bundle",
+    "summarise",
+]
+
+_SUMMARY = "run_summary.yaml"
+_BUNDLE = re.compile(rb"^bundle_id: '?([0-9a-f]{64})'?$", re.MULTILINE)
 
 
 @dataclass
@@ -32,6 +47,8 @@ def summarise(
     build: Path,
     *,
     runs: Iterable[Run],
+    system: str,
+    ran_on: list[dict[str, Any]],
     warnings: Iterable[dict[str, Any]],
     hooks: Iterable[dict[str, Any]],
     bundle_id: str | None,
@@ -39,24 +56,31 @@ def summarise(
 ) -> dict[str, Any]:
     """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end.
 
-    ``missing`` are the partitions that the results lack; templates of reports find them in the
-    summary.
+    ``system`` is the batch system that the run's jobs are sent to: as FAST-HEP does for Dask, the
+    backend is what runs the jobs, and the strategy how it gets its workers. ``ran_on`` tells where
+    they ran. ``missing`` are the partitions that the results lack; templates of reports find them
+    in the summary.
     """
+    runs = list(runs)
     paths = upstream.BuildPaths.from_plan(plan, outdir=build)
+    ran = {"backend": "snakemake", "strategy": "default" if system == "local" else system}
+    partitions = _partition_entries(plan, runs)
+    made = {"partitions": partitions} if partitions else {"outputs": _outputs(runs)}
     summary: dict[str, Any] = {
-        "backend": "snakemake",
-        "strategy": "default",
+        **ran,
         "success": True,
-        "execution": plan.execution,
-        "partitions": _partition_entries(plan, runs),
+        "execution": {**plan.execution, **ran},
+        "ran_on": ran_on,
+        **made,
         "warnings": list(warnings),
         "hooks": {"enabled": list(hooks)},
     }
     lacking = [dict(one) for one in missing]
     if lacking:
         summary["missing_partitions"] = lacking
-    count = len(summary["partitions"])
+    count = len(partitions)
     summary["progress"] = {
+        "run_id": str(uuid.uuid4()),
         "counts": {
             "total": count + len(lacking),
             "pending": 0,
@@ -64,7 +88,7 @@ def summarise(
             "completed": count,
             "failed": len(lacking),
             "finished": count + len(lacking),
-        }
+        },
     }
     if bundle_id is not None:
         summary["bundle_id"] = bundle_id
@@ -124,13 +148,80 @@ def relocate(value: Any, old: str, new: str) -> Any:
     return value
 
 
+def bundle_id(compiled: Path) -> str | None:
+    """Return what identifies what was compiled into a folder, if FAST-HEP's compiler says so."""
+    return _identified(compiled / "inputs.manifest.yaml")
+
+
+def renamed_bundle(build: Path, name: str) -> tuple[bytes, bytes] | None:
+    """Return a run's summary as it is, and as it is to be: made of what is compiled now.
+
+    An edit of a comment makes another bundle of the same results. ``None`` if ``name`` is no
+    summary, or right.
+    """
+    path = Path(name)
+    if path.name != _SUMMARY:
+        return None
+    variation = path.parent.name if path.parent.name else ""
+    was, now = _identified(build / path), bundle_id(build / "compile" / variation)
+    if was is None or now in (None, was):
+        return None
+    content = (build / path).read_bytes()
+    return content, content.replace(was.encode(), str(now).encode())
+
+
+def _identified(path: Path) -> str | None:
+    # These may list many thousands of files, which YAML takes seconds to read.
+    try:
+        found = _BUNDLE.search(path.read_bytes())
+    except OSError:
+        return None
+    return found[1].decode() if found else None
+
+
+def ran_on(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return how many jobs ran on each batch system and pool, with those that they reduced."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        for one in record.get("ran_on", ()):
+            counts[one["system"], one["pool"]] += one["jobs"]
+        if "ran_on" not in record:
+            system = record.get("system", "local")
+            counts[system, str(record["asked"].get("pool") or "")] += 1
+    return [
+        {"system": system, "pool": pool, "jobs": jobs}
+        for (system, pool), jobs in sorted(counts.items())
+    ]
+
+
+def listed(store: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
+    """Return what nodes of no partition have made, as FAST-HEP's summary lists it."""
+    return [
+        {"node": node, "port": port, "type": type(value).__name__}
+        for (node, port), value in store.items()
+    ]
+
+
+def _outputs(runs: Iterable[Run]) -> list[dict[str, Any]]:
+    """Return what a run without partitions has made; the job that made something knows its type."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for item in (item for run in runs for item in run.boundary):
+        kept = {name: item[name] for name in ("node", "port", "type")}
+        found.setdefault((item["node"], item["port"]), kept)
+    return [found[key] for key in sorted(found)]
+
+
 def _partition_entries(plan: Any, runs: Iterable[Run]) -> list[dict[str, Any]]:
+    runs = list(runs)
     order = {node.id: index for index, node in enumerate(plan.nodes)}
+    # Side products are handed to each partition, and with its products to what comes after it.
+    side = [item for run in runs if run.partition is None for item in run.boundary]
     entries: dict[str, dict[str, Any]] = {}
     for run in runs:
         if run.partition is None:
             continue
-        entry = entries.setdefault(run.partition["id"], {"partition": run.partition, "outputs": []})
+        new = {"partition": run.partition, "outputs": [dict(item) for item in side]}
+        entry = entries.setdefault(run.partition["id"], new)
         entry["outputs"].extend(run.boundary)
     for entry in entries.values():
         entry["outputs"].sort(key=lambda item: order.get(item["node"], len(order)))

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 
+from fasthep_smk import damage, files, obstacles
+from fasthep_smk.flow import summary
+from fasthep_smk.observed import Checks
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.products import RECORD, write_record
-from fasthep_smk.reuse import ledger, reasons
+from fasthep_smk.reuse import asked, ledger, reasons
 from fasthep_smk.reuse.ending import part_of_end
 from fasthep_smk.reuse.part import Part, part_of
-from fasthep_smk.reuse.store import Record, Store
+from fasthep_smk.reuse.store import Record, Store, read
 from fasthep_smk.reuse.takeover import Index, retold, take_over
 
-__all__ = ["Settled", "retire_results", "settle"]
+__all__ = ["Settled", "asked", "retire_results", "settle"]
 
 
 @dataclass
 class Settled:
     """The folders of jobs that are done, and for those of the others why they are not.
 
-    ``deleted`` are files of theirs that are gone, relative to the build folder. ``returned`` jobs
-    were done before and superseded, ``taken_over`` ones are made of products that other jobs had
-    made. Of some that are not done only a part has to run: ``parts``, by folder. ``unreadable`` are
-    records that say nothing any more.
+    ``deleted`` are products of theirs that are gone or were damaged, and how, by their paths
+    relative to the build folder; ``damaged`` says of these and of results what is wrong.
+    ``returned`` jobs were done before and superseded, ``taken_over`` ones are made of products that
+    other jobs had made. Of some that are not done only a part has to run: ``parts``, by folder.
+    ``unreadable`` are records that say nothing any more.
     """
 
     standing: frozenset[str] = frozenset()
-    deleted: frozenset[str] = frozenset()
+    deleted: dict[str, str] = field(default_factory=dict)
+    damaged: list[str] = field(default_factory=list)
     returned: int = 0
     taken_over: int = 0
     unreadable: list[Path] = field(default_factory=list)
@@ -36,16 +43,25 @@ class Settled:
     parts: dict[str, Part] = field(default_factory=dict)
 
 
-def settle(rules: Iterable[Rule], build: Path, *, partial: bool = False) -> Settled:
+def settle(
+    rules: Iterable[Rule],
+    build: Path,
+    checks: Checks,
+    *,
+    partial: bool = False,
+    verify: bool = False,
+) -> Settled:
     """Make what lies in ``smk/work`` agree with a translation.
 
-    A ``partial`` one, of one variation of several, leaves the jobs of others alone.
+    ``checks`` tells whether what jobs have read is as it was. A ``partial`` translation, of one
+    variation of several, leaves the jobs of others alone. Files that are not as long as they were
+    made count as lost; with ``verify`` also those of another content.
 
     Afterwards a job's record exists if, and only if, its results stand: Snakemake runs what is
     missing. Results of another signature are put away, not removed; those that are wanted again
     come back; products that another job has made are taken over. All by renames and hard links.
     """
-    return _Settling(list(rules), build, partial).run()
+    return _Settling(list(rules), build, checks, partial, verify).run()
 
 
 def retire_results(rules: Iterable[Rule], build: Path) -> list[str]:
@@ -63,9 +79,13 @@ def retire_results(rules: Iterable[Rule], build: Path) -> list[str]:
 
 
 class _Settling:
-    def __init__(self, rules: list[Rule], build: Path, partial: bool) -> None:
+    def __init__(
+        self, rules: list[Rule], build: Path, checks: Checks, partial: bool, verify: bool
+    ) -> None:
         self.rules = rules
+        self.checks = checks
         self.partial = partial
+        self.verify = verify
         self.store = Store(build)
         self.build = build
         self.result = Settled()
@@ -74,30 +94,34 @@ class _Settling:
         self.before: dict[str, Record] = {}
         #: Why jobs that were done with the right signature are not any more.
         self.unusable: dict[str, str] = {}
+        #: What jobs have read that is not as it was, in words.
+        self.changed: dict[str, str] = {}
 
     def run(self) -> Settled:
         jobs = [(rule, job) for rule in self.rules for job in rule.jobs.values()]
         self._clear_the_way(jobs)
+        self._name_bundle(self.standing)
+        self._put_damaged_away()
+        kept = dict(self.standing)
         for _, job in jobs:
             if job.folder not in self.standing:
                 self._bring_back(job)
         for rule, job in jobs:
             if rule.scope == "partition" and job.folder in self.standing:
                 self._retell(job)
+        self._name_bundle(self.standing.keys() - kept.keys())
+        kept = dict(self.standing)
+        self._remove_damaged_products(kept)
         missing = [(rule, job) for rule, job in jobs if job.folder not in self.standing]
         if missing:
             missing = self._taken_over(missing)
+            new = {folder: self.standing[folder] for folder in self.standing.keys() - kept.keys()}
+            self._remove_damaged_products(new)
         known = ledger.read(self.build)
         for rule, job in missing:
             self.result.reasons[job.folder] = self._reason(rule, job, known)
         ledger.write(self.build, self.rules, known)
         self.result.standing = frozenset(self.standing)
-        self.result.deleted = frozenset(
-            f"{folder}/{name}"
-            for folder, record in self.standing.items()
-            for name in record["files"]
-            if not (self.build / folder / name).exists()
-        )
         return self.result
 
     def _clear_the_way(self, jobs: list[tuple[Rule, Job]]) -> None:
@@ -110,27 +134,85 @@ class _Settling:
             record = self.store.record(job)
             path = self.build / job.folder / RECORD
             if record is None:
-                if path.exists():
+                if os.path.lexists(path):
                     self.unusable[job.folder] = "its record is damaged, or of another version"
                     self.result.unreadable.append(path)
-                    path.unlink()
+                    obstacles.clear(path)
             elif record["signature"] != job.signature:
                 self.before[job.folder] = record
                 self.store.put_away(self.build / job.folder)
-            elif lost := self.store.lost_results(record):
-                more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-                self.unusable[job.folder] = f"its result {lost[0]} is gone{more}"
+            elif change := self.checks.change(record):
+                self.changed[job.folder] = change
                 self.store.put_away(self.build / job.folder)
             else:
                 self.standing[job.folder] = record
 
+    def _put_damaged_away(self) -> None:
+        """Let the jobs run again whose files for the user are gone, truncated or changed."""
+
+        def others() -> Iterable[Record]:  # of variations that are left alone
+            folders = self.store.folders()
+            mine = {self.build / folder for folder in self.standing}
+            return [record for path in folders if path not in mine and (record := read(path))]
+
+        damaged = damage.of_results(self.build, self.standing, content=self.verify, others=others)
+        for folder, results in damaged.items():
+            self._run_again(folder, results)
+
+    def _name_bundle(self, folders: Collection[str]) -> None:
+        """Let the summaries of finished runs, in these folders, name what is compiled now.
+
+        Their record comes first: a summary that is not yet as it says is completed next time.
+        """
+        ends = [rule for rule in self.rules if rule.scope in ("finish", "publish")]
+        for job in [job for rule in ends for job in rule.jobs.values() if job.folder in folders]:
+            record = self.standing[job.folder]
+            for name, known in record["results"].items():
+                texts = summary.renamed_bundle(self.build, name)
+                if texts is None:
+                    continue
+                was, now = ({"size": len(t), "sha256": sha256(t).hexdigest()} for t in texts)
+                if known not in (was, now):
+                    how = damage.difference(self.build / name, known, content=True)
+                    self._run_again(job.folder, {name: str(how)})
+                    break
+                record = {**record, "results": {**record["results"], name: now}}
+                write_record(self.build / job.folder, record)
+                self.standing[job.folder] = record
+                with files.atomic_path(self.build / name) as temporary:
+                    temporary.write_bytes(texts[1])
+
+    def _run_again(self, folder: str, results: Mapping[str, str]) -> None:
+        """Put a job away because of its damaged results, given with what is wrong with them."""
+        del self.standing[folder]
+        self.unusable[folder] = damage.said(results)
+        kept = self.store.put_away(self.build / folder, results)
+        edited = {name: how for name, how in results.items() if how != damage.GONE}
+        if edited and kept is not None:
+            said = damage.said(edited).removeprefix("its ")
+            self.result.damaged.append(
+                f"{said}: made again; what was there is kept in {kept.relative_to(self.build)}"
+            )
+
+    def _remove_damaged_products(self, records: Mapping[str, Record]) -> None:
+        """Note which products are gone or damaged; remove the latter, so that they are missed."""
+        found = damage.of_products(self.build, records, content=self.verify)
+        self.result.deleted |= found
+        for path, how in found.items():
+            if how != damage.GONE:
+                self.result.damaged.append(f"{path} {how}: made again where it is needed")
+                files.remove(self.build / path)
+
     def _bring_back(self, job: Job) -> None:
         if job.folder in self.unusable:
             return
-        record = self.store.bring_back(job)
+        record = self.store.bring_back(job, self._is_valid)
         if record is not None:
             self.standing[job.folder] = record
             self.result.returned += 1
+
+    def _is_valid(self, record: Record) -> bool:
+        return self.checks.change(record) is None
 
     def _retell(self, job: Job) -> None:
         """Let the record of a partition that is cut or named otherwise now say so."""
@@ -146,7 +228,8 @@ class _Settling:
     def _taken_over(self, missing: list[tuple[Rule, Job]]) -> list[tuple[Rule, Job]]:
         """Return the jobs that still have to run."""
         found = {self.build / folder: record for folder, record in self.standing.items()}
-        records = [*found.items(), *self.store.superseded]
+        superseded = [item for item in self.store.superseded if self._is_valid(item[1])]
+        records = [*found.items(), *superseded]
         index = Index(records, self.store)
         left = []
         for rule, job in missing:
@@ -167,5 +250,12 @@ class _Settling:
     def _reason(self, rule: Rule, job: Job, known: Mapping[str, object]) -> str:
         if job.folder in self.unusable:
             return self.unusable[job.folder]
+        if job.folder in self.changed:
+            return self.changed[job.folder]
         before = self.before.get(job.folder) or self.store.latest(job)
+        if before is not None and before["signature"] == job.signature:
+            # An earlier call has put it away, and has run nothing.
+            change = self.checks.change(before) or self.store.damage(before)
+            if change is not None:
+                return change
         return reasons.reason(rule, job, before, known, self.standing)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fasthep_smk.flow.context import SIGHTS
 from fasthep_smk.plan.rules import Job, Rule, made_of
+from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import described
 from fasthep_smk.reuse.store import Record
 
@@ -86,25 +88,41 @@ def _content(old: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
     if old.get("implementation") != now.get("implementation"):
         yield from _implementation(str(old.get("implementation")), str(now.get("implementation")))
     for name in now:
-        if name != "implementation":
+        if name == ASKED and old.get(name) != now[name]:
+            yield "you have asked for it (--rerun)"
+        elif name != "implementation":
             yield from _differences(name, old.get(name), now[name])
 
 
 def _implementation(old: str, now: str) -> Iterator[str]:
-    """Say which part of ``module:object@version@source|file|size…`` differs."""
-    before = {part.partition("@")[0].partition("|")[0]: part for part in old.split("|")}
-    for part in now.split("|"):
-        name, _, rest = part.partition("@")
-        was = before.get(name, "").partition("@")[2]
-        if part in old.split("|") or not rest:
+    """Say which part of an implementation differs: ``module:object@…|import:…@…|file:…@…``."""
+    before, after = (dict(map(_part, text.split("|"))) for text in (old, now))
+    for name in dict.fromkeys([*after, *before]):
+        was, is_now = before.get(name, ""), after.get(name, "")
+        kind, _, rest = name.partition(":")
+        module = rest if kind == "import" else kind
+        if was == is_now:
             continue
-        versions, source = was.rpartition("@")[0], rest.rpartition("@")[0]
-        if versions != source and versions:
-            yield f"{name.partition('.')[0]} {versions} → {source}"
+        if kind == "file":
+            what = "is gone" if not is_now else "has changed" if was else "is new"
+            yield f"{rest}, which it names, {what}"
+        elif not was or not is_now:
+            yield f"{module}: {'new' if is_now else 'gone'}"
+        elif kind == "import" and not _DIGEST.fullmatch(is_now):
+            yield f"{rest} {was} → {is_now}"
+        elif was.partition("@")[0] != is_now.partition("@")[0] and "@" in is_now:
+            yield f"{name.partition('.')[0]} {was.partition('@')[0]} → {is_now.partition('@')[0]}"
         else:
-            yield f"{name.partition(':')[0]}: source changed"
-        return
-    yield "a file that it reads has changed"
+            yield f"{module}: source changed"
+
+
+_DIGEST = re.compile("[0-9a-f]{16}")
+
+
+def _part(text: str) -> tuple[str, str]:
+    """Return the name of a part of an implementation, and what identifies it."""
+    name, _, value = text.rpartition("@") if text.startswith("file:") else text.partition("@")
+    return name, value
 
 
 def _differences(path: str, old: Any, now: Any) -> Iterator[str]:

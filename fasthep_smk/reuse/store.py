@@ -2,7 +2,8 @@
 
 A job is done if its folder in ``smk/work`` holds a record. When another translation wants
 something else there, the folder goes to ``smk/old/<signature>``, and comes back when that
-signature is wanted again: an edit that is undone costs nothing.
+signature is wanted again: an edit that is undone costs nothing. Results of one signature whose jobs
+have read different files lie side by side.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk import files, layout, products
+from fasthep_smk.damage import difference, said
 from fasthep_smk.plan.rules import Job
 from fasthep_smk.products import RECORD
 
@@ -25,6 +27,8 @@ Record = dict[str, Any]
 
 #: Where a superseded job's files for the user go, in its folder.
 _RESULTS = "results"
+#: Where those go that were not as the job had left them.
+_EDITED = "edited"
 
 
 class Store:
@@ -55,32 +59,48 @@ class Store:
     def _latest(self) -> dict[tuple[str, str], Record]:
         return {(record["rule"], record["key"]): record for _, record in self.superseded}
 
-    def put_away(self, folder: Path) -> None:
-        """Take a folder out of ``smk/work``; without a record it is of no use and goes."""
+    def put_away(self, folder: Path, damaged: Iterable[str] = ()) -> Path | None:
+        """Take a folder out of ``smk/work``; return where it is now.
+
+        Without a record it is of no use and goes. With it goes what lies in the place of
+        ``damaged`` results: somebody may have edited them.
+        """
         record = read(folder)
         if record is None:
             shutil.rmtree(folder, ignore_errors=True)
-            return
-        goal = self.build / layout.OLD / str(record["signature"])
+            return None
+        goal = self.build / layout.OLD / _archive_name(record)
         goal.parent.mkdir(parents=True, exist_ok=True)
         _replace(folder, goal)
+        for name in damaged:
+            _set_aside(self.build, name, goal / _EDITED)
         os.utime(goal)  # who makes room takes what was put away first
+        names = self._archived.setdefault(str(record["signature"]), [])
+        if goal.name not in names:
+            names.append(goal.name)
         self._forget()
+        return goal
 
-    def bring_back(self, job: Job) -> Record | None:
+    def bring_back(self, job: Job, is_valid: Callable[[Record], bool]) -> Record | None:
         """Put what was made earlier with a job's signature in its place again, if it stands."""
-        kept = self.build / layout.OLD / job.signature
-        record = read(kept)
-        if record is None or (record["rule"], record["key"]) != (job.rule, job.key):
-            return None
+        for name in self._archived.get(job.signature, ()):
+            kept = self.build / layout.OLD / name
+            record = read(kept)
+            if record is None or (record["rule"], record["key"]) != (job.rule, job.key):
+                continue
+            if is_valid(record) and self._bring_back(job, kept, record):
+                return record
+        return None
+
+    def _bring_back(self, job: Job, kept: Path, record: Record) -> bool:
         _move_results(record, kept / _RESULTS, self.build)
         if record["signature"] != job.signature or not self.results_stand(record):
-            return None
+            return False
         goal = self.build / job.folder
         goal.parent.mkdir(parents=True, exist_ok=True)
         _replace(kept, goal)
         self._forget()
-        return record
+        return True
 
     def retire(self, claimed: Collection[str]) -> list[str]:
         """Put files for the user away that only superseded jobs made; return their names.
@@ -105,8 +125,22 @@ class Store:
         return True
 
     def lost_results(self, record: Record) -> list[str]:
-        """Return the files that a job made for the user and somebody has deleted."""
-        return [name for name in record["results"] if not (self.build / name).exists()]
+        """Return the files for the user that are gone, or not as long as the job left them."""
+        return [
+            name
+            for name, known in record["results"].items()
+            if difference(self.build / name, known)
+        ]
+
+    def damage(self, record: Record) -> str | None:
+        """Return what was wrong with the results of a job that was put away because of that."""
+        kept = self.build / layout.OLD / _archive_name(record)
+        for name, known in record["results"].items():
+            aside = (kept / _EDITED / name).exists()
+            place = kept / _EDITED if aside else self.build
+            if how := difference(place / name, known, content=aside):
+                return said({name: how})
+        return None
 
     def folders(self) -> Iterator[Path]:
         """Yield the folders below ``smk/work`` that hold a record."""
@@ -114,9 +148,17 @@ class Store:
             if RECORD in names:
                 yield Path(folder)
 
+    @cached_property
+    def _archived(self) -> dict[str, list[str]]:
+        """The names of archived folders by their signature."""
+        found: dict[str, list[str]] = {}
+        for path in (self.build / layout.OLD).glob("*"):
+            found.setdefault(path.name.partition("-")[0], []).append(path.name)
+        return found
+
     def _forget(self) -> None:
-        self.__dict__.pop("superseded", None)
-        self.__dict__.pop("_latest", None)
+        for name in ("superseded", "_latest"):
+            self.__dict__.pop(name, None)
 
 
 def _move_results(record: Record, source: Path, goal: Path) -> list[str]:
@@ -135,12 +177,30 @@ def _move_results(record: Record, source: Path, goal: Path) -> list[str]:
     return moved
 
 
+def _set_aside(build: Path, name: str, goal: Path) -> None:
+    """Move away what lies in a file's place: a file, a link, a folder, or a file above it."""
+    for part in (*reversed(Path(name).parents), Path(name)):
+        path = build / part
+        if path.is_dir() and part != Path(name):
+            continue
+        if os.path.lexists(path):
+            (goal / part).parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(path, goal / part)
+        return
+
+
 def read(folder: Path) -> Record | None:
     """Return the record of a finished job; ``None`` if there is none that can be used."""
     try:
         return products.read_record(folder)
     except products.Damaged:
         return None
+
+
+def _archive_name(record: Record) -> str:
+    """Return the name of an archived folder: what the job has read is a part of it."""
+    observed = record.get("observed")
+    return f"{record['signature']}{f'-{files.digest_of(observed)[:16]}' if observed else ''}"
 
 
 def _replace(source: Path, goal: Path) -> None:

@@ -118,6 +118,9 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
         "started": min(one["started"] for one in records.values()),
         "ended": max(one["ended"] for one in records.values()),
         "results": results if writes else {},
+        "observed": list(
+            dict.fromkeys(one for record in records.values() for one in record.get("observed", ()))
+        ),
         "made_of": made_of(rule, job),
         **content,
         "runs": [

@@ -7,7 +7,19 @@ and, for the end of the run, in ``smk/failures``.
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-from fasthep_smk.worker.job import main
+from fasthep_smk.worker.end import guard
+
+
+def _say_bad_end(status: int) -> None:
+    from fasthep_smk.worker.job import note_bad_end
+
+    note_bad_end(Path.cwd(), sys.argv[1:], status)
+
+
+guard(_say_bad_end)  # before anything is imported: it waits, and needs little memory
+
+from fasthep_smk.worker.job import main  # noqa: E402
 
 sys.exit(main(sys.argv[1:]))

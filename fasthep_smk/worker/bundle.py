@@ -36,6 +36,7 @@ def run_bundle(
     bundle: Mapping[str, Any],
     run_one: Callable[[str], int],
     is_done: Callable[[str], bool],
+    take_back: Callable[[str, int], None],
     *,
     attempt: int,
     threads: int,
@@ -45,7 +46,8 @@ def run_bundle(
     """Run the jobs of a bundle, by its entry in the task table; return the exit status.
 
     ``run_one`` runs a job, by its key, and returns its exit status; ``is_done`` tells whether it
-    has its record. ``command`` is the same as a command, for a process that cannot be forked. After
+    has its record, and ``take_back`` removes that of one whose process ended with a bad status.
+    ``command`` is the same as ``run_one`` as a command, for a process that cannot be forked. After
     a job that failed, the others still run.
     """
     if threads == 1:
@@ -70,6 +72,7 @@ def run_bundle(
         for key, (status, _) in zip(left, ended, strict=False):
             # An operation may end the process, and call that a success.
             if status != 0 or not is_done(key):
+                take_back(key, status)
                 failed.append(key)
                 print(f"{rule} {key}: failed ({_fate(status)})", file=sys.stderr, flush=True)
         left = left[len(ended) :]
@@ -95,6 +98,7 @@ def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
     again = path.with_suffix(f".attempt{attempt}.log")
     path.unlink(missing_ok=True)
     with path.open("wb") as stream:
+        files.close_to_others(stream.fileno())
         again.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # no hard links here: one name must do
             again.hardlink_to(path)

@@ -7,6 +7,7 @@ from typing import Any
 from fasthep_smk import failures, space
 from fasthep_smk.worker.again import Refused
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
+from fasthep_smk.worker.planned import Changed
 
 __all__ = ["cause_of", "kind_of"]
 
@@ -16,6 +17,8 @@ def kind_of(error: BaseException) -> failures.Kind:
     cause = cause_of(error)
     if isinstance(error, Refused):
         return "credential"
+    if isinstance(cause, Changed):
+        return "changed"
     if isinstance(cause, MemoryLimit | MemoryError):
         return "memory"
     if isinstance(cause, TimeLimit):

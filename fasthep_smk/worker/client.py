@@ -25,13 +25,14 @@ def main() -> int:
     for number in _PASSED_ON:
         signal.signal(number, forward)
     answer = b""
-    while part := connection.recv(64):
+    while not answer.endswith(b"\n") and (part := connection.recv(64)):
         answer += part
-    if not answer:  # the warm worker was killed, and the job with it
+    if not answer.endswith(b"\n"):  # the warm worker was killed, and the job with it
         _start_cold(arguments)
     status = int(answer)
     if status < 0:  # killed by a signal: so are we
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     return status
 

@@ -23,6 +23,7 @@ from fasthep_smk.errors import SmkError
 from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.looks import Looks
+from fasthep_smk.masking import masked
 from fasthep_smk.worker.entry import Job, goal_of
 from fasthep_smk.worker.limits import unwatched
 from fasthep_smk.worker.process import die_with_parent, has_one_thread
@@ -76,7 +77,7 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
     try:
         ending = _apart(job, session, folder, store, nodes)
     except _InTheWay as error:
-        print(f"all of it is made anew, one after the other: {error}", file=sys.stderr)
+        print(f"all of it is made anew, one after the other: {masked(str(error))}", file=sys.stderr)
         first = len(session.record().operations)
         for node in nodes:
             session.run_end_nodes(store, [node])
@@ -112,7 +113,7 @@ def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[s
             ending.add(_side_by_side(child, folder, left, job.sent.threads))
             left = []
         except _InTheWay as error:
-            print(f"one after the other: {error}", file=sys.stderr)
+            print(f"one after the other: {masked(str(error))}", file=sys.stderr)
     for node in left:
         looks.put_on(node)
         ending.written[node] = _run_here(session, folder, store, node)
@@ -175,7 +176,7 @@ def _taken_over(job: Job) -> Ending:
         try:
             ending.add(_given(job, given))
         except (OSError, ValueError, KeyError, SmkError) as error:
-            print(f"all of it is made anew: {error}", file=sys.stderr)
+            print(f"all of it is made anew: {masked(str(error))}", file=sys.stderr)
             return Ending()
     return ending
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files
+from fasthep_smk import files, layout
+from fasthep_smk.errors import SmkError
 from fasthep_smk.names import encode
 
 __all__ = ["Job", "Sent", "goal_of", "staging"]
@@ -32,6 +33,11 @@ class Sent:
     credentials: tuple[dict[str, Any], ...] = ()
 
     @property
+    def place(self) -> str:
+        """The batch system that the job runs on; what ends a run may stay on this machine."""
+        return "local" if self.batch_job is None else self.system
+
+    @property
     def walltime(self) -> int | None:
         """The job's time limit in seconds."""
         value = self.asked.get("walltime")
@@ -44,7 +50,8 @@ class Job:
 
     ``bundle`` is the key of the bundle that it runs in, ``marker`` that one's file.
     ``spares`` are event streams that are worth keeping if that costs little. ``siblings`` is how
-    many jobs its rule has.
+    many jobs its rule has. ``sources`` are the files that its signature knows besides its inputs:
+    by path their identity, size and modification time.
     """
 
     build: Path
@@ -62,11 +69,17 @@ class Job:
     marker: str | None = None
     spares: tuple[dict[str, Any], ...] = ()
     siblings: int = 1
+    sources: dict[str, tuple[str | None, int, int]] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
         """Where the job's products go."""
         return self.build / str(self.entry["folder"])
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the job runs, as in its record."""
+        return {"system": self.sent.place, "asked": self.sent.asked}
 
     @property
     def plan_file(self) -> Path:
@@ -115,15 +128,16 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
 
     Content and names are on disk when this returns: the job's record will say that they are there.
     """
+    goals = {path: str(goal_of(path.relative_to(source), job)) for path in found}
+    for goal in goals.values():
+        if not layout.is_result(goal):
+            raise SmkError(f"an operation has written {goal!r}, where only runs write")
     files.sync_all(path for path in found if not path.is_symlink())
-    moved: list[str] = []
-    for path in found:
-        goal = goal_of(path.relative_to(source), job)
+    for path, goal in goals.items():
         (job.build / goal).parent.mkdir(parents=True, exist_ok=True)
-        path.replace(job.build / goal)
-        moved.append(str(goal))
-    files.sync_all({(job.build / goal).parent for goal in moved})
-    return moved
+        files.replace(path, job.build / goal)
+    files.sync_all({(job.build / goal).parent for goal in goals.values()})
+    return list(goals.values())
 
 
 def goal_of(path: Path, job: Job) -> Path:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -16,9 +17,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, files, layout, sites, space
+from fasthep_smk import failures, files, layout, obstacles, pickles, sites, space
 from fasthep_smk.describe.units import format_bytes
 from fasthep_smk.errors import SmkError
+from fasthep_smk.flow.named_files import NamedFiles
+from fasthep_smk.flow.operation import current_operation
+from fasthep_smk.masking import masked
+from fasthep_smk.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.worker.again import tries_of
 from fasthep_smk.worker.causes import cause_of, kind_of
 from fasthep_smk.worker.entry import Job, Sent
@@ -29,9 +34,11 @@ from fasthep_smk.worker.limits import (
     peak_memory,
     time_limit,
 )
+from fasthep_smk.worker.observe import Observer, observing
+from fasthep_smk.worker.planned import Changed, check_files, check_modules
 from fasthep_smk.worker.process import LOG
 
-__all__ = ["main"]
+__all__ = ["main", "note_bad_end"]
 
 _NOT_AGAIN = ": not tried again"
 
@@ -41,6 +48,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
 
     ``warm`` is for their records: forked by a warm worker. Returns the exit status.
     """
+    files.close_to_others(1, 2)  # the job's log
     build = Path.cwd()
     given = _parser().parse_args(arguments)
     key = "/".join(given.place)
@@ -63,11 +71,35 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
             replace(jobs[one], bundle=key, marker=bundle["marker"]), _command(given, one)
         ),
         lambda one: _is_done(jobs[one]),
+        lambda one, status: _take_back(
+            replace(jobs[one], bundle=key, marker=bundle["marker"]), status
+        ),
         attempt=given.attempt,
         threads=given.threads,
         warm=warm,
         command=lambda one: _command(given, one),
     )
+
+
+def note_bad_end(build: Path, arguments: list[str], status: int) -> None:
+    """Let a job not count whose process wrote its record, and then ended with ``status``."""
+    given = _parser().parse_args(arguments)
+    key = "/".join(given.place)
+    table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
+    if key in table["jobs"]:
+        _take_back(_load(build, given, table, key, False), status)
+
+
+def _take_back(job: Job, status: int) -> None:
+    if not _is_done(job):
+        return
+    (job.build / str(job.entry["record"])).unlink(missing_ok=True)
+    what = f"status {status}" if status > 0 else signal.Signals(-status).name
+    problem = (
+        f"its process ended badly after its work was done ({what}): in an exit handler, a thread "
+        "or a library that an operation has brought"
+    )
+    failures.note(job.build, replace(_note(job, []), problem=problem, kind="error"))
 
 
 def _command(given: argparse.Namespace, key: str) -> list[str]:
@@ -121,7 +153,7 @@ def _run_job(job: Job, command: list[str]) -> int:
         with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
             _leave(job, started, shown)
             if not isinstance(error, SmkError):
-                print(failures.without_tokens(traceback.format_exc()), end="", file=sys.stderr)
+                print(masked(traceback.format_exc()), end="", file=sys.stderr)
             print(failures.one_line(shown), file=sys.stderr)
         return 1
     failures.clear(build, job.rule, job.key)
@@ -133,7 +165,7 @@ def _run_job(job: Job, command: list[str]) -> int:
 def _is_done(job: Job) -> bool:
     """Tell whether the job's record is there: Snakemake removes it when a job is to run again."""
     try:
-        record = files.unseal((job.build / str(job.entry["record"])).read_bytes())
+        record = files.unseal(files.read_plain(job.build / str(job.entry["record"])))
     except (OSError, files.Altered):
         return False
     return bool(record.get("signature") == job.entry["signature"])
@@ -179,18 +211,28 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
     kind = kind_of(error)
     if kind == "damaged":
         _forget_damaged(job, Path(cause_of(error).record))
+    problem, mend = failures.one_line(error), getattr(error, "mend", None)
+    if gone := _gone(job):
+        problem = f"its input file was moved or deleted while the run went on: {gone}"
+        mend = "put it back, then run the same command again"
     failures.note(
         job.build,
         replace(
             started,
-            problem=failures.one_line(error),
+            problem=problem,
             kind=kind,
-            mend=getattr(error, "mend", None),
+            mend=mend or obstacles.fix(cause_of(error), job.build),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),
         ),
     )
+
+
+def _gone(job: Job) -> Path | None:
+    """Return an input file of a job that is not there any more."""
+    local = (path for path in map(Path, job.entry["inputs"]) if path.is_absolute())
+    return next((path for path in local if not path.exists()), None)
 
 
 def _forget_damaged(job: Job, record: Path) -> None:
@@ -234,7 +276,7 @@ def _earlier(build: Path, job: Job) -> list[dict[str, Any]]:
         said = sites.system(job.sent.system).fate(str(last["batch_job"]))
         if said is not None:
             for_memory = re.search("memory|oom", said, re.IGNORECASE)
-            last |= {"problem": said, "kind": "memory" if for_memory else "killed"}
+            last |= {"problem": masked(said), "kind": "memory" if for_memory else "killed"}
     return found
 
 
@@ -252,12 +294,12 @@ def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
 
     started = time.time()
     shutil.rmtree(job.folder, ignore_errors=True)
-    runner = _runner(job.scope)
-    content = runner(job)
+    content, observed = _observed(job)
     record = {
         "rule": job.rule,
         "key": job.key,
         "signature": job.entry["signature"],
+        "observed": observed,
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": round(started, 3),
@@ -266,6 +308,7 @@ def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
         "threads": job.sent.threads,
         "asked": job.sent.asked,
         "used": {"memory": peak_memory(), "cpu": cpu_time(), "warm": job.sent.warm},
+        "system": job.sent.place,
         "batch_job": job.sent.batch_job,
         "earlier": earlier,
         "results": {name: files.described(job.build / name) for name in sorted(set(job.results))},
@@ -274,6 +317,52 @@ def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
         **content,
     }
     products.write_record(job.folder, record)
+
+
+def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
+    """Run the job; return the content of its record, and the observations that it rests on.
+
+    Raises:
+        Changed: its inputs are not those that it was planned with.
+    """
+    run = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
+    pickles.trust(run["pickles_of"])
+    launch, beside = Path(run["launch_folder"]), Path(run["workflow"]).parent
+    named = NamedFiles((launch, beside), run["ignore_reads"], own=[job.build])
+    check_files(job, named, modules=True)
+    observer = None
+    if run["own_modules"]:  # otherwise nothing of the user's runs in any job
+        observer = Observer(
+            job.build,
+            Surroundings(launch, environment_of(job.build)),
+            files=named,
+            operation=current_operation,
+            own=run["own_modules"],
+            named=run["named_texts"],
+            known=job.entry.get("files") or (),
+        )
+    try:
+        with observing(observer) if observer else contextlib.nullcontext():
+            content = _runner(job.scope)(job)
+    except Exception as error:
+        if kind_of(error) == "error":  # a file may have been half-written
+            check_files(job, named, modules=True, written=observer.written if observer else ())
+            if observer and (edited := observer.edited()):
+                raise Changed(edited, failed=cause_of(error)) from error
+        raise
+    folders = [read["folder"] for read in job.entry["reads"]]
+    folders += [given["folder"] for given in job.entry.get("part", {}).get("given", ())]
+    observed = inherited(job.build, folders)
+    if observer is None:
+        check_files(job, named, modules=False)
+        return content, observed
+    found, changed = observer.observations(job.sources)
+    check_files(job, named, modules=False, written=observer.written)
+    check_modules(job, observer.sources)
+    if changed:
+        raise Changed(changed)
+    own = [save(job.build, found)] if found else []
+    return content, list(dict.fromkeys([*own, *observed]))
 
 
 def _runner(scope: str) -> Any:
@@ -307,6 +396,7 @@ def _load(
         made_of=_made_of(table, table["jobs"][key]),
         spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
         siblings=int(table.get("siblings") or len(table["jobs"])),
+        sources={path: tuple(known) for path, known in table.get("sources", {}).items()},
     )
 
 

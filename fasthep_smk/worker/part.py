@@ -134,7 +134,9 @@ def run_part(
         taken = Taken(job)
         session = Session(plan, folder)
         given = {**reads, **taken.streams}
-        made, boundary = session.partition(nodes, job.entry["partition"], given)
+        made, boundary = session.partition(
+            nodes, job.entry["partition"], given, job.entry.get("file_digest")
+        )
         run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
     except StageError as error:
         if isinstance(error.cause, _ENDS):

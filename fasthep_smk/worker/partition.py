@@ -14,6 +14,7 @@ from fasthep_smk import products, retell
 from fasthep_smk.flow import documents
 from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import relocate
+from fasthep_smk.masking import masked
 from fasthep_smk.products import Product
 from fasthep_smk.sharing import Shared
 from fasthep_smk.streams import register_behaviours
@@ -39,7 +40,9 @@ def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
     given = _read(job, job.entry["reads"])
     session = Session(plan, folder)
     started = time.process_time()
-    made, boundary = session.partition(job.entry["nodes"], job.entry["partition"], given)
+    made, boundary = session.partition(
+        job.entry["nodes"], job.entry["partition"], given, job.entry.get("file_digest")
+    )
     cpu = time.process_time() - started
     run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
     content = _saved(job, plan, made, str(folder))
@@ -58,7 +61,7 @@ def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
         content = _saved(job, plan, {**taken.values, **made}, str(folder), taken)
     except NotGiven as error:
         shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
-        print(f"all of the job runs: {error}", file=sys.stderr)
+        print(f"all of the job runs: {masked(str(error))}", file=sys.stderr)
         return None
     kept = spare.keep(job, made, cpu)
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
@@ -73,9 +76,10 @@ def run_side_products(job: Job) -> dict[str, Any]:
     plan = documents.read_slim(job.plan_file)
     with staging(job) as folder:
         session = Session(plan, folder)
-        made = session.side_products(job.entry["nodes"])
+        made, boundary = session.side_products(job.entry["nodes"])
         content = _saved(job, plan, made, str(folder))
-        runs = relocate([asdict(session.record())], str(folder), str(job.build))
+        run = session.record(boundary=boundary)
+        runs = relocate([asdict(run)], str(folder), str(job.build))
     return {**content, "runs": runs}
 
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import gc
 import importlib
 import os
+import shutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from fasthep_smk.masking import masked
+from fasthep_smk.worker.end import Before, end_python
+
 __all__ = [
+    "COLD",
     "LOG",
     "MODULES",
     "ONE_THREAD",
@@ -22,9 +29,12 @@ __all__ = [
     "exit_status",
     "has_one_thread",
     "import_for_good",
+    "keep_descendants",
     "live_as",
 ]
 
+#: A thread that has been joined is listed for a moment longer: so many looks, a millisecond apart.
+_LOOKS = 20
 #: Libraries for linear algebra start a thread per core where nothing is said; a process with
 #: threads cannot be forked safely.
 ONE_THREAD = {
@@ -62,7 +72,9 @@ MODULES = (
 
 #: Names the log of an attempt, which a job that succeeds removes.
 LOG = "FASTHEP_SMK_LOG"
-_PR_SET_PDEATHSIG = 1
+#: The file beside the fork server's socket that says why jobs are not forked, a line for each.
+COLD = "cold"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def import_for_good(names: Iterable[str]) -> None:
@@ -76,19 +88,30 @@ def import_for_good(names: Iterable[str]) -> None:
 
 
 def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) -> NoReturn:
-    """Be a job, in a forked process, and end with its exit status.
+    """Be a job, in a forked process, and end with its exit status, as Python ends.
 
-    It ends with ``parent``, and ``outputs`` are its standard output and error.
+    It leads a session and process group of its own, and is killed if ``parent`` ends. ``outputs``
+    are its standard output and error.
     """
-    status = 1
+    status, me = 1, os.getpid()
     try:
+        os.setsid()
         die_with_parent(parent)
         for goal, output in enumerate(outputs, start=1):
             os.dup2(output, goal)
         if "numpy" in sys.modules:
             sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
-        status = exit_status(run)
-    finally:  # also after Ctrl-C
+        # What a library that was imported before the fork removes at its end is for all jobs.
+        atexit.unregister(shutil.rmtree)
+        before = Before()
+        try:
+            status = exit_status(run)
+        except KeyboardInterrupt:
+            _print_error()
+            status = 128 + signal.SIGINT
+        if os.getpid() == me:  # else an operation has forked, and this is what it has forked
+            end_python(status, before)
+    finally:
         os._exit(status)
 
 
@@ -97,11 +120,14 @@ def exit_status(run: Callable[[], int]) -> int:
     try:
         return run()
     except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 1
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         raise
     except BaseException:
-        traceback.print_exc()
+        _print_error()
         return 1
     finally:
         with contextlib.suppress(Exception):
@@ -109,15 +135,33 @@ def exit_status(run: Callable[[], int]) -> int:
             sys.stderr.flush()
 
 
+def _print_error() -> None:
+    """Print the error that is being handled as Python does, without the secrets that it quotes."""
+    print(masked(traceback.format_exc()), end="", file=sys.stderr)
+
+
 def has_one_thread() -> bool:
     """Tell whether this process can be forked safely: no other thread may hold a lock."""
-    return len(list(Path("/proc/self/task").iterdir())) == 1
+    for _ in range(_LOOKS):
+        if len(list(Path("/proc/self/task").iterdir())) == 1:
+            return True
+        time.sleep(0.001)
+    return False
 
 
 def die_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent is gone: somebody else runs the job."""
-    prctl = getattr(ctypes.CDLL(None), "prctl", None)
-    if prctl is not None:
-        prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was gone before
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def keep_descendants() -> None:
+    """Let all that this process starts stay below it: a batch system ends what it finds there."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(option, int(value), 0, 0, 0)

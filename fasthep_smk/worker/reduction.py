@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fasthep_smk import files, layout, missing, products
 from fasthep_smk.flow import documents, summary
 from fasthep_smk.flow.execute import Session
-from fasthep_smk.flow.summary import Run, relocate
+from fasthep_smk.flow.summary import Run, listed, ran_on, relocate
 from fasthep_smk.products import Product
 from fasthep_smk.streams import register_behaviours
 from fasthep_smk.worker.ending import run_end, told
@@ -30,20 +28,24 @@ def run_merge(job: Job) -> dict[str, Any]:
     plan = documents.read_slim(job.plan_file)
     register_behaviours()
     dataset = str(job.entry["dataset"])
+    records = _records(job)
     with staging(job) as folder:
         session = Session(plan, folder)
-        store, runs = _reduce_partitions(session, job, job.entry["reads"], dataset)
-        store.update(_side_products(job))
+        store, runs = _reduce_partitions(session, job, job.entry["reads"], dataset, records)
+        store.update(_side_products(job, records))
         session.dataset_end(dataset, store)
         own = asdict(session.record())
         content = _save(job, plan, store, str(folder), _later(plan, store))
         own = relocate(own, str(folder), str(job.build))
-    return {**content, "runs": [*map(asdict, runs), own]}
+    # Side products come before all datasets: the end of the run counts them.
+    before = [record for record in records.values() if record["rule"] != "side_products"]
+    places = ran_on([*before, job.place])
+    return {**content, "runs": [*map(asdict, runs), own], "ran_on": places}
 
 
 def run_finish(job: Job) -> dict[str, Any]:
     """Reduce the datasets, write the products and plots, and close the run."""
-    records = {read["folder"]: _record(job, read["folder"]) for read in job.entry["reads"]}
+    records = _records(job)
     runs = [Run(**run) for record in records.values() for run in record["runs"]]
     partitions = _partitions(runs)
     plan = documents.read_slim(job.plan_file, partitions)
@@ -68,7 +70,7 @@ def run_finish(job: Job) -> dict[str, Any]:
             if name is None:  # a workflow without datasets: its products are final already
                 stores.append({k: v for read in reads for k, v in _available(job, read).items()})
                 continue
-            store, _ = _reduce_partitions(session, job, reads, name)
+            store, _ = _reduce_partitions(session, job, reads, name, records)
             stores.append(session.dataset_end(name, {**side, **store}))
         merged = (
             stores[0]
@@ -91,21 +93,25 @@ def run_finish(job: Job) -> dict[str, Any]:
     own = session.record(replayed=replayed)
     own.operations = [*own.operations[:begun], *ending.operations]
     own = Run(**relocate(asdict(own), str(folder), str(job.build)))
+    if None in by_dataset:
+        own.boundary = listed(merged)
     session.settle(job.build, [*runs, own])
     artifacts = {
         key: value for key, value in merged.items() if plan.get_node(key[0]).role == "sink"
     }
     varied = "variation" in plan.context
     if not varied:
-        _write_manifests(session, artifacts, job.build, job.entry)
+        job.results.extend(_write_manifests(session, artifacts, job.build, job.entry))
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
     content = _save(job, plan, artifacts, str(folder), None)
     content |= told(job, ending)
+    places = ran_on([*records.values(), job.place])
     if not varied:
-        job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry))
+        system = job.sent.system
+        job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry, system, places))
     _sync_in_place(job.build)
-    return {**content, "runs": [*map(asdict, runs), asdict(own)]}
+    return {**content, "runs": [*map(asdict, runs), asdict(own)], "ran_on": places}
 
 
 def run_publish(job: Job) -> dict[str, Any]:
@@ -126,14 +132,16 @@ def run_publish(job: Job) -> dict[str, Any]:
         session = Session(plan, job.build)
         session.replay(runs)
         before = _writer_manifests(job.build)
-        _write_manifests(session, _load(job, read["folder"]), job.build, entry)
+        written = _write_manifests(session, _load(job, read["folder"]), job.build, entry)
         variation = str(plan.context["variation"]["name"])
         job.results.extend(_move_writer_manifests(job.build, variation, before))
         manifest = _manifest(job.build)
         if manifest.is_file():
             manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
-            _keep_execution(job.build, variation, manifests[-1], manifests)
-        job.results.extend(_summarise(plan, job.build, runs, entry))
+            written += _keep_execution(job.build, variation, manifests[-1], manifests)
+        system, places = job.sent.system, ran_on([record, job.place])
+        job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
+        job.results.extend(name for name in written if (job.build / name).exists())
         lacking += [one for one in entry.get("missing", ()) if one not in lacking]
     _note_missing([_manifest(job.build)], lacking)
     content = products.save(job.folder, [], declared=[])
@@ -141,10 +149,18 @@ def run_publish(job: Job) -> dict[str, Any]:
     return {**content, "runs": []}
 
 
-def _summarise(plan: Any, build: Path, runs: list[Run], entry: dict[str, Any]) -> list[str]:
-    """Write the summary of a run, and a report on what it lacks; return their paths.
+def _summarise(
+    plan: Any,
+    build: Path,
+    runs: list[Run],
+    entry: dict[str, Any],
+    system: str,
+    places: list[dict[str, Any]],
+) -> list[str]:
+    """Write the summary of a run, its reports, and one on what it lacks; return their paths.
 
-    ``entry`` is that of the finish job in its table.
+    ``entry`` is that of the finish job in its table. ``system`` is what jobs are sent to now,
+    ``places`` is where they ran.
     """
     compiled = build / "compile"
     variation = plan.context.get("variation")
@@ -154,9 +170,11 @@ def _summarise(plan: Any, build: Path, runs: list[Run], entry: dict[str, Any]) -
         plan,
         build,
         runs=runs,
+        system=system,
+        ran_on=places,
         warnings=[warning for run in runs for warning in run.warnings],
         hooks=summary.merged_hooks(runs),
-        bundle_id=_bundle_id(compiled),
+        bundle_id=summary.bundle_id(compiled),
         missing=entry.get("missing", ()),
     )
     summary_path = Path(written["summary_path"])
@@ -170,15 +188,28 @@ def _summarise(plan: Any, build: Path, runs: list[Run], entry: dict[str, Any]) -
         results.append(report)
     else:
         report.unlink(missing_ok=True)
+    told = [Path(one.get("path") or "") for one in written.get("reports", ())]
+    results += [path for path in told if build in path.parents and path.is_file()]
     return [str(path.relative_to(build)) for path in results]
 
 
-def _write_manifests(session: Session, store: Store, build: Path, entry: dict[str, Any]) -> None:
-    """Write the manifests of a run and of its writers, with what they lack."""
-    before = _writer_manifests(build)
+def _write_manifests(
+    session: Session, store: Store, build: Path, entry: dict[str, Any]
+) -> list[str]:
+    """Write the manifests of a run and of its writers, with what they lack; return their paths.
+
+    Among them are the records of provenance that the run's manifest lists.
+    """
+    before = {**_writer_manifests(build), **_provenance(build)}
     session.write_manifests(store, build)
-    written = [path for path, time in _writer_manifests(build).items() if before.get(path) != time]
-    _note_missing([*written, _manifest(build)], entry.get("missing"))
+    after = {**_writer_manifests(build), **_provenance(build)}
+    written = [path for path, time in after.items() if before.get(path) != time]
+    manifests = {path for path in written if path.name == _manifest(build).name}
+    _note_missing([*manifests, _manifest(build)], entry.get("missing"))
+    if _manifest(build) in written:
+        content = json.loads(_manifest(build).read_text(encoding="utf-8"))
+        written += [build / record["record"] for record in content["records"]]
+    return [str(path.relative_to(build)) for path in written]
 
 
 def _note_missing(manifests: Iterable[Path], lacking: list[dict[str, Any]] | None) -> None:
@@ -198,6 +229,12 @@ def _manifest(build: Path) -> Path:
     return build / "artifacts" / "provenance" / "manifest.json"
 
 
+def _provenance(build: Path) -> dict[Path, int]:
+    """Return the run's manifest and its index of what was executed, and when they were written."""
+    paths = (_manifest(build), _manifest(build).with_name("execution.json"))
+    return {path: path.stat().st_mtime_ns for path in paths if path.is_file()}
+
+
 def _sync_in_place(build: Path) -> None:
     """Let what FAST-HEP writes straight into the build reach the disk: manifests and reports."""
     written = [
@@ -210,12 +247,16 @@ def _sync_in_place(build: Path) -> None:
 
 
 def _reduce_partitions(
-    session: Session, job: Job, reads: Iterable[dict[str, Any]], dataset: str
+    session: Session,
+    job: Job,
+    reads: Iterable[dict[str, Any]],
+    dataset: str,
+    records: Mapping[str, dict[str, Any]],
 ) -> tuple[Store, list[Run]]:
     stores: list[Store] = []
     runs: list[Run] = []
     for read in reads:
-        record = _record(job, read["folder"])
+        record = records[read["folder"]]
         if record["rule"] == "side_products":
             continue
         runs.extend(Run(**run) for run in record["runs"])
@@ -231,11 +272,11 @@ def _available(job: Job, read: dict[str, Any], record: dict[str, Any] | None = N
     return _load(job, read["folder"], wanted) if wanted else {}
 
 
-def _side_products(job: Job) -> Store:
+def _side_products(job: Job, records: Mapping[str, dict[str, Any]]) -> Store:
     side: Store = {}
-    for read in job.entry["reads"]:
-        if _record(job, read["folder"])["rule"] == "side_products":
-            side.update(_load(job, read["folder"]))
+    for folder, record in records.items():
+        if record["rule"] == "side_products":
+            side.update(_load(job, folder))
     return side
 
 
@@ -274,6 +315,11 @@ def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) 
     return products.save(job.folder, kept, declared=declared)
 
 
+def _records(job: Job) -> dict[str, dict[str, Any]]:
+    """Return the records of the jobs that a job reads, by their folders."""
+    return {read["folder"]: _record(job, read["folder"]) for read in job.entry["reads"]}
+
+
 def _record(job: Job, folder: str) -> dict[str, Any]:
     """Return another job's record; paths in it are those of the build folder as it is now."""
     record = products.read_record(job.build / folder)
@@ -294,15 +340,6 @@ def _load(job: Job, folder: str, wanted: Iterable[Key] | None = None) -> Store:
 def _partitions(runs: Iterable[Run]) -> list[dict[str, Any]]:
     found = {run.partition["id"]: run.partition for run in runs if run.partition is not None}
     return list(found.values())
-
-
-def _bundle_id(compiled: Path) -> str | None:
-    try:
-        manifest = yaml.safe_load((compiled / "inputs.manifest.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError):
-        return None
-    value = manifest.get("bundle_id") if isinstance(manifest, dict) else None
-    return str(value) if value else None
 
 
 def _writer_manifests(build: Path) -> dict[Path, int]:
@@ -327,15 +364,17 @@ def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int])
 
 def _keep_execution(
     build: Path, variation: str, manifest: dict[str, Any], manifests: list[dict[str, Any]]
-) -> None:
-    """Keep each variation's execution index, and one manifest with the artifacts of all so far."""
+) -> list[str]:
+    """Keep each variation's execution index, and one manifest with the artifacts of all so far.
+
+    Returns the path of the index.
+    """
     folder = build / "artifacts" / "provenance"
     execution = folder / "execution.json"
+    kept = folder / "variations" / variation / execution.name
     if execution.is_file():
-        files.write_text(
-            folder / "variations" / variation / "execution.json",
-            execution.read_text(encoding="utf-8"),
-        )
+        files.write_text(kept, execution.read_text(encoding="utf-8"))
     records = {record["record"]: record for one in manifests for record in one["records"]}
     merged = {**manifest, "records": list(records.values())}
     files.write_text(folder / "manifest.json", json.dumps(merged, indent=2) + "\n")
+    return [str(kept.relative_to(build))] if execution.is_file() else []

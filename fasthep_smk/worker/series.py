@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import IO, NamedTuple
 
+from fasthep_smk.worker.end import Before, wait_for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
 from fasthep_smk.worker.process import exit_status, live_as
 
@@ -50,12 +51,15 @@ def run_series(
     pid = os.fork()
     if pid == 0:
         live_as(partial(_run, keys, run_one, log, tell), parent)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = wait_for(pid)
     with os.fdopen(tell, "rb") as stream:
         stream.seek(0)
         said = stream.read().splitlines()
     ended = [Ended(*map(int, one.split())) for one in said if one != _END]
-    return ended if _END in said else [*ended, Ended(code)]
+    if _END not in said:
+        return [*ended, Ended(code)]
+    # The last one has ended with the process, and may have failed in that.
+    return [*ended[:-1], ended[-1]._replace(status=ended[-1].status or code)]
 
 
 def _run(
@@ -65,7 +69,7 @@ def _run(
     tell: int,
 ) -> int:
     folder, variables = os.open(".", os.O_RDONLY), dict(os.environ)
-    me, known = os.getpid(), _packages()
+    me, status, before = os.getpid(), 0, Before()
     for number, key in enumerate(keys):
         began = time.monotonic()
         if number > 0:
@@ -77,16 +81,14 @@ def _run(
         if os.getpid() != me:  # an operation has forked, and this is what it has forked
             return status
         os.write(tell, b"%d %d\n" % (status, peak_memory()))
-        # What a package sets when it is imported (a seed, a variable), it would not set again.
-        if status != 0 or time.monotonic() - began > _SHORT or _packages() - known:
+        # What a package sets when it is imported (a seed, a variable), it would not set again; and
+        # handlers, threads and open files end with the process of the job that has left them.
+        if status != 0 or time.monotonic() - began > _SHORT or before.has_new_packages():
+            break
+        if before.has_more():
             break
     os.write(tell, _END)
-    return 0
-
-
-def _packages() -> set[str]:
-    """Return which packages are imported, but for Python's own."""
-    return {name.partition(".")[0] for name in sys.modules} - sys.stdlib_module_names
+    return status
 
 
 def _be_as_new(folder: int, variables: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
 """Warm workers: jobs forked from a process that has everything imported.
 
-``python -m fasthep_smk.worker.warm SOCKET LIFELINE`` is started by a run on one machine, and
+``python -m fasthep_smk.worker.warm SOCKET LIFELINE OWNER`` is started by a run on one machine, and
 listens at a Unix socket. ``smk/worker``, which Snakemake starts for each job, hands the job over
 through ``client.py`` instead of starting a cold Python, and ends with its exit status.
 
@@ -9,12 +9,13 @@ A forked job is as good as a cold one:
 - the process that forks has one thread, which is looked at before every fork; libraries that start
   threads for linear algebra are held to one while it lives, and a job that was given more cpus
   starts cold;
-- it has the environment that the imported modules have seen, but for variables that say nothing to
-  them: else it starts cold;
+- of the variables that anything reads when it is imported, each has the value that the imported
+  modules have seen: else the job starts cold, and ``cold`` beside the socket says why;
 - nothing of the user's is imported before the fork, no file of the analysis is open, and the random
   numbers of each job start anew;
 - a job has its own session, working directory, environment, standard output and error; a signal to
   the client reaches it, and if the client dies, so does it;
+- it ends as Python ends, and what it leaves running ends with it;
 - its memory and time are its own, as the kernel counts them.
 
 The process ends when the last holder of the lifeline (a pipe) is gone: the run and its Snakemake,
@@ -28,16 +29,20 @@ import contextlib
 import os
 import re
 import selectors
+import shutil
 import signal
 import socket
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fasthep_smk.worker.process import MODULES, has_one_thread, import_for_good, live_as
+from fasthep_smk.worker.end import kill_group
+from fasthep_smk.worker.process import COLD, MODULES, has_one_thread, import_for_good, live_as
 
-__all__ = ["main", "serve"]
+__all__ = ["differing", "main", "serve"]
 
 #: What plots import, in steps that keep no job waiting for long; it starts no thread either.
 _FOR_PLOTS = (
@@ -57,12 +62,17 @@ _FOR_PLOTS = (
     "scipy.stats.distributions",
     "mplhep.error_estimation",
 )
-#: Variables that Snakemake and its plugins set or change for a job; no import looks at them, or
-#: they are ours.
-_CHANGED = re.compile(
-    rb"\w+_NUM_THREADS|VECLIB_MAXIMUM_THREADS|TE?MP(DIR)?|TEMPDIR|PWD|OLDPWD|SHLVL|_|CONDOR_CONFIG"
-    rb"|FASTHEP_SMK_\w+|JE_ARROW_MALLOC_CONF"
+#: Variables that the interpreter, the C library or a package reads when it starts: what is imported
+#: here has seen them, and a job would not look again. All others a job finds in its environment.
+#: Shells drop some of those (``PS1``, functions), and Snakemake adds some, before a job starts.
+_READ_AT_IMPORT = re.compile(
+    rb"(_?PYTHON|LD_|LC_|MALLOC_|TZ|XDG_|OMP_|GOMP_|KMP_|OPENBLAS_|GOTO|MKL_|BLIS_|NVPL_|NUMEXPR_"
+    rb"|NPY_|NUMPY_|SCIPY_|NUMBA_|ARROW_|AWKWARD_|UPROOT_|CRAMJAM_|FSSPEC_|MPL|MATPLOTLIB|PILLOW_"
+    rb"|PYPARSING|HEPFLOW_|FASTHEP_(?!SMK_))\w*"
+    rb"|HOME|LANG(UAGE)?|LOCPATH|GLIBC_TUNABLES|SOURCE_DATE_EPOCH"
 )
+#: These are one here (see ``process.ONE_THREAD``), and a job that was given more cpus starts cold.
+_THREADS = re.compile(rb"\w+_NUM_THREADS")
 _MOST = 1_000_000
 
 
@@ -71,34 +81,61 @@ class _Request(NamedTuple):
 
     folder: bytes
     arguments: list[str]
-    variables: dict[bytes, bytes]
+    variables: Mapping[bytes, bytes]
+
+
+@dataclass
+class _Job:
+    """A job under way, and the client that waits for it; whether it was sent a signal."""
+
+    connection: socket.socket
+    request: _Request
+    stopped: bool = False
 
 
 def main() -> int:
     """Import, listen, and fork until nobody holds the lifeline."""
-    path, lifeline = Path(sys.argv[1]), int(sys.argv[2])
+    path, lifeline, owner = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    variables = dict(os.environb)  # a module may change them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run to handle; jobs hear the client
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen(128)
         try:
             import_for_good(MODULES)
-            serve(listener, lifeline)
+            serve(listener, (lifeline, owner), variables, path.with_name(COLD))
         finally:
-            path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                path.parent.rmdir()
+            shutil.rmtree(path.parent, ignore_errors=True)
     return 0
 
 
-def serve(listener: socket.socket, lifeline: int) -> None:
-    """Fork a job for each connection; tell its exit status to whoever asked for it."""
+def serve(
+    listener: socket.socket,
+    shared: tuple[int, int],
+    variables: Mapping[bytes, bytes],
+    cold: Path,
+) -> None:
+    """Fork a job for each connection; tell its exit status to whoever asked for it.
+
+    ``shared`` are the lifeline, and what keeps the temporary folder. ``variables`` are those that
+    the imported modules have seen; ``cold`` is told why a job is not forked.
+    """
+    lifeline, _ = shared
     wake, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
-    jobs: dict[int, socket.socket] = {}  # by process
+    jobs: dict[int, _Job] = {}  # by process
     later: list[str] = []  # to be imported when there is nothing else to do
+
+    def close_inherited() -> None:
+        signal.set_wakeup_fd(-1)
+        selector.close()
+        for one in (listener, *(job.connection for job in jobs.values())):
+            one.close()
+        for descriptor in (*shared, wake, woken):
+            os.close(descriptor)
+
     with selectors.DefaultSelector() as selector:
         for source in (listener, lifeline, wake):
             selector.register(source, selectors.EVENT_READ)
@@ -109,11 +146,14 @@ def serve(listener: socket.socket, lifeline: int) -> None:
             for key, _ in ready:
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
-                    pid = _start(connection, [listener.fileno(), lifeline, wake, woken])
-                    if pid is None:
+                    try:
+                        pid, request = _start(connection, variables, close_inherited)
+                    except (OSError, ValueError) as why:
                         connection.close()
+                        with contextlib.suppress(OSError), cold.open("a") as stream:
+                            stream.write(f"{why}\n")
                     else:
-                        jobs[pid] = connection
+                        jobs[pid] = _Job(connection, request)
                         selector.register(connection, selectors.EVENT_READ, data=pid)
                 elif key.fileobj == wake:
                     os.read(wake, 4096)
@@ -123,42 +163,52 @@ def serve(listener: socket.socket, lifeline: int) -> None:
                         later = list(_FOR_PLOTS)
                         continue
                     for pid in jobs:
-                        _signal(pid, signal.SIGKILL)
+                        kill_group(pid)
                     return
                 elif not _hear(key.data, jobs):
                     # It is reaped as ever; until then its silence must not wake us again.
                     selector.unregister(key.fileobj)
 
 
-def _start(connection: socket.socket, own: list[int]) -> int | None:
-    """Fork a job; ``None`` if it cannot be done safely: the client then starts it cold."""
+def _start(
+    connection: socket.socket, variables: Mapping[bytes, bytes], close_inherited: Callable[[], None]
+) -> tuple[int, _Request]:
+    """Fork a job.
+
+    Raises:
+        ValueError, OSError: that cannot be done safely, and why; the client then starts it cold.
+    """
+    connection.settimeout(10)
+    request, descriptors = _receive(connection)
     try:
-        connection.settimeout(10)
-        request, descriptors = _receive(connection)
-    except (OSError, ValueError, KeyError):
-        return None
-    pid = None
-    if has_one_thread() and _has_our_environment(request):
+        if changed := differing(variables, request.variables):
+            raise ValueError(f"{changed} is not as in the run's environment")
+        if not has_one_thread():
+            raise ValueError("the fork server has more than one thread")
         connection.sendall(b"+")
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            for descriptor in own:
-                os.close(descriptor)
+            close_inherited()
+            connection.close()  # or who asked would wait for all that the job leaves running
             _become(request, descriptors, parent)
         connection.setblocking(False)
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return pid
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+    return pid, request
 
 
-def _has_our_environment(request: _Request) -> bool:
-    """Tell whether what was imported here has seen the variables that the job has."""
-    ours, its = (
-        {name: value for name, value in variables.items() if not _CHANGED.fullmatch(name)}
-        for variables in (os.environb, request.variables)
-    )
-    return ours == its
+def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
+    """Return the variables in which a job differs from what was imported here; none: empty."""
+    names = [
+        name
+        for name in sorted({*ours, *its})
+        if ours.get(name) != its.get(name)
+        and _READ_AT_IMPORT.fullmatch(name)
+        and not _THREADS.fullmatch(name)
+    ]
+    return ", ".join(name.decode("utf-8", "replace") for name in names)
 
 
 def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
@@ -189,9 +239,7 @@ def _become(request: _Request, descriptors: list[int], parent: int) -> None:
     """Be the job, in the forked process; never return."""
 
     def run() -> int:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for descriptor in descriptors:
@@ -207,36 +255,45 @@ def _become(request: _Request, descriptors: list[int], parent: int) -> None:
     live_as(run, parent, descriptors)
 
 
-def _reap(jobs: dict[int, socket.socket], selector: selectors.BaseSelector) -> None:
-    """Tell clients how their jobs ended."""
+def _reap(jobs: dict[int, _Job], selector: selectors.BaseSelector) -> None:
+    """Tell clients how their jobs ended; kill what these have left running."""
     while jobs:
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid == 0:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
             return
-        connection = jobs.pop(pid, None)
-        if connection is not None:
-            with contextlib.suppress(KeyError):
-                selector.unregister(connection)
-            with connection, contextlib.suppress(OSError):
-                connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        kill_group(ended.si_pid)
+        pid, waited = os.waitpid(ended.si_pid, 0)
+        job = jobs.pop(pid, None)
+        if job is None:
+            continue
+        status = os.waitstatus_to_exitcode(waited)
+        if status != 0 and not job.stopped:
+            with contextlib.suppress(Exception):
+                _say_bad_end(job.request, status)
+        with contextlib.suppress(KeyError):
+            selector.unregister(job.connection)
+        with job.connection, contextlib.suppress(OSError):
+            job.connection.sendall(f"{status}\n".encode())
 
 
-def _hear(pid: int, jobs: dict[int, socket.socket]) -> bool:
+def _say_bad_end(request: _Request, status: int) -> None:
+    from fasthep_smk.worker.job import note_bad_end
+
+    note_bad_end(Path(os.fsdecode(request.folder)), request.arguments, status)
+
+
+def _hear(pid: int, jobs: dict[int, _Job]) -> bool:
     """Pass a client's signal on to its job; without a client the job ends, and ``False``."""
     try:
-        numbers = jobs[pid].recv(64)
+        numbers = jobs[pid].connection.recv(64)
     except (BlockingIOError, InterruptedError):
         return True
     except OSError:
         numbers = b""
+    jobs[pid].stopped = True
     for number in numbers or [signal.SIGKILL]:
-        _signal(pid, number)
+        kill_group(pid, number)
     return bool(numbers)
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 
 from fasthep_smk.files import digest_of
 from fasthep_smk.flow import identity
+from fasthep_smk.flow.distributions import package_identity
 from tests.unit.plans import define, graph, node
 
 
@@ -17,14 +18,13 @@ from tests.unit.plans import define, graph, node
 def module_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that modules are imported from, with nothing remembered of earlier ones."""
     monkeypatch.syspath_prepend(str(tmp_path))
+    identity.forget()
     yield tmp_path
-    for cached in (identity.of_object, identity.sources_of):
-        cached.cache_clear()
+    identity.forget()
 
 
 def identity_of(reference: str) -> str:
-    for cached in (identity.of_object, identity.sources_of):
-        cached.cache_clear()
+    identity.forget()
     return identity.of_object(reference)
 
 
@@ -60,28 +60,42 @@ def test_a_published_op_is_known_by_its_version() -> None:
     assert "@2026." in found
 
 
-def test_files_that_parameters_name_belong_to_the_op(tmp_path: Path) -> None:
-    (tmp_path / "weights.csv").write_text("1\n")
-    params = {"tables": [{"path": "weights.csv"}], "expr": "a + b"}
-    first = identity.of_named_files(params, [tmp_path])
-    (tmp_path / "weights.csv").write_text("2\n")
-    assert len(first) == 1
-    assert identity.of_named_files(params, [tmp_path]) != first
-
-
-@pytest.mark.parametrize(
-    ("source", "shared"),
-    [("def run(stream, ctx): ...", True), ("def run(ctx): ctx['variation']", False),
-     ("def run(ctx): ctx['build_paths']", False)],
-)  # fmt: skip
-def test_an_op_that_may_depend_on_the_variation_is_not_shared(
-    module_folder: Path, source: str, shared: bool
+def test_packages_above_a_module_and_installed_ones_that_it_imports_belong_to_it(
+    module_folder: Path,
 ) -> None:
-    name = f"smk_varied_{abs(hash(source))}"
-    (module_folder / f"{name}.py").write_text(source)
-    registry = {"transforms": {"own": {"spec": f"{name}:S", "impl": f"{name}:run"}}}
-    assert identity.mentions_variation(registry, "transforms", "own") is not shared
-    sys.modules.pop(name, None)
+    package = module_folder / "smk_above"
+    package.mkdir()
+    (package / "__init__.py").write_text("X = 1\n")
+    (package / "ops.py").write_text("import json, numpy as np, smk_absent\n")
+    parts = identity_of("smk_above.ops:run").split("|")
+    assert [part.partition("@")[0] for part in parts] == [
+        "smk_above.ops:run", "import:smk_above", "import:numpy", "import:smk_absent",
+    ]  # fmt: skip
+    assert parts[-1] == "import:smk_absent@not installed"
+    (package / "__init__.py").write_text("X = 2\n")
+    assert identity_of("smk_above.ops:run").split("|")[1] != parts[1]
+
+
+def test_a_library_installed_from_a_folder_changes_with_its_code(module_folder: Path) -> None:
+    site = module_folder / "lib/site-packages"
+    info = site / "smk_local-1.0.dist-info"
+    for folder in (info, site / "smk_local"):
+        folder.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: smk_local\nVersion: 1.0\n")
+    (info / "direct_url.json").write_text('{"dir_info": {}, "url": "file:///home/me/local"}')
+    sys.path.insert(0, str(site))
+    try:
+        found = []
+        for code in ("F = 1\n", "F = 2\n"):  # "pip install ." twice, with the same version
+            (site / "smk_local/__init__.py").write_text(code)
+            record = f"smk_local/__init__.py,sha256={digest_of(code)},6\nRECORD,,\n"
+            (info / "RECORD").write_text(record)
+            identity.forget()
+            found.append(package_identity("smk_local"))
+        assert found[0] != found[1]
+        assert all(one.startswith("1.0") for one in found)
+    finally:
+        sys.path.remove(str(site))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import hist
 import numpy as np
 import pytest
 
-from fasthep_smk import products, retell, sharing
+from fasthep_smk import pickles, products, retell, sharing
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.plan.wiring import Wiring, wiring
 from fasthep_smk.products import Product
@@ -215,6 +215,10 @@ class Opaque:
 
 
 class TestSharing:
+    @pytest.fixture(autouse=True)
+    def own_classes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pickles, "_trusted", {"tests"})
+
     def test_a_shared_stream_is_the_same_file(self, tmp_path: Path) -> None:
         source, goal = tmp_path / "a", tmp_path / "b"
         goal.mkdir()

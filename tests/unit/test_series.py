@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 import random
 import signal
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +18,7 @@ from typing import IO
 
 import pytest
 
+from fasthep_smk import failures
 from fasthep_smk.worker.series import Ended, run_series
 
 Job = Callable[[], int]
@@ -133,6 +137,71 @@ def test_one_that_brings_a_package_is_the_last_of_its_process(
     series(one=draws, two=draws, three=says("3"), four=says("4"))
     assert Path("one.log").read_text() == Path("two.log").read_text()
     assert starts() == ["one", "two", "three"]
+
+
+LEAVES: dict[str, Callable[[], object]] = {
+    "an exit handler": lambda: atexit.register(say, "its end"),
+    "a finalizer": lambda: weakref.finalize(kept, say, "its end"),
+    "a thread": lambda: threading.Thread(target=lambda: (time.sleep(0.1), say("its end"))).start(),
+    "an open file": lambda: kept.hold(os.fdopen(os.dup(1), "w")).write("its end\n"),
+}
+
+
+class Kept(list[object]):
+    """What an operation keeps until the end of its process."""
+
+    def hold(self, stream: IO[str]) -> IO[str]:
+        self.append(stream)
+        return stream
+
+
+kept = Kept()
+
+
+@pytest.mark.parametrize("what", LEAVES)
+def test_one_that_leaves_something_for_the_end_is_the_last_of_its_process(what: str) -> None:
+    def leaves() -> int:
+        LEAVES[what]()
+        return 0
+
+    found = series(one=leaves, two=says("2"), three=says("3"))
+    assert [ended.status for ended in found.values()] == [0, 0, 0]
+    assert Path("one.log").read_text() == "its end\n"
+    assert starts() == ["one", "two"]
+
+
+def test_one_whose_end_fails_has_failed() -> None:
+    def ends_badly() -> int:
+        atexit.register(os._exit, 3)
+        return 0
+
+    found = series(one=says("1"), two=ends_badly, three=says("3"))
+    assert [ended.status for ended in found.values()] == [0, 3, 0]
+
+
+def test_a_signal_reaches_the_job_and_what_it_has_started() -> None:
+    """Who waits for the job ends as if the signal had been for it alone."""
+
+    def waits() -> int:
+        if os.fork() == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            Path("pid").write_text(str(os.getpid()))
+            time.sleep(60)
+        time.sleep(60)
+        return 0
+
+    pid = os.fork()
+    if pid == 0:
+        series(one=waits)
+        os._exit(0)
+    while not (Path("pid").exists() and Path("pid").read_text()):
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+    end = time.monotonic() + 20
+    while failures.born(int(Path("pid").read_text())) is not None:
+        assert time.monotonic() < end, "it goes on"
+        time.sleep(0.01)
 
 
 def test_what_an_operation_forks_runs_no_other_job() -> None:

@@ -1,0 +1,123 @@
+"""Installed packages: which distribution a package came with, and what identifies that."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import sysconfig
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from fasthep_smk.files import digest_of, sha256_file
+
+__all__ = ["NOT_INSTALLED", "is_installed_file", "package_identity", "version"]
+
+NOT_INSTALLED = "not installed"
+#: Seconds. A file that is younger than the ``RECORD`` of its distribution by more was edited.
+_INSTALLATION = 2.0
+_CODE = (".py", ".so", ".pyd")
+_STANDARD = tuple({sysconfig.get_paths()[name] + "/" for name in ("stdlib", "platstdlib")})
+
+
+@cache
+def is_installed_file(path: str) -> bool:
+    """Whether a file belongs to Python or to an installed distribution."""
+    if path.startswith("<frozen"):
+        return True
+    parts = path.split("/")
+    return "site-packages" in parts or "dist-packages" in parts or path.startswith(_STANDARD)
+
+
+@cache
+def version(distribution: str) -> str:
+    """Return the version of a distribution, ``not installed`` if there is none."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return NOT_INSTALLED
+
+
+@cache
+def package_identity(package: str) -> str:
+    """Return what identifies an installed top-level package: version, and edits made in place.
+
+    Source of the file list: the ``RECORD`` of its distribution
+    (https://packaging.python.org/en/latest/specifications/recording-installed-packages/).
+    """
+    found = _distribution(package)
+    if found is None:
+        return _loose_identity(package)
+    edited, local = _edited(found), _local(found)
+    said = [f"+local.{local}" if local else "", f"+edited.{edited}" if edited else ""]
+    return f"{found.version}{''.join(said)}"
+
+
+def _distribution(package: str) -> metadata.Distribution | None:
+    """Return the distribution that a top-level package came with."""
+    try:
+        found = metadata.distribution(package)
+        if _provides(found, package):
+            return found
+    except metadata.PackageNotFoundError:
+        pass
+    # The distribution has another name than the package, as scikit-learn for sklearn.
+    return next((one for one in metadata.distributions() if _provides(one, package)), None)
+
+
+def _provides(distribution: metadata.Distribution, package: str) -> bool:
+    listed = distribution.read_text("RECORD") or ""
+    name = re.escape(package)
+    return re.search(rf"^{name}(/|\.py,|\.[\w.-]*so,)", listed, re.MULTILINE) is not None
+
+
+def _local(distribution: metadata.Distribution) -> str:
+    """Return a digest of the code of what was installed from a folder or repository, else empty.
+
+    Its code may be another one under the same version
+    (https://packaging.python.org/en/latest/specifications/direct-url/).
+    """
+    if distribution.read_text("direct_url.json") is None:
+        return ""
+    listed = (distribution.read_text("RECORD") or "").splitlines()
+    return digest_of(sorted(line for line in listed if line.partition(",")[0].endswith(_CODE)))[:16]
+
+
+def _edited(distribution: metadata.Distribution) -> str:
+    """Return a digest of the files that were written to since the installation, empty if none."""
+    listed = (
+        line.partition(",")[0] for line in (distribution.read_text("RECORD") or "").splitlines()
+    )
+    names = [name for name in listed if name.endswith((*_CODE, "RECORD"))]
+    times = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            times[name] = Path(str(distribution.locate_file(name))).stat().st_mtime
+    installed = [time for name, time in times.items() if name.endswith("/RECORD")]
+    limit = max(installed, default=float("inf")) + _INSTALLATION
+    edited = [name for name, time in times.items() if time > limit and name.endswith(_CODE)]
+    return (
+        digest_of([[name, _digest(distribution, name)] for name in edited])[:16] if edited else ""
+    )
+
+
+def _digest(distribution: metadata.Distribution, name: str) -> str:
+    return sha256_file(Path(str(distribution.locate_file(name))))
+
+
+def _loose_identity(package: str) -> str:
+    """Return the identity of a package without a distribution: a digest of its files."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError, AttributeError):
+        return NOT_INSTALLED
+    if spec is None:
+        return NOT_INSTALLED
+    if spec.origin and Path(spec.origin).name != "__init__.py":
+        files = [Path(spec.origin)]
+    else:
+        folders = spec.submodule_search_locations or ()
+        files = [f for one in folders for f in sorted(Path(one).rglob("*")) if f.suffix in _CODE]
+    content = [[path.name, sha256_file(path)] for path in files if path.is_file()]
+    return f"no-version.{digest_of(content)[:16]}"

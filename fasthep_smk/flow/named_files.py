@@ -1,0 +1,176 @@
+"""Files that texts name: parameters, globals, metadata of datasets, constants of an own module.
+
+A text may be a path, a path with ``$VARIABLE``, ``~``, ``file://`` or ``:key`` behind it, a pattern
+with ``*`` or ``{dataset}``, or a folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import files
+
+__all__ = ["NamedFiles", "file_identity"]
+
+#: Bytes above which a file is identified by size and modification time instead of its content.
+_MAX_HASHED = 20_000_000
+#: Of a pattern or a folder, at most this many files are looked at.
+_MOST = 1000
+_LONGEST = 1000
+_FIELD = re.compile(r"\{[^{}]*\}")
+#: A pattern begins with a name and has a suffix, as "sf/{dataset}.json" does.
+_PATTERN = re.compile(r"[./~]*\w[\w./-]*[*?{]\S*\.\w+$")
+
+
+def file_identity(
+    path: str | Path, is_ignored: Callable[[str], bool] = lambda _: False
+) -> str | None:
+    """Return what identifies a file: its content, if that is large its size and time in ns.
+
+    Of a folder, its list of names but for those whose paths are ignored. ``None`` if there is none.
+    """
+    try:
+        status = os.stat(path)  # noqa: PTH116 (a path object takes longer to make)
+        if os.path.isdir(path):  # noqa: PTH112
+            names = sorted(
+                name
+                for name in os.listdir(path)  # noqa: PTH208
+                if not _is_passing(name) and not is_ignored(os.path.normpath(f"{path}/{name}"))
+            )
+            return f"folder:{files.digest_of(names)[:16]}"
+        if not os.path.isfile(path):  # noqa: PTH113
+            return "no regular file"
+        if status.st_size > _MAX_HASHED:
+            return f"{status.st_size}|{status.st_mtime_ns}"
+        return files.sha256_file(Path(path))[:16]
+    except OSError:
+        return None
+
+
+def _is_passing(name: str) -> bool:
+    """Whether a name is that of a hidden, temporary or compiled file."""
+    return name.startswith(".") or name.endswith("~") or name == "__pycache__"
+
+
+class NamedFiles:
+    """Looks up files that texts name.
+
+    ``roots`` are the folders that relative paths start from, ``ignored`` patterns of files that are
+    not looked at (``$HOME/.cache/**``), ``own`` folders of ours, which are not looked at either.
+    """
+
+    def __init__(
+        self, roots: Iterable[Path], ignored: Iterable[str] = (), own: Iterable[Path] = ()
+    ) -> None:
+        self.roots = tuple(dict.fromkeys(roots))
+        self.ignored = tuple(ignored)
+        self._own = tuple(os.path.abspath(path) for path in own)  # noqa: PTH100
+        self._patterns = [
+            os.path.normpath(os.path.join(root, os.path.expandvars(os.path.expanduser(one))))  # noqa: PTH111, PTH118
+            for one in self.ignored
+            for root in (self.roots or (Path(),))
+        ]
+        self.identity = cache(self.identity_now)
+        self._known: dict[tuple[str, tuple[Path, ...]], tuple[tuple[str, Path], ...]] = {}
+
+    def find(self, value: Any, *, more_roots: Iterable[Path] = ()) -> dict[str, Path]:
+        """Return the existing files and folders that texts in ``value`` name, by their names."""
+        roots = (*self.roots, *more_roots)
+        found: dict[str, Path] = {}
+        for text in _texts(value):
+            if (text, roots) not in self._known:
+                self._known[text, roots] = tuple(self._named(text, roots))
+            found.update(self._known[text, roots])
+        return found
+
+    def identities(self, value: Any, *, more_roots: Iterable[Path] = ()) -> list[str]:
+        """Return ``file:NAME@IDENTITY`` for each file that texts in ``value`` name."""
+        found = self.find(value, more_roots=more_roots)
+        return [f"file:{name}@{self.identity(path)}" for name, path in found.items()]
+
+    def identity_now(self, path: str | Path) -> str | None:
+        """Return what identifies a file now; ``identity`` is what did when it was asked first."""
+        return file_identity(path, self.is_ignored)
+
+    def is_ignored(self, path: str) -> bool:
+        """Whether a file is one that the workflow says to ignore, or lies in a folder of ours."""
+        return any(path == one or path.startswith(f"{one}/") for one in self._own) or any(
+            fnmatchcase(path, one) or fnmatchcase(path, one.removesuffix("/**"))
+            for one in self._patterns
+        )
+
+    def _named(self, text: str, roots: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
+        plain = os.path.expanduser(os.path.expandvars(text.removeprefix("file://")))  # noqa: PTH111
+        heads = [text, *([plain] if plain != text else [])]  # a name may hold "$" itself
+        heads += [plain[: at.start()] for at in re.finditer(":", plain)]
+        for root in roots:
+            for head in heads:
+                path = root / head
+                with contextlib.suppress(OSError, ValueError):
+                    if path.is_file() and not self.is_ignored(os.path.normpath(path)):
+                        yield text, path
+                        return
+                    if "/" in head and path.is_dir() and self._is_inside(path, roots):
+                        yield from self._below(text, path)
+                        return
+        if _PATTERN.match(plain):
+            yield from self._matching(_FIELD.sub("*", plain), roots)
+
+    def _matching(self, pattern: str, roots: Iterable[Path]) -> list[tuple[str, Path]]:
+        for root in roots:
+            names = sorted(glob.glob(pattern, root_dir=root))[:_MOST]  # noqa: PTH207
+            paths = [(name, root / name) for name in names]
+            found = [
+                (name, path)
+                for name, path in paths
+                if path.is_file() and not self.is_ignored(os.path.normpath(path))
+            ]
+            if found:
+                return found
+        return []
+
+    def _is_inside(self, folder: Path, roots: Iterable[Path]) -> bool:
+        """Whether a folder holds none of the roots, nor a folder of ours."""
+        place = os.path.abspath(folder)  # noqa: PTH100
+        others = [os.path.abspath(one) for one in roots] + list(self._own)  # noqa: PTH100
+        return not any(f"{one}/".startswith(f"{place.rstrip('/')}/") for one in others)
+
+    def _below(self, text: str, folder: Path) -> Iterator[tuple[str, Path]]:
+        """Yield a folder and the files below it."""
+        if self.is_ignored(os.path.normpath(folder)):
+            return
+        yield text, folder
+        count = 0
+        for place, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not _is_passing(name))
+            yield from (
+                (f"{text.rstrip('/')}/{Path(place, f).relative_to(folder)}", Path(place, f))
+                for f in folders
+            )
+            for name in sorted(name for name in names if not _is_passing(name)):
+                count += 1
+                path = Path(place, name)
+                if count > _MOST:
+                    return
+                if not self.is_ignored(os.path.normpath(path)):
+                    yield f"{text.rstrip('/')}/{path.relative_to(folder)}", path
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the texts in a value that can be names of files."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, str) and 0 < len(value) < _LONGEST and value.isprintable():
+        yield value

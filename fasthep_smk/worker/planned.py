@@ -1,0 +1,88 @@
+"""Whether a job's input files and sources are still those that it was planned with.
+
+A job whose inputs have changed must not count: its signature speaks of the earlier ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+from fasthep_smk.errors import SmkError
+from fasthep_smk.flow.named_files import NamedFiles
+from fasthep_smk.inputs import identity_of
+from fasthep_smk.worker.again import SENT
+from fasthep_smk.worker.entry import Job
+
+__all__ = ["Changed", "check_files", "check_modules"]
+
+
+class Changed(SmkError):
+    """A file is not what the job was planned with; ``mend`` is for those that change each time.
+
+    ``failed`` is the error of a job that may have read half of a file.
+    """
+
+    mend = (
+        "'fasthep-smk translate' plans the job with the edited file; one that an operation writes "
+        "itself is named under smk: {ignore_reads: [...]}"
+    )
+
+    def __init__(self, files: Iterable[str], *, failed: BaseException | None = None) -> None:
+        names = list(dict.fromkeys(files))
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        effect = "the job does not count"
+        if failed is not None:
+            effect = f"perhaps why the job failed: {type(failed).__name__}: {failed}"
+        super().__init__(f"{names[0]}{more} changed while the run goes on: {effect}")
+
+
+def check_files(
+    job: Job, named: NamedFiles, *, modules: bool, written: Collection[str] = ()
+) -> None:
+    """Compare a job's input files, and the files that its signature knows, with the plan.
+
+    Relative paths start in the current folder. Without ``modules``, Python files are left to
+    :func:`check_modules`: one that is edited after it was imported changes nothing. What the job
+    has ``written`` itself does not count.
+
+    Raises:
+        Changed: a file is another one.
+    """
+    if os.environ.get(SENT):
+        return  # what a job is sent was looked at when it was sent; times are others here
+    changed = [
+        path
+        for path, known in dict(job.entry.get("files") or {}).items()
+        if identity_of(path, Path()) != known
+    ]
+    changed += [
+        path
+        for path, (identity, *stat) in job.sources.items()
+        if (modules or not path.endswith(".py"))
+        and not _is_same(path, identity, stat, named)
+        and not any(f"{one}/".startswith(f"{path}/") for one in written)
+    ]
+    if changed:
+        raise Changed(changed)
+
+
+def check_modules(job: Job, sources: Mapping[str, str]) -> None:
+    """Compare the modules that a job has run, digests by their real paths, with the plan.
+
+    Raises:
+        Changed: the source of one is another.
+    """
+    planned = {os.path.realpath(path): known[0] for path, known in job.sources.items()}
+    changed = [path for path, found in sources.items() if planned.get(path, found) != found]
+    if changed:
+        raise Changed(changed)
+
+
+def _is_same(path: str, identity: str | None, stat: list[int], named: NamedFiles) -> bool:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return identity is None
+    return [status.st_size, status.st_mtime_ns] == stat or named.identity_now(path) == identity
