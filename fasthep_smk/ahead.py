@@ -19,12 +19,12 @@ from pathlib import Path
 from fasthep_smk import layout
 from fasthep_smk.holding import mark
 from fasthep_smk.sites.local import SNAKEMAKE
-from fasthep_smk.warmth import Warmth, WarmWorker
+from fasthep_smk.warmth import WarmWorker
 
 __all__ = ["Ahead", "environment", "is_likely_idle", "start_ahead"]
 
 
-def environment(held: int | None) -> dict[str, str]:
+def environment(build: Path, held: int | None) -> dict[str, str]:
     """Return what Snakemake and its jobs get as environment; ``held`` is the run's lock."""
     # Colours would end up in the log; the width of the table must not depend on the terminal.
     plain = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
@@ -32,17 +32,30 @@ def environment(held: int | None) -> dict[str, str]:
     for name in ("X509_USER_PROXY", "BEARER_TOKEN_FILE"):
         if plain.get(name, "").strip():
             plain[name] = str(Path(plain[name].strip()).absolute())
+    if not _has_cache():
+        plain["XDG_CACHE_HOME"] = str(build / ".snakemake" / "cache")
     return plain | ({} if held is None else mark(held))
+
+
+def _has_cache() -> bool:
+    """Tell whether Snakemake can write its cache in the user's home: it does not start without."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME", "").strip() or Path("~/.cache").expanduser()
+        folder = Path(home, "snakemake")
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 class Ahead:
     """Processes that were started ahead of a run, until it takes them over."""
 
     def __init__(self, build: Path, held: int) -> None:
-        self._environment = environment(held)
+        self._environment = environment(build, held)
         self._snakemake: subprocess.Popen[str] | None = None
-        self._worker = WarmWorker.start(self._environment)
-        warmth = self._worker.warmth if self._worker else Warmth()
+        self._worker: WarmWorker | None = WarmWorker(self._environment)
+        warmth = self._worker.warmth
         told_by, self._tell = os.pipe()
         command = [sys.executable, "-P", "-m", SNAKEMAKE, "--told-by", str(told_by)]
         try:

@@ -151,6 +151,23 @@ def _parser() -> argparse.ArgumentParser:
             action="store_true",
             help="run pools that are larger than this machine with what there is",
         )
+    for command in (run, translate, why, explain, check):
+        _add_trust(command)
+    for command in (run, translate, why):
+        command.add_argument(
+            "--rerun",
+            action="append",
+            metavar="STAGE",
+            help="run this stage again, and what follows from it: for what cannot be noticed, such "
+            "as another content of a database; may be given several times",
+        )
+    for command in (run, why):
+        command.add_argument(
+            "--verify",
+            action="store_true",
+            help="also compare the content of all files of finished jobs, which reads them: what "
+            "was changed is made again (without it, what is gone or has another size)",
+        )
     for command in (run, check):
         command.add_argument(
             "--allow-expiring",
@@ -185,8 +202,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="say what jobs wait for after this time without a finished one (default: 60)",
     )
-    run.add_argument(
+    loud = run.add_mutually_exclusive_group()
+    loud.add_argument(
         "-q", "--quiet", action="store_true", help="print only problems and the last line"
+    )
+    loud.add_argument(
+        "-v", "--verbose", action="store_true", help="also say which jobs start cold, and why"
     )
     return parser
 
@@ -200,6 +221,12 @@ def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
         "works on it, and what it costs on disk. Compiles and changes nothing.",
     )
     status.add_argument("--json", action="store_true", help="as JSON")
+    status.add_argument(
+        "--verify",
+        action="store_true",
+        help="also list the files of finished jobs that are gone, truncated or changed, which "
+        "reads all of them: exit status 1 if there are any",
+    )
     clean = commands.add_parser(
         "clean",
         help="free what a finished run does not need",
@@ -222,12 +249,22 @@ def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
             metavar="BUILD",
             help="build folder (default: build)",
         )
+        _add_trust(command)
     run.add_argument(
         "--keep",
         choices=("all", "auto", "none"),
         default="auto",
         help="intermediates after a success: all; auto, which bounds what superseded results "
         "take (the default); none, which deletes all that a run without changes can do without",
+    )
+
+
+def _add_trust(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trust-build",
+        action="store_true",
+        help="also with a build folder that is somebody else's, or that others may write to: what "
+        "is in it is believed, and run in your name",
     )
 
 
@@ -289,7 +326,8 @@ def misplaced(extra: list[str]) -> str | None:
     ours = (
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
-        "--waiting", "--accept-missing", "--keep",
+        "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
+        "--trust-build",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

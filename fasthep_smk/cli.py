@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import gc
 import json
+import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk import space
+from fasthep_smk import console, obstacles, space
 from fasthep_smk.arguments import misplaced, parse
-from fasthep_smk.errors import SmkError, UsageError, unsupported
+from fasthep_smk.errors import Findings, SmkError, UsageError, unsupported
+from fasthep_smk.masking import masked
 from fasthep_smk.names import shell
 
 if TYPE_CHECKING:
@@ -27,6 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 (it failed) or 2 (wrong usage)."""
     if argv is not None:
         return _main(list(argv))
+    console.open_streams()
     # A process of its own: what is imported and compiled stays; it is seldom searched for garbage.
     gc.set_threshold(50_000, 20, 100)
     try:
@@ -42,9 +48,14 @@ def _main(arguments: list[str]) -> int:
             raise UsageError(
                 f"{options.command} runs nothing: no use for {' '.join(extra)} after --"
             )
+        _check_build(options)
         if options.command == "run":
-            return _run(options, extra)
-        return _RUN_NOTHING[options.command](options)
+            status = _run(options, extra)
+        else:
+            status = _RUN_NOTHING[options.command](options)
+        if options.command in _ANSWERS or getattr(options, "dry_run", False):
+            console.require_written()
+        return status
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
         return error.exit_code
@@ -59,17 +70,40 @@ def _main(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 1
     except OSError as error:
-        if not space.shown(error):
-            raise
-        print(f"fasthep-smk: {space.finding(space.temporary(), error)}", file=sys.stderr)
+        print(f"fasthep-smk: {_refused(error)}", file=sys.stderr)
         return 1
+
+
+def _check_build(options: argparse.Namespace) -> None:
+    """Refuse a build folder that somebody else may have written, unless the user trusts it."""
+    for name, shown in (("outdir", "--outdir"), ("build", "BUILD")):
+        folder = getattr(options, name, None)
+        if folder is not None and not options.trust_build:
+            from fasthep_smk.ownership import check_build
+
+            check_build(folder, option=shown)
+
+
+def _refused(error: OSError) -> str:
+    """Return what to say about an error of the system that nothing else has explained."""
+    if space.shown(error):
+        return str(space.finding(space.temporary(), error))
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError:
+        return (
+            "the current folder was deleted, or cannot be entered\n"
+            "    hint: change to a folder that exists, then run the same command again"
+        )
+    return str(Findings([obstacles.finding(error)]))
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.ahead import is_likely_idle, start_ahead
     from fasthep_smk.holding import hold
+    from fasthep_smk.outdir import made_build_folder
 
-    build = options.outdir.absolute()
+    build = made_build_folder(options.outdir)
     with hold(build) as held:
         here = options.profile in (None, "local")
         wanted = here and not options.dry_run and not is_likely_idle(options.workflow, build)
@@ -86,7 +120,7 @@ def _run_held(
     from fasthep_smk.flow import documents
     from fasthep_smk.outdir import results_in
     from fasthep_smk.placement import capped
-    from fasthep_smk.reuse import retire_results
+    from fasthep_smk.reuse import asked, retire_results
     from fasthep_smk.rounds import run_to_the_end
     from fasthep_smk.transfer.outfit import equipped
 
@@ -102,12 +136,14 @@ def _run_held(
     if options.dry_run:
         print(why.as_text(_dry_run(translation, extra), translation), end="")
         return 0
+    asked.keep(translation.written.build, _options(options).rerun)
     done = 0
     if _is_idle(translation, extra):
         if ahead is not None:
             ahead.discard()
         failures.forget(translation.written.build)
     else:
+        obstacles.make_way(translation.written.build, obstacles.WRITTEN_BY_JOBS)
         _warn(_credentials(translation, options, translation.settled.standing))
         tell = None if options.quiet else sys.stderr
         with equipped(translation, tell=tell) as travelling:
@@ -121,6 +157,7 @@ def _run_held(
                     extra=[*more, *travelling, *extra],
                     output=sys.stderr,
                     quiet=options.quiet,
+                    verbose=options.verbose,
                     facts=lambda: tally.facts(translation.rules, placement),
                     reasons=lambda progress: waiting.reasons(progress, placement),
                     patience=options.waiting or placement.site.waiting,
@@ -130,7 +167,7 @@ def _run_held(
                     plots=any(documents.draws(one.graph.plan) for one in translation.variations),
                 ),
                 limit=options.accept_missing,
-                translate_without=lambda without: _translation(options, without),
+                translate_without=lambda without: _translation_again(options, without),
                 output=sys.stderr,
             )
     if options.variation is None:
@@ -139,6 +176,8 @@ def _run_held(
     if translation.without:
         keep = "all"  # what is missing is tried again by the next run, which needs the rest
     disk = after_run(translation.written.build, keep, shown=options.outdir)
+    if done:
+        _warn(_edited(translation))
     print(_last_line(done, translation))
     if not options.quiet:
         print(results_in(translation.written.build), end="")
@@ -164,9 +203,12 @@ def _dry_run(translation: Translation, extra: list[str]) -> Outcome:
 
 def _translate(options: argparse.Namespace) -> int:
     from fasthep_smk.holding import hold
+    from fasthep_smk.outdir import made_build_folder
+    from fasthep_smk.reuse import asked
 
-    with hold(options.outdir.absolute()):
+    with hold(made_build_folder(options.outdir)):
         translation = _translation(options)
+        asked.keep(translation.written.build, _options(options).rerun)
     _warn(translation.warnings)
     written = translation.written
     print(f"Snakefile: {written.snakefile}")
@@ -180,8 +222,9 @@ def _translate(options: argparse.Namespace) -> int:
 def _why(options: argparse.Namespace) -> int:
     from fasthep_smk import why
     from fasthep_smk.holding import hold
+    from fasthep_smk.outdir import made_build_folder
 
-    with hold(options.outdir.absolute()):
+    with hold(made_build_folder(options.outdir)):
         translation = _translation(options)
         outcome = _dry_run(translation, [])
     if options.json:
@@ -270,12 +313,12 @@ def _site(options: argparse.Namespace) -> int:
 def _status(options: argparse.Namespace) -> int:
     from fasthep_smk import status
 
-    found = status.look(options.build)
+    found = status.look(options.build, verify=options.verify)
     if options.json:
         print(json.dumps(status.as_data(found), indent=1))
     else:
         print(status.as_text(found), end="")
-    return 0
+    return int(bool(found.damaged))
 
 
 def _clean(options: argparse.Namespace) -> int:
@@ -304,6 +347,8 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "clean": _clean,
     "pack": _pack,
 }
+#: Commands that are of no use if what they say cannot be written.
+_ANSWERS = ("why", "explain", "doctor", "status", "pack")
 
 
 def _options(
@@ -321,8 +366,17 @@ def _options(
         shrink_to_fit=options.shrink_to_fit,
         identity=options.identity,
         bundle=options.bundle,
+        # Once in a call: its later rounds know the jobs that have run.
+        verify=without is None and getattr(options, "verify", False),
         without=without or {},
+        rerun=dict.fromkeys(getattr(options, "rerun", None) or (), _token()),
     )
+
+
+@cache
+def _token() -> str:
+    """Return what tells this call from others: the time in ns."""
+    return str(time.time_ns())
 
 
 def _translation(
@@ -333,9 +387,33 @@ def _translation(
     return translate(_options(options, without), root=Path.cwd())
 
 
+def _translation_again(
+    options: argparse.Namespace, without: Mapping[tuple[str, str], str]
+) -> Translation:
+    """Translate once more in this process, with the user's modules as they are now."""
+    from fasthep_smk.flow.compile import forget_modules
+
+    forget_modules()
+    return _translation(options, without)
+
+
+def _edited(translation: Translation) -> Iterator[str]:
+    """Yield a warning for each file of the workflow that was edited during the run."""
+    from fasthep_smk.files import sha256_file
+
+    for path, digest in translation.planned.documents.items():
+        with contextlib.suppress(OSError):
+            if sha256_file(Path(path)) == digest:
+                continue
+        yield (
+            f"{path} was edited during the run: the results are those of the workflow as "
+            "it was before; run again for the edited one"
+        )
+
+
 def _warn(texts: Iterable[str]) -> None:
     for text in texts:
-        print(f"fasthep-smk: warning: {text}", file=sys.stderr)
+        print(f"fasthep-smk: warning: {masked(text)}", file=sys.stderr)
 
 
 def _last_line(done: int, translation: Translation) -> str:

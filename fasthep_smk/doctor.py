@@ -27,8 +27,8 @@ from fasthep_smk.describe.execution import Execution
 from fasthep_smk.describe.requests import Attempt, Route
 from fasthep_smk.describe.routing import Router
 from fasthep_smk.errors import SmkError, UsageError
-from fasthep_smk.names import encode, shell
-from fasthep_smk.placement import contained
+from fasthep_smk.names import encode, printable, shell
+from fasthep_smk.placement import contained, unsafe_path
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.progress import Reader
 from fasthep_smk.translate import profile, snakefile
@@ -62,7 +62,7 @@ def examine(
     ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
     With a ``workflow``, the environment that it asks for is that of the modules it names.
     """
-    checks = [*_system(execution), _folder(folder), *_credentials(execution.credentials)]
+    checks = [*_system(execution), _folder(execution, folder), *_credentials(execution.credentials)]
     modules, check = _environment(execution, folder, workflow)
     checks += [check] if check else []
     if any(check.state == "FAILED" for check in checks):
@@ -95,7 +95,10 @@ def _system(execution: Execution) -> Iterator[Check]:
         yield Check("accounting", "note", "off: the state of jobs is asked of squeue (set for you)")
 
 
-def _folder(folder: Path) -> Check:
+def _folder(execution: Execution, folder: Path) -> Check:
+    if wrong := unsafe_path(execution, folder, folder):
+        found = f"{wrong.problem}: {wrong.value}"
+        return Check("this folder", "FAILED", found, str(wrong.hint))
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-"):
             free = shutil.disk_usage(folder).free // 1000**3
@@ -274,8 +277,8 @@ def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
 def _outcome(rule: Rule, place: Path, here: dict[str, Any], reasons: str) -> Check:
     what = f"pool {rule.route.attempts[0].pool!r}"
     try:
-        worker = json.loads((place / f"{rule.name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        worker = _answer((place / f"{rule.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return Check(
             what,
             "FAILED",
@@ -293,10 +296,22 @@ def _outcome(rule: Rule, place: Path, here: dict[str, Any], reasons: str) -> Che
     return Check(what, "ok", text)
 
 
+def _answer(text: str) -> dict[str, Any]:
+    """Return what a probe has found; ``ValueError`` if it is not that: it comes from elsewhere."""
+    found = json.loads(text)
+    kinds = {"host": str, "python": str, "cpus": int, "gpus": int, "packages": dict, "clock": float}
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(name), kind) for name, kind in kinds.items()
+    ):
+        raise ValueError("is no answer of a probe")
+    return found | {name: printable(found[name]) for name in ("host", "python")}
+
+
 def _differences(worker: dict[str, Any], here: dict[str, Any]) -> Iterable[str]:
     for name, version in here["packages"].items():
-        if worker["packages"].get(name) != version:
-            yield f"{name} {worker['packages'].get(name)} there, {version} here"
+        there = worker["packages"].get(name)
+        if there != version:
+            yield f"{name} {printable(str(there))} there, {version} here"
     if worker["python"] != here["python"]:
         yield f"Python {worker['python']} there, {here['python']} here"
     # It was written between our question and now.

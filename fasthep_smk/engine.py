@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -20,7 +20,8 @@ from fasthep_smk.ahead import Ahead, environment
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.credentials.watch import watch
 from fasthep_smk.errors import JobsFailed, RunFailed
-from fasthep_smk.holding import locks_of_snakemake, share, unshare
+from fasthep_smk.holding import end_marked, locks_of_snakemake, share, unshare
+from fasthep_smk.masking import masked
 from fasthep_smk.progress import Patience, Progress, Reader
 from fasthep_smk.tally import Facts
 from fasthep_smk.translate.write import Written
@@ -31,6 +32,7 @@ __all__ = ["Outcome", "dry_run", "run"]
 #: Of so many failed jobs everything is said; the batch system is not asked about more.
 _SHOWN = 10
 _WITHOUT_A_WORD = "ended without a word: killed, perhaps for want of memory"
+_GONE = re.compile(r"^(/.+) \(missing locally")
 _USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 
 
@@ -58,6 +60,7 @@ def run(
     extra: Sequence[str] = (),
     output: TextIO,
     quiet: bool = False,
+    verbose: bool = False,
     facts: Callable[[], Facts] = Facts,
     reasons: Callable[[Progress], list[str]] | None = None,
     patience: int = 60,
@@ -70,11 +73,11 @@ def run(
 
     ``jobs`` is how many cores are used at a time, on a cluster how many jobs. With ``keep_going``,
     jobs that do not need a failed one still run. ``output`` shows how it goes, or only what goes
-    wrong if ``quiet``; ``facts`` are asked for if it can show them. When no job has ended for
-    ``patience`` seconds, ``reasons`` is asked why, and its lines are printed. After a success, logs
-    older than ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder, which
-    Snakemake's process shares. What was started ``ahead`` of a run is taken over; with ``plots``,
-    the warm worker gets ready for those.
+    wrong if ``quiet``, or also why jobs start cold if ``verbose``; ``facts`` are asked for if it
+    can show them. When no job has ended for ``patience`` seconds, ``reasons`` is asked why, and its
+    lines are printed. After a success, logs older than ``keep_logs`` seconds are removed. ``held``
+    is the lock of the build folder, which Snakemake's process shares. What was started ``ahead`` of
+    a run is taken over; with ``plots``, the warm worker gets ready for those.
 
     Raises:
         JobsFailed: jobs failed; the message names each.
@@ -82,34 +85,47 @@ def run(
     """
     log = written.build / layout.RUN_LOG
     log.parent.mkdir(parents=True, exist_ok=True)
+    if system != "local":
+        for captured in layout.CAPTURED:  # errors there may quote anything, too
+            (written.build / captured).mkdir(parents=True, exist_ok=True)
+            (written.build / captured).chmod(0o700)
     going = ["--keep-going"] if keep_going else []
     arguments = _arguments(written, system, jobs, [*going, *extra])
     failures.forget(written.build)
     name = str(written.build.resolve())
     screen = display.screen(output, facts, quiet=quiet)
+    well = False
     reader = Reader(screen, name)
     try:
         with contextlib.ExitStack() as stack:
             stack.callback(screen.close)
             stream = stack.enter_context(log.open("wb", buffering=0))
+            files.close_to_others(stream.fileno())
             stack.enter_context(Patience(reader, reasons, patience))
             here = system == "local"
             stack.enter_context(watch(written.build, reader.problem))
-            variables = environment(held) if here else without_secrets(environment(held))
+            variables = environment(written.build, held)
+            variables = variables if here else without_secrets(variables)
             worker = stack.enter_context(
-                warm_worker(variables, wanted=here, ahead=_taken_over(ahead, variables, here))
+                warm_worker(variables, system=system, ahead=_taken_over(ahead, variables, here))
             )
-            if worker and plots:
+            if plots:
                 worker.expect_plots()
-            warm = worker.warmth if worker else Warmth()
-            start = _Start(system, arguments, variables, ahead, held, warm)
+            start = _Start(system, arguments, variables, ahead, held, worker.warmth)
             # Elsewhere, jobs that are left are taken back.
             status = _follow(start, written.build, stream, reader, waits=here)
+            if verbose:
+                for why in worker.reasons():
+                    reader.say(f"jobs that start cold, in a Python of their own: {why}")
+        well = status == 0
         if status != 0:
             raise _what_failed(written, log, status, reader, sites.system(system))
     finally:
+        if held is not None and not well:
+            end_marked(held)  # what was killed may have left processes
         # A batch system keeps jobs that Snakemake gave up; only those of this run are touched.
-        left = reader.submitted and sites.system(system).take_back(reader.run, reader.submitted)
+        take_back = sites.system(system).take_back
+        left = reader.submitted and take_back(reader.run, written.build, reader.submitted)
         if left:
             reader.say(left)
         _sort_captured(log.parent)
@@ -151,7 +167,7 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
         text=True,
         errors="replace",
         check=False,
-        env=environment(None),
+        env=environment(written.build, None),
         cwd=written.build,
     )
     reader = Reader(None)
@@ -225,7 +241,7 @@ def _follow(start: _Start, folder: Path, log: BinaryIO, reader: Reader, *, waits
             os.killpg(process.pid, signal.SIGINT)
         for line in process.stdout:
             with contextlib.suppress(OSError):  # the disk is full: what runs goes on
-                log.write(line.encode("utf-8", "surrogateescape"))
+                log.write(masked(line).encode("utf-8", "surrogateescape"))
             reader.line(line.rstrip("\n"))
         status = process.wait()
         if waits:
@@ -277,6 +293,22 @@ def _refusal(reader: Reader) -> str:
     return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
 
 
+def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
+    return [found[1] for line in lines if (found := pattern.match(line.strip()))]
+
+
+def _moved_away(paths: list[str]) -> str:
+    """Return which files were there when the run began, and were not when a job needed them."""
+    return "\n".join(
+        [
+            "input files were moved or deleted while the run went on; what finished is kept:",
+            *(f"    {path}" for path in paths[:_SHOWN]),
+            *([f"    ... and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []),
+            "    hint: put them back, then run the same command again",
+        ]
+    )
+
+
 def _no_space(build: Path, failed: list[failures.Failure]) -> str:
     """Return that the disk is full, and which jobs that has cost."""
     lines = [str(space.finding(build))]
@@ -304,11 +336,13 @@ def _what_failed(
     count = len(failed) + len(silent)
     if not count and any(_USAGE.match(line) for line in reader.tail):
         return RunFailed(_refusal(reader))
+    if not count and (gone := dict.fromkeys(_matches(_GONE, reader.tail))):
+        return RunFailed(_moved_away(list(gone)))
     if not count:
         tail = [f"    {line}" for line in reader.tail]
         title = f"Snakemake ended with status {status} (log: {log}):"
         return RunFailed("\n".join([title, *tail]))
-    fate = functools.cache(system.fate)
+    fate = functools.cache(lambda job: masked(system.fate(job) or "") or None)
     title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
     shown = [
         failures.message(

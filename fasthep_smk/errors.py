@@ -11,6 +11,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from fasthep_smk.masking import masked
+
 __all__ = [
     "Finding",
     "Findings",
@@ -67,9 +69,15 @@ def not_among(
 
 
 class SmkError(Exception):
-    """Base of all errors that are shown as a message, never as a traceback."""
+    """Base of all errors that are shown as a message, never as a traceback.
+
+    The message holds none of the secrets that what has failed may quote.
+    """
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
 
 
 class UsageError(SmkError):
@@ -92,7 +100,7 @@ class Findings(SmkError):
     def __str__(self) -> str:
         count = len(self.findings)
         title = "1 problem" if count == 1 else f"{count} problems"
-        return "\n".join([f"{title}:", *(f"- {finding}" for finding in self.findings)])
+        return masked("\n".join([f"{title}:", *(f"- {finding}" for finding in self.findings)]))
 
 
 class RunFailed(SmkError):

@@ -13,7 +13,9 @@ from fasthep_smk.credentials.found import NAMES
 from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.translate.profile import may_spread
 from fasthep_smk.translation import Planned
+from fasthep_smk.warmth import changed_by_shells, why_cold
 
 __all__ = ["as_data", "as_text"]
 
@@ -29,6 +31,7 @@ def as_data(planned: Planned) -> dict[str, Any]:
             "why": site.why,
             "profile": str(site.folder) if site.folder else None,
         },
+        "cold": _cold(planned),
         "credentials": [one.as_data() for one in planned.placement.credentials],
         "rules": [_rule(rule, planned) for rule in planned.rules],
         "pools": _pools(planned),
@@ -44,6 +47,7 @@ def as_text(planned: Planned) -> str:
     sections = [
         [
             f"Site: {data['site']['system']} ({data['site']['why']})",
+            *_starts(data["cold"]),
             *(f"Required: {_credential(one)}" for one in planned.placement.credentials),
         ],
         [
@@ -72,6 +76,31 @@ def as_text(planned: Planned) -> str:
         [f"warning: {text}" for text in data["warnings"]],
     ]
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _cold(planned: Planned) -> dict[str, str]:
+    """Return which rules' jobs start in a Python of their own, and why; ``*`` for all."""
+    system = planned.placement.site.system
+    why = why_cold(system)
+    if why is None and (changed := changed_by_shells()):
+        why = f"the shell that starts jobs changes {changed}"
+    if why is not None:
+        return {"*": why}
+    cpus = {
+        rule.name: planned.placement.attempts[rule.name][0].request.cpus for rule in planned.rules
+    }
+    return {
+        rule.name: f"they are given {cpus[rule.name]} cpus"
+        for rule in planned.rules
+        if cpus[rule.name] > 1 and not may_spread(rule)
+    }
+
+
+def _starts(cold: Mapping[str, str]) -> list[str]:
+    if "*" in cold:
+        return [f"Jobs start cold, in a Python of their own: {cold['*']}"]
+    rest = [f"    but those of {rule} start cold: {why}" for rule, why in cold.items()]
+    return ["Jobs are forked from a fork server, which has imported what they need", *rest]
 
 
 def _rule(rule: Rule, planned: Planned) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Inputs:
         self._used: set[str] = set()
         self._checksums: dict[str, str] = {}
         self._remote: dict[str, str] = {}
+        self._identities: dict[str, str] = {}
         try:
             stored = files.unseal(cache.read_bytes())
             self._known = dict(stored["files"])
@@ -65,7 +66,21 @@ class Inputs:
         A remote file is known by what its server said when it was asked last.
         """
         said = self._remote.get(path)
-        return identity_of(path, self.root) if said is None else f"{path}|{said}"
+        return self.stat(path) if said is None else f"{path}|{said}"
+
+    def stat(self, path: str) -> str:
+        """Return name, size and modification time of a file as they were when first asked for.
+
+        What is learnt of a file later is compared with this: it may be edited meanwhile.
+        """
+        if path not in self._identities:
+            self._identities[path] = identity_of(path, self.root)
+        return self._identities[path]
+
+    def changed(self) -> list[str]:
+        """Return the files that are not what they were when they were first looked at."""
+        known = self._identities.items()
+        return [path for path, seen in known if identity_of(path, self.root) != seen]
 
     def ask_servers(self, paths: Iterable[str]) -> list[str]:
         """Ask for the remote ones among ``paths``; return those that no server ever knew."""

@@ -16,7 +16,7 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-__all__ = ["comment", "encode", "folder_problem", "literal", "shell"]
+__all__ = ["comment", "encode", "folder_problem", "literal", "printable", "shell"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _MAX_LENGTH = 60
@@ -83,7 +83,12 @@ def comment(text: str) -> str:
     Line breaks, quotes, backslashes and braces lose their meaning; the text is cut at 80
     characters.
     """
-    printable = "".join(char if char.isprintable() else "?" for char in text)
+    plain = printable(text)
     for char in '"\\{}':
-        printable = printable.replace(char, "'" if char == '"' else "?")
-    return printable if len(printable) <= 80 else f"{printable[:77]}..."
+        plain = plain.replace(char, "'" if char == '"' else "?")
+    return plain if len(plain) <= 80 else f"{plain[:77]}..."
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without what a terminal would obey or turn around: a worker has sent it."""
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from fasthep_smk.errors import Findings
+from fasthep_smk.ownership import make_own
 
-__all__ = ["build_folder", "make_folder", "results_in"]
+__all__ = ["build_folder", "made_build_folder", "make_folder", "results_in"]
 
 #: FAST-HEP takes the parent of a folder of such a name for the build folder.
 _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
@@ -40,6 +41,17 @@ def build_folder(outdir: Path) -> Path:
     return build
 
 
+def made_build_folder(outdir: Path) -> Path:
+    """Return the absolute path of a build folder, which is there.
+
+    Raises:
+        Findings: it cannot be one, or cannot be made.
+    """
+    build = build_folder(outdir)
+    make_folder(build, outdir)
+    return build
+
+
 def make_folder(folder: Path, shown: Path, option: str = "--outdir") -> None:
     """Make a folder that the user has named by ``option``; ``shown`` is how the user calls it.
 
@@ -47,7 +59,7 @@ def make_folder(folder: Path, shown: Path, option: str = "--outdir") -> None:
         Findings: it cannot be made.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_own(folder)
     except OSError as error:
         raise Findings.one(
             f"the folder cannot be made: {error.strerror or error}",

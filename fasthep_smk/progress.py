@@ -10,17 +10,19 @@ from dataclasses import dataclass
 
 from fasthep_smk import space
 from fasthep_smk.display import Screen
+from fasthep_smk.masking import masked
 from fasthep_smk.tally import Facts, Tally
 
 __all__ = ["Patience", "Progress", "Reader"]
 
-_STEPS = re.compile(r"^(\d+) of (\d+) steps \((\d+)%\) done")
+#: Numbers are of few digits: Python refuses to make a number of thousands of them.
+_STEPS = re.compile(r"^(\d{1,15}) of (\d{1,15}) steps \((\d+)%\) done")
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$")
 _JOB = re.compile(r"^    jobid: (\S+)")
 #: Of a batch job, what the batch system captured of it follows.
 _FAILED_LOG = re.compile(r"^    log: (\S+?)(?:, \S+)* \(check log file")
 _AGAIN = re.compile(r"^Trying to restart job (\S+)\.$")
-_STAT = re.compile(r"^(\w+)\s+(\d+)\s*$")
+_STAT = re.compile(r"^(\w+)\s+(\d{1,15})\s*$")
 _OUTPUT = re.compile(r"^    output: (?:(\S+)/record\.json\b|(smk/bundles/\S+\.json)$)")
 _STARTED = re.compile(r"^(?:local)?rule (\w+):$")
 _FINISHED = re.compile(r"^Finished jobid: (\d+) \(Rule: (\w+)\)")
@@ -119,6 +121,8 @@ class Reader:
             self.line(text.rstrip("\n"))
 
     def line(self, text: str) -> None:
+        """Read a line; the secrets in it are shown nowhere."""
+        text = masked(text)
         self.tail = [*self.tail[-24:], text]
         self.disk_full = self.disk_full or space.said(text)
         self.locked_out = self.locked_out or "Directory cannot be locked" in text
@@ -196,12 +200,12 @@ class Reader:
     def say(self, text: str) -> None:
         """Show a line for the user."""
         if self._screen is not None:
-            self._screen.say(text)
+            self._screen.say(masked(text))
 
     def problem(self, text: str) -> None:
         """Show a line about something that went wrong."""
         if self._screen is not None:
-            self._screen.problem(text)
+            self._screen.problem(masked(text))
 
 
 def _in_short(message: str) -> str:

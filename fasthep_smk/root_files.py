@@ -134,6 +134,8 @@ def _file_problem(location: Path, path: str, root: Path) -> str | None:
         return "is a folder, not a ROOT file"
     if not location.exists():
         return _missing(path, root)
+    if not location.is_file():
+        return "is a pipe or a device, not a ROOT file"
     return "is empty (0 bytes)" if location.stat().st_size == 0 else None
 
 
@@ -141,5 +143,7 @@ def _missing(path: str, root: Path) -> str:
     folder = (root / path).parent
     if not folder.is_dir():
         return f"does not exist (nor does its folder; relative paths start from {root})"
+    if (root / path).is_symlink():
+        return f"is a symbolic link to nothing ({(root / path).readlink()})"
     close = nearest(Path(path).name, [item.name for item in folder.iterdir()])
     return "does not exist" + (f"; did you mean {Path(path).parent / close}?" if close else "")

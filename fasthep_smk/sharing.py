@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk.damage import difference
 from fasthep_smk.layout import ARCHIVE
 
 __all__ = ["Shared", "entries", "files_of", "is_file", "link", "share"]
@@ -38,10 +39,7 @@ def files_of(value: Any) -> Iterator[str]:
 
 def is_file(path: Path, known: Mapping[str, Any]) -> bool:
     """Tell whether a file exists and is as long as what describes it says."""
-    try:
-        return path.stat().st_size == int(known["size"])
-    except OSError:
-        return False
+    return difference(path, known) is None
 
 
 def share(

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tabulate import tabulate
 
-from fasthep_smk import failures, holding, missing
+from fasthep_smk import damage, failures, files, holding, layout, missing
 from fasthep_smk.build import TaskJob, find_build, is_done, read_jobs
 from fasthep_smk.describe.units import about_bytes
 from fasthep_smk.disk.policy import cleanable
@@ -34,7 +34,8 @@ class Status:
     """A build folder at one moment. ``states`` are those of the jobs, by their folders.
 
     ``run`` says who works on it: ``host``, ``pid``, ``since``; ``freeable`` is what
-    ``fasthep-smk clean`` would delete: nothing as long as somebody does.
+    ``fasthep-smk clean`` would delete: nothing as long as somebody does. ``damaged`` are files of
+    finished jobs, and how; ``None`` if they were not looked at.
     """
 
     build: Path
@@ -44,10 +45,11 @@ class Status:
     run: Mapping[str, Any] | None
     disk: Survey
     freeable: dict[str, Amount]
+    damaged: dict[str, str] | None = None
 
 
-def look(folder: Path) -> Status:
-    """Return the status of a build folder.
+def look(folder: Path, *, verify: bool = False) -> Status:
+    """Return the status of a build folder; to ``verify`` it, all files of finished jobs are read.
 
     Raises:
         Findings: it is no build folder, or its task tables cannot be read.
@@ -71,7 +73,25 @@ def look(folder: Path) -> Status:
         run=run,
         disk=disk,
         freeable={part.what: one for part, one in zip(parts, freed, strict=True)},
+        damaged=_damaged(build, states) if verify else None,
     )
+
+
+def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
+    """Return the damaged files of finished jobs; products may be gone: they are made again."""
+    records, found = {}, {}
+    for folder in [folder for folder, state in states.items() if state == "done"]:
+        path = f"{folder}/{layout.RECORD}"
+        try:
+            records[folder] = files.unseal(files.read_plain(build / path))
+        except FileNotFoundError:
+            continue  # a run has just removed it
+        except (OSError, files.Altered) as error:
+            found[path] = f"is damaged ({error})"
+    for results in damage.of_results(build, records, content=True).values():
+        found |= results
+    products = damage.of_products(build, records, content=True)
+    return found | {path: how for path, how in products.items() if how != damage.GONE}
 
 
 def state_of(done: bool, note: failures.Failure | None, run: Mapping[str, Any] | None) -> State:
@@ -93,7 +113,8 @@ def state_of(done: bool, note: failures.Failure | None, run: Mapping[str, Any] |
 def as_text(status: Status) -> str:
     """Return the status as lines for a person."""
     lacking = missing.reported(status.build)
-    parts = [_rules(status), lacking, _run(status), _failed(status.failed), _disk(status)]
+    parts = [_rules(status), lacking, _run(status), _failed(status.failed)]
+    parts += [_verified(status.damaged), _disk(status)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -117,6 +138,7 @@ def as_data(status: Status) -> dict[str, Any]:
             }
             for note in status.failed
         ],
+        **({} if status.damaged is None else {"damaged": status.damaged}),
         "disk": {kind: _plain(status.disk.usage[kind]) for kind in KINDS},
         "total": _plain(status.disk.total),
         "clean": {what: _plain(one) for what, one in status.freeable.items()},
@@ -163,6 +185,17 @@ def _failed(failed: list[failures.Failure]) -> str:
     if len(failed) > _FAILED:
         lines.append(f"    ... and {len(failed) - _FAILED} more")
     return "\n".join(lines)
+
+
+def _verified(damaged: Mapping[str, str] | None) -> str:
+    if damaged is None:
+        return ""
+    if not damaged:
+        return "all files of finished jobs are as they were made"
+    count = len(damaged)
+    lines = [f"{count} file{'s' if count != 1 else ''} of finished jobs damaged:"]
+    lines += [f"    {name} {how}" for name, how in damaged.items()]
+    return "\n".join([*lines, "'fasthep-smk WORKFLOW --verify' makes them again"])
 
 
 def _disk(status: Status) -> str:

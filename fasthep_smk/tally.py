@@ -96,6 +96,7 @@ class Tally:
         """Start anew with so many jobs of each rule."""
         self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
         self._began = self._clock()
+        self._started = {}
 
     def started(self, number: str, rule: str, folder: str) -> None:
         now = self._clock()
@@ -125,8 +126,7 @@ class Tally:
     def again(self, number: str) -> None:
         """Take back that a job has failed: it is tried again."""
         if job := self._started.get(number):
-            tally = self.rules[job.rule]
-            tally.failed = max(tally.failed - 1, 0)
+            self.rules[job.rule].failed = max(self.rules[job.rule].failed - 1, 0)
 
     @property
     def total(self) -> int:

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping
+import glob
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from fasthep_smk import sites
+from fasthep_smk.describe import schema
 from fasthep_smk.describe.execution import Execution, read_execution
 from fasthep_smk.describe.site import load_site
 from fasthep_smk.errors import Finding, Findings, nearest
 from fasthep_smk.flow.check import plan_findings, registry_findings
-from fasthep_smk.flow.compile import Compiled, compile_workflow, find_local_modules, load_document
-from fasthep_smk.flow.document import datasets_of, document_findings, root_trees_of
+from fasthep_smk.flow.compile import (
+    Compiled,
+    compile_workflow,
+    load_document,
+    load_with_digests,
+)
+from fasthep_smk.flow.document import (
+    datasets_of,
+    document_findings,
+    ignored_reads,
+    pickles_of,
+    root_trees_of,
+)
 from fasthep_smk.flow.execute import prepare_build
 from fasthep_smk.flow.execution import compilable, overlay, profile_sections
 from fasthep_smk.flow.graph import describe
+from fasthep_smk.flow.local_modules import find_local_modules
+from fasthep_smk.flow.module_state import state_warnings
+from fasthep_smk.flow.modules import modules_of
+from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.quick_yaml import quick_yaml
 from fasthep_smk.inputs import Inputs, problem_finding
+from fasthep_smk.observed import (
+    Checks,
+    Surroundings,
+    keep_environment,
+    start_environment,
+    written,
+)
 from fasthep_smk.outdir import build_folder, make_folder
-from fasthep_smk.placement import place
+from fasthep_smk.placement import place, unsafe_path
 from fasthep_smk.plan.bundles import BundleSize, bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
@@ -30,8 +53,9 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.remote import is_remote
-from fasthep_smk.reuse import Settled, settle
+from fasthep_smk.reuse import Settled, asked, settle
 from fasthep_smk.reuse.times import seconds
+from fasthep_smk.scratch import scratch
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written, write
 
@@ -51,9 +75,9 @@ class Options:
 
     ``profile`` names a site; ``shrink_to_fit`` cuts what is larger than the one machine there.
     ``identity`` says what makes an input file the same: size and time, or the checksum. ``bundle``
-    is how many partitions share a job. ``without``
+    is how many partitions share a job. ``verify`` reads all files of finished jobs. ``without``
     are partitions (dataset and part) that are left out of all reductions, each with what went wrong
-    with it.
+    with it. ``rerun`` are stages to run again, each with a token that is new every time.
     """
 
     workflow: Path
@@ -65,7 +89,9 @@ class Options:
     profile: str | None = None
     shrink_to_fit: bool = False
     identity: Literal["stat", "checksum"] = "stat"
+    verify: bool = False
     without: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    rerun: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -77,6 +103,10 @@ class Planned:
     execution: Execution
     placement: Placement
     warnings: list[str]
+    inputs: Inputs
+    named: NamedFiles
+    documents: Mapping[str, str]
+    pickles_of: list[str]
 
 
 @dataclass(frozen=True)
@@ -93,6 +123,7 @@ class Translation:
     placement: Placement
     warnings: list[str]
     settled: Settled
+    planned: Planned
     without: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
@@ -106,7 +137,10 @@ def translate(options: Options, *, root: Path) -> Translation:
     planned = _plan(options, build, root)
     for item in planned.variations:
         prepare_build(item.graph.plan, build)
-    settled = settle(planned.rules, build, partial=options.variation is not None)
+    surroundings = Surroundings(root, keep_environment(build))
+    checks = Checks(build, surroundings, planned.named)
+    partial = options.variation is not None
+    settled = settle(planned.rules, build, checks, partial=partial, verify=options.verify)
     written = write(
         planned.rules,
         planned.variations,
@@ -116,8 +150,12 @@ def translate(options: Options, *, root: Path) -> Translation:
         placement=planned.placement,
         settled=settled,
         without=options.without,
+        ignore_reads=planned.named.ignored,
+        pickles_of=planned.pickles_of,
+        stat=planned.inputs.stat,
     )
-    warnings = [*planned.warnings, *map(_unreadable_record, settled.unreadable[:3])]
+    unreadable = map(_unreadable_record, settled.unreadable[:3])
+    warnings = [*planned.warnings, *unreadable, *settled.damaged[:3]]
     return Translation(
         planned.rules,
         planned.variations,
@@ -125,6 +163,7 @@ def translate(options: Options, *, root: Path) -> Translation:
         planned.placement,
         warnings,
         settled,
+        planned,
         options.without,
     )
 
@@ -135,21 +174,30 @@ def plan(options: Options, *, root: Path) -> Planned:
     Raises:
         Findings: everything that is wrong with the workflow, its input files or the site.
     """
-    with tempfile.TemporaryDirectory(prefix="fasthep-smk-") as folder:
-        return _plan(options, Path(folder) / "build", root)
+    with scratch() as folder:
+        return _plan(options, folder / "build", root)
 
 
 @quick_yaml()
 def _plan(options: Options, build: Path, root: Path) -> Planned:
+    start_environment()  # before a module of the user's is imported
     workflow = options.workflow
     shown = str(workflow)
-    document = load_document(workflow)
+    document, documents = load_with_digests(workflow)
     execution, findings = _execution(document, options, root)
-    _raise_if_any([*document_findings(document, workflow=shown), *findings])
+    _raise_if_any(
+        [
+            *document_findings(document, workflow=shown),
+            *schema.findings_of(document.get("smk"), "smk", file=shown, key="smk"),
+            *findings,
+        ]
+    )
     assert execution is not None, "without findings there is an execution"
+    unsafe = unsafe_path(execution, build_folder(options.outdir).absolute(), root)
+    _raise_if_any([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
-    find_local_modules(root, workflow)
+    not_searched = find_local_modules(root, workflow)
     _raise_if_any(registry_findings(document, workflow=shown))
     make_folder(build, options.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
@@ -165,9 +213,15 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     findings = [item for one in compiled for item in plan_findings(one.plan, workflow=shown)]
     _raise_if_any(findings)
     unknown = inputs.ask_servers(_files_of(compiled))
-    variations, warnings = _variations(
-        compiled, options.chunk_size, inputs, (root, workflow.resolve().parent)
+    earlier = build_folder(options.outdir)
+    named = NamedFiles(
+        (root, workflow.resolve().parent),
+        [*ignored_reads(document), *map(glob.escape, written(earlier))],
+        own=[build, earlier],
     )
+    reruns = asked.tokens(earlier, options.rerun)
+    variations, warnings = _variations(compiled, options.chunk_size, inputs, named, reruns)
+    _raise_if_any(_unknown_stages(options, variations))
     findings = name_findings(variations, workflow=shown)
     for item in variations:
         findings += output_findings(item, workflow=shown)
@@ -175,6 +229,7 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     unite_sources({item.label: item.graph for item in variations})
     if unknown:
         warnings.append(_unknown_files(unknown))
+    warnings += state_warnings((name for one in compiled for name in modules_of(one.plan)), root)
     rules = make_rules(
         variations,
         options.granularity,
@@ -187,13 +242,23 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     bundle(
         rules,
         options.bundle,
-        seconds=lambda rule: seconds(rule, build_folder(options.outdir)),
+        seconds=lambda rule: seconds(rule, earlier),
         apart=placement.together,
         without=options.without,
     )
     said = [text for rule in rules for text in rule.warnings]
-    warnings = list(dict.fromkeys([*execution.notices, *warnings, *said, *notes]))
-    return Planned(rules, variations, execution, placement, warnings)
+    warnings = list(dict.fromkeys([*execution.notices, *not_searched, *warnings, *said, *notes]))
+    return Planned(
+        rules,
+        variations,
+        execution,
+        placement,
+        warnings,
+        inputs,
+        named,
+        documents,
+        pickles_of(document),
+    )
 
 
 def execution_of(workflow: Path | None, profile: str | None, *, root: Path) -> Execution:
@@ -233,13 +298,17 @@ def _execution(
 
 
 def _variations(
-    compiled: list[Compiled], chunk_size: int | None, inputs: Inputs, roots: tuple[Path, ...]
+    compiled: list[Compiled],
+    chunk_size: int | None,
+    inputs: Inputs,
+    named: NamedFiles,
+    reruns: Mapping[str, str],
 ) -> tuple[list[Variation], list[str]]:
     variations: list[Variation] = []
     findings: list[Finding] = []
     warnings: list[str] = []
     for one in compiled:
-        graph = describe(one.plan, roots)
+        graph = describe(one.plan, named, reruns)
         sources = sources_of(graph.nodes.values())
         datasets = one.plan.context.get("datasets") or {}
         flow = one.plan.data_flow
@@ -264,6 +333,25 @@ def _variations(
         variations.append(Variation(one.variation, graph, tuple(partitions)))
     _raise_if_any(findings)
     return variations, list(dict.fromkeys(warnings))
+
+
+def _unknown_stages(options: Options, variations: Iterable[Variation]) -> list[Finding]:
+    nodes = [node for item in variations for node in item.graph.nodes.values()]
+    stages = list(
+        dict.fromkeys(str(node.meta["stage_id"]) for node in nodes if node.meta.get("stage_id"))
+    )
+    return [
+        Finding(
+            file=str(options.workflow),
+            key="--rerun",
+            problem="the workflow has no such stage",
+            value=repr(name),
+            expected=", ".join(stages),
+            hint=f"did you mean {close!r}?" if (close := nearest(name, stages)) else None,
+        )
+        for name in options.rerun
+        if name not in stages
+    ]
 
 
 def _selected(compiled: list[Compiled], wanted: str | None, workflow: str) -> list[Compiled]:

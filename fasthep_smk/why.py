@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from fasthep_smk.damage import GONE
 from fasthep_smk.engine import Outcome
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.translation import Translation
@@ -75,7 +76,13 @@ def _running(rule: Rule, outcome: Outcome) -> Iterable[Job]:
 
 
 def _reason(job: Job, translation: Translation) -> str:
-    return translation.settled.reasons.get(job.folder, "a file that another job needs is gone")
+    settled = translation.settled
+    if job.folder in settled.reasons:
+        return settled.reasons[job.folder]
+    for path, how in settled.deleted.items():
+        if how != GONE and path.startswith(f"{job.folder}/"):
+            return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and is needed"
+    return "a file that another job needs is gone"
 
 
 def _kept(returned: int, taken_over: int) -> str:

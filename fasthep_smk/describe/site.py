@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from fasthep_smk.bounded_yaml import load
+from fasthep_smk.credentials.urls import secret_findings
 from fasthep_smk.describe import schema
 from fasthep_smk.describe.units import parse_bytes, parse_duration
 from fasthep_smk.errors import Finding, Findings, nearest
@@ -178,7 +180,7 @@ def _pools(folder: Path, findings: list[Finding]) -> tuple[dict[str, Any], str]:
     content = _read(path)
     wrong = schema.findings_of(content, "site", file=str(path))
     if not wrong:
-        wrong = list(_unreadable(content, str(path)))
+        wrong = [*_unreadable(content, str(path)), *secret_findings(content, file=str(path))]
     findings += wrong
     return dict(content) if not wrong else {}, str(path)
 
@@ -205,7 +207,7 @@ def _unreadable(content: Mapping[str, Any], file: str) -> Iterator[Finding]:
 
 def _read(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        return load(path) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
         raise Findings([Finding(file=str(path), problem=f"cannot be read: {text}")]) from error

@@ -19,6 +19,7 @@ from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.partitions import Partition
 
 __all__ = [
+    "ASKED",
     "NodeSignature",
     "Origin",
     "Origins",
@@ -31,6 +32,8 @@ __all__ = [
     "value_signature",
 ]
 
+#: The token of a stage that a user has asked to run again.
+ASKED = "asked to run again"
 #: Metadata of a dataset that change when files are added.
 _OF_FILES = ("files", "nevents")
 #: Parameters of a ROOT source that say what the origin of a partition says for itself.
@@ -140,6 +143,7 @@ def node_content(node: Node) -> dict[str, Any]:
         # FAST-HEP writes an empty list where a stage says anything about where it runs.
         "modifiers": node.execution.get("modifiers") or [],
         "applies_to": node.meta.get("applies_to"),
+        **({ASKED: node.rerun} if node.rerun else {}),
     }
 
 
@@ -222,6 +226,7 @@ def context_content(graph: Graph, dataset: Mapping[str, Any] | None) -> dict[str
     return {
         "globals": plan.context.get("globals"),
         "dataset": own if dataset is not None else None,
+        "files": graph.named.identities([plan.context.get("globals"), own]),
         "hooks": plan.execution_hooks,
         "surroundings": graph.surroundings,
     }

@@ -27,6 +27,9 @@ COMMON = '''\
 """Looks up what each job reads, and its signature, in the task tables of the build folder."""
 
 import json
+import os
+import time
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 TASKS = {
@@ -69,13 +72,24 @@ def inputs_of(rule):
     return lambda wildcards: ancient(files_for(rule, job_of(rule, wildcards)))
 
 
+@cache
+def is_ahead(path):
+    """Tell whether an input file's time is in the future: Snakemake would fail each job with it.
+
+    Inside a job, whose node may have another clock, so may the time of any other file be.
+    """
+    if workflow.is_main_process and not Path(path).is_absolute():
+        return False
+    return os.path.lexists(path) and os.lstat(path).st_mtime > time.time()
+
+
 def files_for(rule, entry):
     """Return what a job waits for; of jobs in a bundle, that all of them are done."""
     jobs = TASKS[rule]["jobs"]
     entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
     paths = [path for one in entries for path in one["inputs"]]
     found = [MARKERS.get(path.rpartition("/")[0], path) for path in paths]
-    return list(dict.fromkeys(found))
+    return [path for path in dict.fromkeys(found) if not is_ahead(path)]
 
 
 def signature_of(rule):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["table_texts"]
 
+#: By path: identity, size and modification time of a file.
+Sources = Mapping[str, tuple[str | None, int, int]]
 #: A table of more jobs is one line.
 _READABLE = 1000
 
@@ -36,12 +38,15 @@ def table_texts(
     waits: Waits,
     parts: Mapping[str, Part] | None = None,
     without: Mapping[tuple[str, str], str] | None = None,
+    sources: Mapping[str, Sources] | None = None,
+    stat: Callable[[str], str] = lambda path: path,
 ) -> dict[str, str]:
     """Return the text of each rule's table by rule name.
 
     ``root`` resolves relative inputs; ``waits`` tells what jobs wait for, ``parts`` of which only a
     part has to run, and ``without`` what went wrong with the partitions (dataset and part) that are
-    left out.
+    left out. ``sources`` are by rule the files that signatures know besides the inputs, of which
+    ``stat`` tells path, size and time.
     """
     rules, parts = list(rules), parts or {}
     markers = _markers(rules)
@@ -50,6 +55,7 @@ def table_texts(
         jobs = {
             key: {
                 **_job(job, waits.of(job), root, markers),
+                **_files(job, stat),
                 "target": rule is rules[-1] or _makes_results(rule, job, without or {}),
                 **_missing(job, without or {}),
                 **({"part": parts[job.folder].as_dict()} if job.folder in parts else {}),
@@ -58,7 +64,8 @@ def table_texts(
         }
         # For people where they could read it; indented text takes four times as long.
         indent = 1 if len(jobs) <= _READABLE else None
-        texts[rule.name] = json.dumps(_table(rule, jobs), indent=indent) + "\n"
+        table = {**_table(rule, jobs), "sources": (sources or {}).get(rule.name, {})}
+        texts[rule.name] = json.dumps(table, indent=indent) + "\n"
     return texts
 
 
@@ -110,6 +117,12 @@ def _keep(key: tuple[str, str], file: str | None, live: tuple[str, ...] | None) 
 
 def _missing(job: Job, without: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     return {"missing": missing.entries(job.missing, without)} if job.missing else {}
+
+
+def _files(job: Job, stat: Callable[[str], str]) -> dict[str, Any]:
+    """Return size and time of a job's local input files, which it compares when it runs."""
+    found = {file: stat(file) for file in job.files if not is_remote(file)}
+    return {"files": found} if found else {}
 
 
 def _makes_results(rule: Rule, job: Job, without: Mapping[tuple[str, str], str]) -> bool:

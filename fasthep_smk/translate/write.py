@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import files, layout
 from fasthep_smk.errors import Findings
-from fasthep_smk.flow import documents
+from fasthep_smk.flow import documents, identity, local_modules
+from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.names import shell
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate import bundles, profile, snakefile, tables
@@ -73,17 +74,22 @@ def write(
     placement: profile.Placement,
     settled: Settled,
     without: Mapping[tuple[str, str], str] | None = None,
+    ignore_reads: Iterable[str] = (),
+    pickles_of: Iterable[str] = (),
+    stat: Callable[[str], str] = lambda path: path,
 ) -> Written:
     """Write the translation of a workflow; files that would not change are left alone.
 
     ``root`` is the folder the run was started in: relative paths of the workflow start there.
     ``placement`` is where its jobs go, ``settled`` which of them are done, and ``without`` what
-    went wrong with the partitions (dataset and part) that are left out.
+    went wrong with the partitions (dataset and part) that are left out. ``ignore_reads`` are
+    patterns of files whose changes do not count, ``pickles_of`` packages whose objects jobs may
+    hand on besides those that the plan names; ``stat`` tells size and time of an input file.
 
     Raises:
         Findings: a container cannot be shown a folder of that name.
     """
-    rules = list(rules)
+    rules, variations = list(rules), list(variations)
     seen = (root, workflow.resolve().parent)
     _refuse_unseen(placement, (build, *seen))
     smk = build / "smk"
@@ -92,13 +98,27 @@ def write(
         files.write_text(target, documents.slim_text(variation.graph.plan))
     waits = Waits(rules, settled)
     bundles.mark(rules, waits, build)
-    texts = tables.table_texts(rules, root=root, waits=waits, parts=settled.parts, without=without)
+    texts = tables.table_texts(
+        rules,
+        root=root,
+        waits=waits,
+        parts=settled.parts,
+        without=without,
+        sources={rule.name: _sources(rule, variations) for rule in rules},
+        stat=stat,
+    )
     for name, text in texts.items():
         files.write_text(build / layout.table(name), text)
     for stale in (build / layout.TASKS).glob("*.json"):
         if stale.stem not in texts:
             stale.unlink()
-    files.write_text(build / layout.RUN, json.dumps(_run(root, workflow), indent=1) + "\n")
+    run = {
+        **_run(root, workflow),
+        **_own(variations),
+        "ignore_reads": list(ignore_reads),
+        "pickles_of": sorted({*_named_packages(variations), *pickles_of}),
+    }
+    files.write_text(build / layout.RUN, json.dumps(run, indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(smk / "worker", _worker_script(rules), executable=True)
@@ -109,14 +129,51 @@ def write(
     conda = not set(str(build)) & set("{}")
     text = snakefile.render(rules, workflow=workflow.name, conda=conda)
     files.write_text(written.snakefile, text)
+    for other in written.profile.glob("*"):
+        if other.name != "config.yaml":  # Snakemake would read config.v9+.yaml in its place
+            files.remove(other)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
 
 
+def _own(variations: Iterable[Variation]) -> dict[str, Any]:
+    """Return the user's own packages, and texts in their modules that may name files."""
+    plans = (variation.graph.plan for variation in variations)
+    modules = sorted({name for plan in plans for name in own_modules_of(plan)})
+    texts = [pair for name in modules for pair in identity.named_texts(name)]
+    return {
+        "own_modules": sorted({name.partition(".")[0] for name in modules}),
+        "named_texts": [[text, str(source)] for text, source in dict.fromkeys(texts)],
+    }
+
+
+def _named_packages(variations: Iterable[Variation]) -> set[str]:
+    """Return the packages that plans name, and own ones that these import, but for Python's."""
+    named = {name for variation in variations for name in modules_of(variation.graph.plan)}
+    own = {one for name in named for one in identity.own_sources(name)}
+    return {name.partition(".")[0] for name in named | own} - set(sys.stdlib_module_names)
+
+
+def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str | None, int, int]]:
+    """Return the files that signatures of a rule know: identity, size and modification time."""
+    nodes = {node for known in rule.nodes.values() for node in known}
+    found: dict[str, tuple[str | None, int, int]] = {}
+    for graph in (variation.graph for variation in variations):
+        own = (graph.nodes[node].sources for node in nodes if node in graph.nodes)
+        for path in graph.sources.union(*own) - found.keys():
+            try:
+                status = Path(path).stat()
+            except OSError:
+                continue  # it is gone already: the next translation says so
+            known = graph.identity_of(path)
+            found[path] = (known, status.st_size, status.st_mtime_ns)
+    return dict(sorted(found.items()))
+
+
 def _run(root: Path, workflow: Path) -> dict[str, Any]:
     """Return what every job needs to know about where the run was started."""
-    search = [str(root), str(workflow.resolve().parent)]
+    search, _ = local_modules.folders(root, workflow)
     search += [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     return {
         "launch_folder": str(root),
