@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from .cases import CASES
+from .cases import CASES, LONG
 from .measure import Failed
 from .report import document, text
 from .steps import Settings
@@ -25,7 +25,7 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"fasthep-smk-{name}-", dir=parent.resolve()))
         try:
             settings = Settings(folder, options.repeats, options.events, options.files)
-            results.append(CASES[name](settings))
+            results.append({**CASES, **LONG}[name](settings))
             print(text(results[-1]), flush=True)
         except Failed as error:
             failed = True
@@ -40,7 +40,11 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument(
-        "cases", nargs="*", metavar="CASE", choices=[*CASES, []], help=", ".join(CASES)
+        "cases",
+        nargs="*",
+        metavar="CASE",
+        choices=[*CASES, *LONG, []],
+        help=f"{', '.join(CASES)}; not without being asked: {', '.join(LONG)}",
     )
     parser.add_argument("--repeats", type=_positive, default=5, help="default: 5")
     parser.add_argument("--events", type=_positive, default=10_000_000, help="default: 10 million")

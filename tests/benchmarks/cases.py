@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import workflows
+from .load import load
 from .measure import Failed, Measured
 from .report import Figure, Result, Row
 from .size import marginal, scale
@@ -22,7 +23,7 @@ from .steps import (
     smk,
 )
 
-__all__ = ["CASES"]
+__all__ = ["CASES", "LONG"]
 
 _CHUNK = 500_000
 
@@ -245,3 +246,5 @@ CASES: dict[str, Callable[[Settings], Result]] = {
     "intermediates": intermediates,
     "memory": memory,
 }
+#: What runs only if it is asked for by its name.
+LONG: dict[str, Callable[[Settings], Result]] = {"load": load}

@@ -22,6 +22,7 @@ FASTHEP_SMK = Path(sys.executable).parent / "fasthep-smk"
 MOODY_OPS = """\
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -43,6 +44,9 @@ def run(*, stream, ctx=None, **_):
             held[part] = b"1" * len(held[part])
             time.sleep(0.01)
         time.sleep(5)
+    if mood.get("leaves"):
+        with Path("left.txt").open("a") as left:
+            left.write(f"{subprocess.Popen(['sleep', '1000']).pid}\\n")
     time.sleep(mood.get("sleep", 0))
     if mood.get("fail") in (True, dict(ctx["partition"])["file"]):
         raise RuntimeError("as the mood says")
@@ -90,6 +94,7 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
         },
         "sources": {"events": {"kind": "root_tree", "tree": "events"}},
         "execution": {"pools": pools},
+        "smk": {"ignore_reads": ["mood.json"]},  # another mood is no other result
         "analysis": {
             "stages": [
                 {"id": "Moody", "op": "own.moody", "execution": execution},
@@ -102,7 +107,10 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
 
 
 def set_mood(folder: Path, **mood: Any) -> None:
-    """Say how the moody op behaves: ``sleep``, ``memory``, ``fail`` (at one file, or ever)."""
+    """Say how the moody op behaves: ``sleep``, ``memory``, ``fail`` (at one file, or ever).
+
+    ``leaves`` makes it leave a child running.
+    """
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))
     temporary.rename(folder / "mood.json")

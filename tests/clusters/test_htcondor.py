@@ -322,6 +322,9 @@ def test_the_demo_runs_three_jobs_at_a_time(htcondor: Cluster) -> None:
     assert most_at_a_time(spans_of(ads)) == 3
     assert most_at_a_time([(record["started"], record["ended"]) for record in ours]) <= 3
     assert not compare_builds(local_run(folder, "workflow.yaml", "local"), folder / "build")
+    summary = yaml.safe_load((folder / "build/run_summary.yaml").read_text())
+    assert (summary["backend"], summary["strategy"]) == ("snakemake", "htcondor")
+    assert summary["ran_on"] == [{"system": "htcondor", "pool": "default", "jobs": 8}]
 
 
 # Jobs come to harm.

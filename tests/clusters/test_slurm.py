@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from fasthep_smk import failures
 from tests.clusters.analyses import (
     FASTHEP_SMK,
     demo,
@@ -225,6 +226,20 @@ def at(folder: Path, **slurm_options: Any) -> None:
     """Make the folder's site one whose jobs have some options of Slurm's."""
     options = {"partition": "standard", **slurm_options}
     site(folder, {"default": {"config": {"slurm": options}}}, **SETTINGS)
+
+
+# What jobs leave.
+
+
+def test_what_an_operation_leaves_running_ends_with_its_job(slurm: Cluster) -> None:
+    folder = in_trouble(slurm, leaves=True)
+    Run(slurm, folder / "workflow.yaml").ended()
+    left = (folder / "left.txt").read_text().split()
+    assert len(left) == 3
+    end = time.monotonic() + 20
+    while any(failures.born(int(pid)) is not None for pid in left):
+        assert time.monotonic() < end, "a child of a job goes on"
+        time.sleep(0.2)
 
 
 # Where jobs run.

@@ -441,6 +441,20 @@ def test_a_missing_file_of_a_dataset_that_says_its_events(
     assert "did you mean data/a.root?" in refused_as(document)
 
 
+@pytest.mark.parametrize("command", ["check", "translate", "run"])
+def test_a_password_in_an_address(
+    document: Document, folder: Path, refused: Refused, command: str
+) -> None:
+    dataset(document, "a")["files"].append("root://me:S3cr3t@host//b.root")
+    write_workflow(folder, document)
+    text = refused(command=command)
+    assert "workflow.yaml: data.datasets.a.files[1]: the address holds a secret" in text
+    assert "found: 'root://me:<password>@host//b.root'" in text
+    assert "S3cr3t" not in text
+    kept = [path for path in (folder / "build").rglob("*") if path.is_file()]
+    assert not [path for path in kept if b"S3cr3t" in path.read_bytes()]
+
+
 def test_a_missing_folder(document: Document, refused_as: Refused) -> None:
     dataset(document, "a")["files"] = ["dta/a.root"]
     text = refused_as(document)
@@ -840,6 +854,7 @@ def test_an_operation_that_raises_in_one_partition(folder: Path, document: Docum
 def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
     folder: Path, document: Document
 ) -> None:
+    """Once it is translated: what the edited operation makes must not count for the earlier one."""
     (folder / "own_broken.py").write_text(SPEC + "def run(*, stream, **_):\n    return strem\n")
     document["data"]["datasets"].pop()
     write_workflow(folder, with_own_op(document, "own_broken"))
@@ -850,7 +865,14 @@ def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
     alone = re.search(r"alone: +(.+)", failed.stderr)[1]  # type: ignore[index]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path}
-    done = subprocess.run(["sh", "-c", alone], cwd="/", env=environment, capture_output=True)
+    call = ["sh", "-c", alone]
+    done = subprocess.run(call, cwd="/", env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    (log,) = (folder / "build/debug/distributed/logs").rglob("0_0.log")
+    assert "own_broken.py changed while the run goes on" in log.read_text()
+    assert not records(folder)
+    assert smk(folder, "translate", "workflow.yaml").returncode == 0
+    done = subprocess.run(call, cwd="/", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(records(folder)) == 1
     assert smk(folder).returncode == 0

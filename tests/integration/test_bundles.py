@@ -40,6 +40,7 @@ def run(*, stream, ctx=None, **_):
 MOODY = WORKFLOW.replace(
     "analysis:\n  stages:\n",
     "registry: {transforms: {own.moody: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
+    "smk: {ignore_reads: [mood.json]}\n"  # another mood is no other result
     "analysis:\n  stages:\n    - {id: Moody, op: own.moody}\n",
 )
 # 6 partitions of data in two files, 4 of dy: bundles of 4, 2 and 4.

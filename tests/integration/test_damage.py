@@ -48,6 +48,10 @@ keep: [met]}
 )
 
 
+#: Makes the plain call for a build folder again, with further arguments; returns what it said.
+RunAgain = Callable[..., str]
+
+
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -101,11 +105,11 @@ def build(finished: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.fixture
-def run_again(smk: Run) -> Callable[[Path], str]:
+def run_again(smk: Run) -> RunAgain:
     """Make the plain call again, which must succeed; return what it said."""
 
-    def run(build: Path) -> str:
-        arguments = ("-j", "2", "--granularity", "stage", "--outdir", build.name)
+    def run(build: Path, *more: str) -> str:
+        arguments = ("-j", "2", "--granularity", "stage", "--outdir", build.name, *more)
         done = smk("workflow.yaml", *arguments, cwd=build.parent)
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
@@ -128,7 +132,7 @@ def again(before: dict[str, tuple[int, int]], build: Path) -> set[str]:
 
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_damaged_products_are_named_and_made_again(
-    build: Path, run_again: Callable[[Path], str], damage: str
+    build: Path, run_again: RunAgain, damage: str
 ) -> None:
     work = build / "smk" / "work"
     before = records(build)
@@ -144,7 +148,9 @@ def test_damaged_products_are_named_and_made_again(
     for name in readers:
         (work / name / "record.json").unlink()
     said = run_again(build)
-    if damage != "deleted":  # which Snakemake sees itself
+    if damage in ("truncated", "empty"):  # which is seen before anything runs
+        assert f"stage_Cuts/data/0_0/Cuts.arrow is {damage} (" in said
+    elif damage != "deleted":
         assert f"{work}/stage_" in said  # of several that one job reads, the first
         assert f"{work}/merge/dy/products.zip: this intermediate file" in said
         assert "the jobs that made these files run again" in said
@@ -153,7 +159,7 @@ def test_damaged_products_are_named_and_made_again(
 
 @pytest.mark.parametrize("damage", MORE_DAMAGE)
 def test_damaged_records_are_named_and_made_again(
-    build: Path, run_again: Callable[[Path], str], damage: str
+    build: Path, run_again: RunAgain, damage: str
 ) -> None:
     work = build / "smk" / "work"
     before = records(build)
@@ -169,8 +175,141 @@ def test_damaged_records_are_named_and_made_again(
         files.unseal((work / name / "record.json").read_bytes())
 
 
+#: A result of each kind, and the job that makes it.
+RESULTS = {
+    "artifacts/histograms/Met.pkl": "finish",
+    "artifacts/histograms/manifest.json": "finish",
+    "artifacts/cutflows/Cuts.json": "finish",
+    "artifacts/plots/Met.png": "finish",
+    "artifacts/files/skim/data/0_0.root": "stage_Cuts/data/0_0",
+    "artifacts/files/of/dy.root": "merge/dy",
+    "artifacts/files/skim/manifest.json": "finish",
+    "artifacts/provenance/manifest.json": "finish",
+    "artifacts/provenance/execution.json": "finish",
+    "artifacts/provenance/records/*.json": "finish",
+    "reports/schemas.md": "finish",
+    "run_summary.yaml": "finish",
+}
+
+
+def lengthen(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\n")
+
+
+def make_folder(path: Path) -> None:
+    path.unlink()
+    (path / "notes").mkdir(parents=True)
+
+
+RESULT_DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "truncated": (truncate, "is truncated ("),
+    "empty": (empty, "is empty (0 of "),
+    "longer": (lengthen, "is too long ("),
+    "a folder": (make_folder, "is a folder"),
+    "deleted": (Path.unlink, "is gone"),
+    "one bit flipped": (flip, "has another content (its checksum differs)"),
+}
+
+
+def result_in(build: Path, pattern: str) -> Path:
+    return sorted(build.glob(pattern))[0]
+
+
+def damaged_by_status(build: Path, smk: Run) -> dict[str, str]:
+    """What ``status --verify`` lists, by its path."""
+    done = smk("status", build.name, "--verify", "--json", cwd=build.parent)
+    found: dict[str, str] = json.loads(done.stdout)["damaged"]
+    assert done.returncode == int(bool(found)), done.stderr
+    return found
+
+
+#: Of each job, a result in which only who reads it sees the damage.
+FLIPPED = (
+    "artifacts/files/skim/data/0_0.root",
+    "artifacts/files/of/dy.root",
+    "artifacts/provenance/records/*.json",
+)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "damage"),
+    [(one, "truncated") for one in RESULTS] + [(one, "one bit flipped") for one in FLIPPED],
+)
+def test_a_damaged_result_is_named_and_made_again_alone(
+    build: Path, run_again: RunAgain, smk: Run, pattern: str, damage: str
+) -> None:
+    path, before = result_in(build, pattern), records(build)
+    change, how = RESULT_DAMAGE[damage]
+    change(path)
+    name = str(path.relative_to(build))
+    assert list(damaged_by_status(build, smk)) == [name]
+    verify = ["--verify"] if damage == "one bit flipped" else []
+    arguments = ("workflow.yaml", "--granularity", "stage", "--outdir", build.name, *verify)
+    said = smk("why", *arguments, cwd=build.parent).stdout
+    assert f"its result {name} {how}" in " ".join(said.split())
+    run_again(build, *verify)
+    assert again(before, build) == {RESULTS[pattern]}
+    assert damaged_by_status(build, smk) == {}
+
+
+@pytest.mark.parametrize("damage", RESULT_DAMAGE)
+def test_however_a_result_is_damaged_it_is_seen(
+    build: Path, run_again: RunAgain, smk: Run, damage: str
+) -> None:
+    path, before = build / "artifacts/plots/Met.png", records(build)
+    change, how = RESULT_DAMAGE[damage]
+    change(path)
+    said = run_again(build, *(["--verify"] if damage == "one bit flipped" else []))
+    assert again(before, build) == {"finish"}
+    kept = sorted((build / "smk/old").glob("*/edited/artifacts/plots/Met.png"))
+    assert len(kept) == int(damage != "deleted")  # somebody may have edited it
+    if kept:
+        assert f"warning: result artifacts/plots/Met.png {how}" in said
+        assert f"what was there is kept in {kept[0].parents[3].relative_to(build)}" in said
+    assert damaged_by_status(build, smk) == {}
+
+
+def test_the_content_is_read_only_by_who_verifies(build: Path, run_again: RunAgain) -> None:
+    before = records(build)
+    path = build / "artifacts/plots/Met.png"
+    flip(path)
+    assert "jobs to run" not in run_again(build)
+    flip(path)
+    assert "to run" not in run_again(build, "--verify")
+    assert not again(before, build)
+
+
+def test_damaged_products_that_nobody_needs_are_named_and_removed(
+    build: Path, run_again: RunAgain, smk: Run
+) -> None:
+    before = records(build)
+    path = build / "smk/work/stage_Cuts/data/0_0/Cuts.arrow"
+    flip(path)
+    assert list(damaged_by_status(build, smk)) == [str(path.relative_to(build))]
+    said = run_again(build, "--verify")
+    assert "Cuts.arrow has another content (its checksum differs): made again where it" in said
+    assert not again(before, build)
+    assert not path.exists()
+    assert damaged_by_status(build, smk) == {}  # products may be gone
+
+
+def test_a_damaged_product_that_a_job_needs_is_the_reason_for_its_job(
+    build: Path, run_again: RunAgain, smk: Run
+) -> None:
+    before = records(build)
+    truncate(build / "smk/work/stage_Met/dy/0_0/products.zip")
+    empty(build / "artifacts/files/of/dy.root")
+    arguments = ("workflow.yaml", "--granularity", "stage", "--outdir", build.name)
+    said = smk("why", *arguments, "--json", cwd=build.parent).stdout
+    reasons = {one["rule"]: one["reason"] for one in json.loads(said)["to_run"]}
+    assert reasons["merge"].startswith("its result artifacts/files/of/dy.root is empty (0 of ")
+    assert reasons["stage_Met"].startswith("its product products.zip is truncated (")
+    run_again(build)
+    assert again(before, build) == {"stage_Met/dy/0_0", "merge/dy"}
+
+
 def test_a_run_in_which_every_file_is_damaged_mends_itself(
-    build: Path, run_again: Callable[[Path], str]
+    build: Path, run_again: RunAgain
 ) -> None:
     for path in (build / "smk" / "work").rglob("*"):
         if path.suffix in (".arrow", ".zip") and path.stat().st_size:
@@ -181,7 +320,7 @@ def test_a_run_in_which_every_file_is_damaged_mends_itself(
 
 @pytest.mark.parametrize("damage", MORE_DAMAGE)
 def test_damaged_files_of_ours_are_written_again(
-    build: Path, run_again: Callable[[Path], str], damage: str
+    build: Path, run_again: RunAgain, damage: str
 ) -> None:
     smk = build / "smk"
     before = records(build)
@@ -201,7 +340,7 @@ def test_damaged_files_of_ours_are_written_again(
 
 @pytest.mark.parametrize("damage", ["removed", *MORE_DAMAGE])
 def test_snakemakes_own_folder_may_be_damaged(
-    build: Path, run_again: Callable[[Path], str], damage: str
+    build: Path, run_again: RunAgain, damage: str
 ) -> None:
     folder = build / ".snakemake"
     # What a run has left that was killed when a job had ended, and Snakemake had not heard of it.

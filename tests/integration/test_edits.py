@@ -213,6 +213,21 @@ ADD_DATASET = both(
     text("\nsources:", "    - {name: wjets, files: [data/wjets_0.root]}\n\nsources:"),
 )
 RENAME_STYLE = both(text("style: mass,", "style: dimuon,"), text("\n  mass:\n", "\n  dimuon:\n"))
+#: Python's own modules and NumPy have functions with a ``ctx`` among their arguments.
+IMPORT_MUCH = text(
+    "import awkward as ak",
+    """import collections.abc, dataclasses, inspect, json, logging, math, typing
+from multiprocessing import context
+import awkward as ak""",
+    of="my_ops.py",
+)
+DRAW = both(
+    text(
+        "import numpy as np\n", "import numpy as np\nfrom fasthep_smk import rng\n", of="my_ops.py"
+    ),
+    text("output, **_", "output, ctx, **_", of="my_ops.py"),
+    text("* FACTOR", "* FACTOR * rng(ctx).normal(1, 0.1, len(stream))", of="my_ops.py"),
+)
 MORE_BINS = text("nbins: 20", "nbins: 40")
 ONE_MORE = """
     - id: {name}
@@ -278,6 +293,13 @@ EDITS = (
     Edit("a file is taken out of a dataset", text(FILES_OF_DY, "files: [data/dy_0.root]"),
          ends("dy")),
     Edit("a dataset is added", ADD_DATASET, dataset("wjets") | DATASET_AXIS | ends()),
+    Edit("a dataset is added, and an own op imports modules of Python's", ADD_DATASET,
+         dataset("wjets") | DATASET_AXIS | ends(), before=IMPORT_MUCH),
+    Edit("a dataset is added, and an own op draws random numbers", ADD_DATASET,
+         dataset("wjets") | DATASET_AXIS | ends(), before=DRAW),
+    Edit("a file at the beginning of a dataset, and an own op draws random numbers",
+         both(ADD_FILE, text(FILES_OF_DY, FILES_OF_DY.replace("[", "[data/dy_2.root, "))),
+         DY_2 | stages(SKIM) & dataset("dy") | ends("dy"), before=DRAW),
     Edit("a dataset is removed",
          text("    - name: ttbar\n      group: top\n      files: [data/ttbar_0.root]\n", ""),
          DATASET_AXIS | ends()),

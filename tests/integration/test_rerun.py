@@ -102,7 +102,9 @@ def test_a_damaged_intermediate_is_named_and_made_again(
     assert done.returncode == 0, done.stderr
     if damage != "missing":  # which Snakemake sees itself
         assert "dy/0_0/products.zip" in done.stderr
-        assert "the jobs that made these files run again" in done.stderr
+        # A size that differs is seen before anything runs.
+        seen = "the jobs that made these files run again" not in done.stderr
+        assert seen == (damage in ("truncated", "empty"))
     # Only the job that made the file ran again, and the result is the same.
     again = [path for path in before if path.stat().st_mtime_ns != before[path]]
     assert again == [archive.parent / "record.json"]

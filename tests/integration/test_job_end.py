@@ -1,0 +1,260 @@
+"""However a job starts, it ends as Python ends, and what it leaves running ends with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk.warmth import VARIABLE
+
+pytestmark = pytest.mark.integration
+
+#: How jobs start, each with its options and whether there is a fork server.
+STARTS: dict[str, tuple[tuple[str, ...], bool]] = {
+    "cold": (("--bundle", "1"), False),
+    "forked": (("--bundle", "1"), True),
+    "cold bundle": (("--bundle", "2"), False),
+    "forked bundle": (("--bundle", "2"), True),
+}
+OP = """\
+import atexit, logging, logging.handlers, multiprocessing, os, signal, subprocess, sys, tempfile
+import threading, time, weakref
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+SPEC = {"name": "own.op", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+LEFT = Path(__file__).parent / "left"
+KEPT = []
+
+
+def note(kind, text):
+    with open(LEFT / f"{kind}.txt", "a") as stream:
+        stream.write(f"{text}\\n")
+
+
+def run(*, stream, ctx=None):
+    what(ctx["dataset_name"])
+    return stream
+"""
+LEAVES_ALL = """
+
+class Writer:
+    def __init__(self, name):
+        self.name, self.stream = name, open(LEFT / "writer.txt", "ab", buffering=0)
+
+    def __del__(self):
+        self.stream.write(f"{self.name}\\n".encode())
+
+
+def what(name):
+    KEPT.append(open(LEFT / "open.txt", "a"))
+    KEPT[-1].write(f"{name}\\n")
+    atexit.register(note, "atexit", name)
+    file = logging.FileHandler(LEFT / "log.txt")
+    logging.getLogger("own").addHandler(logging.handlers.MemoryHandler(1000, target=file))
+    logging.getLogger("own").warning(name)
+    threading.Thread(target=lambda: (time.sleep(0.2), note("thread", name))).start()
+    KEPT.append(tempfile.TemporaryDirectory(dir=LEFT, prefix="folder-"))
+    KEPT.append(Writer(name))
+    weakref.finalize(KEPT[-1], note, "finalize", name)
+    multiprocessing.get_context("fork").Process(target=note, args=("process", name)).start()
+    ThreadPoolExecutor().submit(lambda: (time.sleep(0.2), note("pool", name)))
+"""
+KINDS = ("atexit", "finalize", "log", "open", "pool", "process", "thread", "writer")
+#: What is left running notes its process: it would never end by itself.
+RUNNING = {
+    "process pool": """
+def what(name):
+    KEPT.append(ProcessPoolExecutor(1, multiprocessing.get_context("fork")))
+    note("pids", KEPT[-1].submit(os.getpid).result())
+""",
+    "child": """
+def what(name):
+    note("pids", subprocess.Popen(["sleep", "1000"]).pid)
+""",
+    "child of a shell that has ended": """
+def what(name):
+    os.system(f"sleep 1000 & echo $! >> {LEFT}/pids.txt")
+""",
+    "forked process": """
+def what(name):
+    if (pid := os.fork()) == 0:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(1000)
+    note("pids", pid)
+""",
+}
+#: Each is the last word of a process that has written its record; the exit status is the job's.
+BAD_ENDS = {
+    "a handler that ends the process": "atexit.register(os._exit, 3)",
+    "a handler that is killed": "atexit.register(os.kill, os.getpid(), signal.SIGKILL)",
+}
+
+
+@pytest.fixture
+def own(analysis: Path) -> Iterator[Callable[[str], Path]]:
+    """The small analysis with an operation that does this for each of its three partitions."""
+    workflow = analysis / "workflow.yaml"
+    text = workflow.read_text().replace(
+        "    - id: Scale\n", "    - {id: Own, op: own.op}\n    - id: Scale\n"
+    )
+    registry = "registry: {transforms: {own.op: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
+    workflow.write_text(registry + text)
+    (analysis / "left").mkdir()
+
+    def make(what: str) -> Path:
+        (analysis / "own_ops.py").write_text(OP + what)
+        return analysis
+
+    yield make
+    for pid in filter(alive, pids(analysis)):
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(params=STARTS)
+def start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Options of a run whose jobs start in one of the ways."""
+    options, warm = STARTS[request.param]
+    if not warm:
+        monkeypatch.setenv(VARIABLE, "")
+    return ("workflow.yaml", "-j", "2", *options)
+
+
+def noted(folder: Path, kind: str) -> list[str]:
+    path = folder / "left" / f"{kind}.txt"
+    return sorted(path.read_text().split()) if path.exists() else []
+
+
+def pids(folder: Path) -> list[int]:
+    return [*map(int, noted(folder, "pids"))]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def records(build: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in build.glob("smk/work/stage_*/**/record.json")]
+
+
+def until(condition: Callable[[], Any], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``fasthep-smk``; it must end."""
+    command = [sys.executable, "-m", "fasthep_smk", *arguments]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def test_what_is_left_open_ends_as_with_python(
+    own: Callable[[str], Path], start: tuple[str, ...]
+) -> None:
+    folder = own(LEAVES_ALL)
+    done = run(*start, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for kind in KINDS:
+        assert noted(folder, kind) == ["data", "data", "dy"], kind
+    assert not list((folder / "left").glob("folder-*"))
+
+
+def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str, ...]) -> None:
+    folder = own("def what(name): sys.exit('enough')\n")
+    done = run(*start, "-k", cwd=folder)
+    assert done.returncode == 1
+    assert not records(folder / "build")
+    logs = [path.read_text() for path in folder.glob("build/debug/distributed/logs/**/*.log")]
+    assert any("enough" in text for text in logs)
+
+
+@pytest.mark.parametrize("end", BAD_ENDS)
+def test_a_job_that_ends_badly_does_not_count(
+    own: Callable[[str], Path], start: tuple[str, ...], end: str
+) -> None:
+    folder = own(f"def what(name): {BAD_ENDS[end]}\n")
+    done = run(*start, "-k", cwd=folder)
+    assert done.returncode == 1, done.stderr
+    assert not records(folder / "build")
+    own("def what(name): note('again', name)\n")
+    assert run(*start, cwd=folder).returncode == 0
+    assert noted(folder, "again") == ["data", "data", "dy"]
+
+
+@pytest.mark.parametrize("kind", RUNNING)
+def test_what_is_left_running_ends_with_its_job(
+    own: Callable[[str], Path], start: tuple[str, ...], kind: str
+) -> None:
+    folder = own(RUNNING[kind])
+    done = run(*start, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len(pids(folder)) == 3
+    until(lambda: not any(map(alive, pids(folder))), 10)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopping_a_run_ends_all_that_its_jobs_have_started(
+    own: Callable[[str], Path], start: tuple[str, ...], number: signal.Signals
+) -> None:
+    folder = own(RUNNING["forked process"] + "    time.sleep(1000)\n")
+    command = [sys.executable, "-m", "fasthep_smk", *start]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE)
+    until(lambda: len(pids(folder)) == 2)
+    process.send_signal(number)
+    assert process.wait(60) == 130
+    until(lambda: not any(map(alive, pids(folder))), 10)
+
+
+def test_stopping_twice_ends_also_what_hears_no_signal(
+    own: Callable[[str], Path], start: tuple[str, ...]
+) -> None:
+    deaf = (
+        "    signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    note('pids', os.getpid())\n"
+        "    time.sleep(1000)\n"
+    )
+    folder = own(RUNNING["forked process"].replace("== 0:", "== 0:\n        os.setsid()") + deaf)
+    command = [sys.executable, "-m", "fasthep_smk", *start]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE)
+    until(lambda: len(pids(folder)) == 4)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 130
+    until(lambda: not any(map(alive, pids(folder))), 10)
+
+
+def test_a_job_waits_for_no_job_beside_it(own: Callable[[str], Path]) -> None:
+    """What one client hears must not be kept from it by a job that was forked meanwhile."""
+    folder = own(
+        "def what(name):\n"
+        "    time.sleep(1 if name == 'dy' else 0)\n"
+        "    while name == 'dy' and not (LEFT / 'done').exists(): time.sleep(0.05)\n"
+    )
+    command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml", "-j", "2", "--bundle", "1"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    log = folder / "build/debug/distributed/snakemake.log"
+    until(lambda: len(records(folder / "build")) == 2)
+    try:
+        until(lambda: log.read_text().count("Finished jobid") == 2, 10)
+    finally:
+        (folder / "left/done").touch()
+        assert process.wait(60) == 0
