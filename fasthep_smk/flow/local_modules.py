@@ -1,28 +1,39 @@
 """Where a workflow's own modules lie: in the folder that a run is started in, and beside it.
 
 What others may write there is not run in the user's name, and nothing there stands in for a
-package: these folders are searched last. What PYTHONPATH names is the user's own choice.
+package: these folders are searched last, and only for what the plan names and for what such modules
+import. What PYTHONPATH names is the user's own choice.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.machinery
 import importlib.util
 import os
 import stat
 import sys
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Iterable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from fasthep_smk.errors import Finding, Findings
 from fasthep_smk.flow import identity
+from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.names import shell
 from fasthep_smk.ownership import is_open
 
-__all__ = ["find_local_modules", "folders", "why_not_found"]
+__all__ = ["Finder", "find_local_modules", "folders", "loaders", "search", "why_not_found"]
 
 #: Folders of this process's workflow that are not searched, and why.
 _left_out: dict[Path, str] = {}
+#: Folders in which installed libraries find nothing.
+_own: set[str] = set()
+#: Import a module by a name that somebody else gives them.
+_BY_NAME = ("/importlib/__init__.py", "/importlib/util.py", "/logging/config.py", "/pickle.py",
+            "/pkgutil.py", "/runpy.py")  # fmt: skip
 
 
 def folders(root: Path, workflow: Path) -> tuple[list[str], dict[Path, str]]:
@@ -49,11 +60,76 @@ def find_local_modules(root: Path, workflow: Path) -> list[str]:
     _left_out.clear()
     _left_out.update(left_out)
     _refuse_stand_ins([Path(folder) for folder in found if folder not in sys.path])
-    sys.path.extend(folder for folder in found if folder not in sys.path)
+    search(found)
     return [
         f"modules in {folder} are not imported, since {problem}: {_fix(folder)}"
         for folder, problem in left_out.items()
     ]
+
+
+def search(places: Iterable[str]) -> None:
+    """Let own code import from these folders, and FAST-HEP what a plan names, in this process."""
+    added = [place for place in places if place not in sys.path]
+    if added and _finder not in sys.path_hooks:
+        sys.path_hooks.insert(0, _finder)
+    for place in added:
+        sys.path_importer_cache.pop(place, None)
+    _own.update(added)
+    sys.path.extend(added)
+
+
+class Finder(importlib.machinery.FileFinder):
+    """Finds the modules of one folder, those of the user's own for own code only."""
+
+    def find_spec(self, fullname: str, target: Any = None) -> Any:
+        """Return what is imported under a name, ``None`` if nothing is."""
+        spec = super().find_spec(fullname, target)
+        if spec is None or self.path not in _own:
+            return spec
+        importer = _installed_importer(sys._getframe(1))
+        if importer is None:
+            return spec
+        if spec.loader is not None:  # else a folder without Python files, perhaps of data
+            told = f"{spec.origin} is not imported for {importer}, which asks for {fullname!r}"
+            fix = f"if it is meant, name its folder in PYTHONPATH: {shell([self.path])}"
+            warnings.warn(f"{told}: it is named by no workflow; {fix}", stacklevel=2)
+        return None
+
+
+def loaders(source: type) -> tuple[tuple[type, list[str]], ...]:
+    """Return how a finder loads files: Python ``source`` by this loader, others as ever."""
+    machinery = importlib.machinery
+    return (
+        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
+        (source, machinery.SOURCE_SUFFIXES),
+        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
+    )
+
+
+def _finder(place: str) -> Finder:
+    if place not in _own or not Path(place).is_dir():
+        raise ImportError
+    return Finder(place, *loaders(importlib.machinery.SourceFileLoader))
+
+
+def _installed_importer(frame: FrameType | None) -> str | None:
+    """Return the library that imports something of its own accord, ``None`` if own code does."""
+    by_name = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.endswith(_BY_NAME):
+            by_name = True
+        elif not file.startswith("<frozen importlib"):
+            break
+        frame = frame.f_back
+    if frame is None:
+        return None
+    module = str(frame.f_globals.get("__name__"))
+    if identity.is_published(module) or module.partition(".")[0] == "fasthep_smk":
+        return None if by_name else module  # what a plan names, or what they use if it is there
+    if file.startswith("<"):  # made by exec: it belongs to whoever made it
+        file = str(frame.f_globals.get("__file__") or "")
+    return module if is_installed_file(file) else None
 
 
 def why_not_found(module: str) -> str | None:

@@ -109,7 +109,9 @@ class _Loading:
         requests["rules"] = {self.found.rule: requests["rules"][self.found.rule]}
         content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(requests)
         content[f"{BUILD}/{layout.ENVIRONMENT}"] = self.build / layout.ENVIRONMENT
-        content[f"{BUILD}/{layout.RUN}"] = _as_bytes({**self.run, "python_path": []})
+        content[f"{BUILD}/{layout.RUN}"] = _as_bytes(
+            {**self.run, "own_folders": [], "python_path": []}
+        )
 
     def _add_plan(self, entry: Mapping[str, Any]) -> None:
         name = f"{BUILD}/{entry['plan']}"

@@ -173,12 +173,13 @@ def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str
 
 def _run(root: Path, workflow: Path) -> dict[str, Any]:
     """Return what every job needs to know about where the run was started."""
-    search, _ = local_modules.folders(root, workflow)
-    search += [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
+    own, _ = local_modules.folders(root, workflow)
+    named = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     return {
         "launch_folder": str(root),
         "workflow": str(workflow.resolve()),
-        "python_path": list(dict.fromkeys(str(Path(item).absolute()) for item in search)),
+        "own_folders": own,
+        "python_path": list(dict.fromkeys(str(Path(item).absolute()) for item in named)),
     }
 
 

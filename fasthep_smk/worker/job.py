@@ -20,6 +20,7 @@ from typing import Any
 from fasthep_smk import failures, files, layout, obstacles, pickles, sites, space
 from fasthep_smk.describe.units import format_bytes
 from fasthep_smk.errors import SmkError
+from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.masking import masked
@@ -428,5 +429,6 @@ def _enter_launch_folder(build: Path) -> None:
     """Go where the run was started: FAST-HEP's relative paths and local modules start there."""
     run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
     sys.path.extend(path for path in run["python_path"] if path not in sys.path)
+    local_modules.search(run["own_folders"])
     if Path(run["launch_folder"]).is_dir():
         os.chdir(run["launch_folder"])

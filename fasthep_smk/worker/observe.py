@@ -27,6 +27,7 @@ from typing import Any
 from fasthep_smk.files import sha256_bytes
 from fasthep_smk.flow.distributions import NOT_INSTALLED, is_installed_file, package_identity
 from fasthep_smk.flow.identity import is_published, module_file
+from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
 from fasthep_smk.observed import Observation, Surroundings, machine, of_session
 
@@ -522,16 +523,10 @@ def _is_compiled_in_time(path: str) -> bool:
         return True
 
 
-def _finder(place: str) -> importlib.machinery.FileFinder:
+def _finder(place: str) -> Finder:
     if is_installed_file(f"{place}/") or not os.path.isdir(place or "."):  # noqa: PTH112
         raise ImportError
-    machinery = importlib.machinery
-    return machinery.FileFinder(
-        place,
-        (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
-        (_Loader, machinery.SOURCE_SUFFIXES),
-        (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
-    )
+    return Finder(place, *loaders(_Loader))
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:

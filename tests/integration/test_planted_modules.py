@@ -86,6 +86,70 @@ def test_nothing_stands_in_for_a_package_of_fasthep(
     assert not (project / "build").exists()
 
 
+#: What an installed library does, and the module that its code asks for.
+ASKING = {
+    "a library that it can use": "import lib_of_others.optional",
+    "a plug-in by its name": "import lib_of_others.plugins",
+    "one that it looks for": "import lib_of_others.looks",
+}
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed library that uses ``bonus``, if it is there, in three ways."""
+    place = tmp_path / "site-packages/lib_of_others"
+    place.mkdir(parents=True)
+    (place / "__init__.py").touch()
+    (place / "optional.py").write_text(
+        "try:\n    import bonus\nexcept ModuleNotFoundError:\n    bonus = None\n"
+    )
+    (place / "plugins.py").write_text(
+        "import importlib, pkgutil\n"
+        "for one in pkgutil.iter_modules():\n"
+        "    if one.name.startswith('bon'):\n"
+        "        try:\n            importlib.import_module(one.name)\n"
+        "        except ModuleNotFoundError:\n            pass\n"
+    )
+    (place / "looks.py").write_text(
+        "import importlib.util\nif importlib.util.find_spec('bonus'):\n    import bonus\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(place.parent))
+
+
+@pytest.mark.usefixtures("library")
+@pytest.mark.parametrize("way", ASKING)
+def test_libraries_find_nothing_there(project: Path, way: str) -> None:
+    (project / "bonus.py").write_text(writes("bonus"))
+    (project / "mine.py").write_text(f"{ASKING[way]}\n{writes('mine')}{MINE}")
+    done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert ran(project) == {"mine"}
+    assert f"{project}/bonus.py is not imported for lib_of_others" in done.stderr
+
+
+def test_own_modules_find_each_other(project: Path) -> None:
+    """By a statement, by name, from a pickle, and in processes that an op starts."""
+    (project / "helper.py").write_text(writes("helper") + "def same(value):\n    return value\n")
+    (project / "other.py").write_text(writes("other"))
+    (project / "mine.py").write_text(
+        "import importlib, multiprocessing, pickle, subprocess, sys\n"
+        "other = importlib.import_module('other')\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        + MINE.replace(
+            "    return stream",
+            "    same = pickle.loads(b'chelper\\nsame\\n.')\n"
+            "    with ProcessPoolExecutor(\n"
+            "        1, mp_context=multiprocessing.get_context('spawn')) as pool:\n"
+            "        assert pool.submit(same, 3).result() == 3\n"
+            "    return stream",
+        )
+        + writes("mine")
+    )
+    done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert ran(project) == {"mine", "helper", "other"}
+
+
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775])
 def test_what_others_may_write_is_not_imported(project: Path, mode: int) -> None:
     if mode == 0o775:  # a group that is not the user's alone
@@ -126,7 +190,7 @@ def test_without_modules_such_a_folder_is_worth_a_warning(project: Path) -> None
     said = f"modules in {project} are not imported, since others may write to the folder: chmod"
     assert said in done.stderr + done.stdout
     run = yaml.safe_load((project / "build/smk/run.json").read_text())
-    assert str(project) not in run["python_path"]
+    assert str(project) not in run["own_folders"]
 
 
 def test_what_pythonpath_names_is_the_users_choice(
