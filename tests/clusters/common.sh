@@ -146,22 +146,23 @@ first() {
     exec unshare --mount --propagation private "$SCRIPT" daemons "$FOLDER"
 }
 
-# add_user ETC: add the user to the accounts in this folder, in this view only.
+# add_user ETC: add the user to the accounts in this folder, in this view only. The view gets a copy
+# of the whole folder: a single file that is mounted comes off when a package adds an account.
 add_user() {
-    local name new
+    local name etc
     mkdir -p "$FOLDER/home" "$FOLDER/shared"
     chown "$CLUSTER_UID:$CLUSTER_UID" "$FOLDER/home" "$FOLDER/shared"
+    etc=$(mktemp -d "$FOLDER/run/etc.XXXX")
+    chmod 755 "$etc"
+    cp -a "$1/." "$etc"
     for name in passwd group; do
-        new=$(mktemp "$FOLDER/run/$name.XXXX")
-        grep -v "^$CLUSTER_USER:" "$1/$name" >"$new"
+        sed -i "/^$CLUSTER_USER:/d" "$etc/$name"
         case $name in
         passwd) echo "$CLUSTER_USER:x:$CLUSTER_UID:$CLUSTER_UID::$FOLDER/home:/bin/bash" ;;
         group) echo "$CLUSTER_USER:x:$CLUSTER_UID:" ;;
-        esac >>"$new"
-        chmod 644 "$new"
-        mount --bind "$new" "$1/$name"
-        rm "$new"
+        esac >>"$etc/$name"
     done
+    mount --bind "$etc" "$1"
 }
 
 as_user() { setpriv --reuid "$CLUSTER_UID" --regid "$CLUSTER_UID" --clear-groups -- "$@"; }
