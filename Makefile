@@ -22,7 +22,7 @@ help:
 	@echo "make unit      the fast tests only"
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make audit     look up known holes in the packages that we need"
-	@echo "make nightly   the long forms of random tests: $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
+	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
@@ -55,9 +55,10 @@ nightly: $(VENV)/.installed-test
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
 	FASTHEP_SMK_EDIT_ROUNDS=$(EDIT_ROUNDS) FASTHEP_SMK_EDIT_SEED=$(CHAOS_SEED) \
 	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) \
-	$(RUN) -m pytest $(PYTEST_ARGS) tests/integration/test_chaos.py \
+	$(RUN) -m pytest $(PYTEST_ARGS) -m "" tests/integration/test_chaos.py \
 		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
 		tests/unit/test_fuzz.py
+	$(RUN) -m pytest $(PYTEST_ARGS) -m long
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
 	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]"

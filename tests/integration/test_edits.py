@@ -23,6 +23,7 @@ import yaml
 
 from tests.support import events
 from tests.support.compare import compare_builds
+from tests.support.forms import in_turn
 from tests.support.project import Project, make_project, once
 from tests.support.reruns import (
     ALL,
@@ -434,8 +435,11 @@ def rules_of(names: set[str]) -> dict[str, int]:
     return {rule: rules.count(rule) for rule in rules}
 
 
-@pytest.mark.parametrize("granularity", ["auto", "stage"])
-@pytest.mark.parametrize("edit", EDITS + VARIATION_EDITS, ids=lambda edit: edit.name)
+@pytest.mark.parametrize(
+    ("edit", "granularity"),
+    in_turn(EDITS + VARIATION_EDITS, ["auto", "stage"]),
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_what_runs_again_after(edit: Edit, granularity: str, tmp_path: Path, shared: Path) -> None:
     project = finished(shared, edit.workflow, granularity, tmp_path / "project")
     if edit.before:

@@ -19,6 +19,7 @@ import pytest
 
 from fasthep_smk import failures, files, layout
 from tests.integration.conftest import Run
+from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration
 
@@ -186,12 +187,13 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SPECIAL)
-@pytest.mark.parametrize(
-    "name",
-    ["smk/lock", "smk/run.json", "smk/tasks/finish.json", "smk/worker", "smk/profile/config.yaml",
-     "smk/new.json", "compile/plan.yaml", "smk/requests.json", "smk/ledger.json"],
+IN_PLACE_OF = (
+    "smk/lock", "smk/run.json", "smk/tasks/finish.json", "smk/worker", "smk/profile/config.yaml",
+    "smk/new.json", "compile/plan.yaml", "smk/requests.json", "smk/ledger.json",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "kind"), in_turn(IN_PLACE_OF, list(SPECIAL)))
 def test_nothing_waits_for_a_pipe(
     project: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

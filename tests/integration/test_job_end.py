@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.warmth import VARIABLE
+from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration
 
@@ -185,7 +186,7 @@ def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str
     assert any("enough" in text for text in logs)
 
 
-@pytest.mark.parametrize("end", BAD_ENDS)
+@pytest.mark.parametrize(("end", "start"), in_turn(BAD_ENDS, list(STARTS)), indirect=["start"])
 def test_a_job_that_ends_badly_does_not_count(
     own: Callable[[str], Path], start: tuple[str, ...], end: str
 ) -> None:
@@ -198,7 +199,7 @@ def test_a_job_that_ends_badly_does_not_count(
     assert noted(folder, "again") == ["data", "data", "dy"]
 
 
-@pytest.mark.parametrize("kind", RUNNING)
+@pytest.mark.parametrize(("kind", "start"), in_turn(RUNNING, list(STARTS)), indirect=["start"])
 def test_what_is_left_running_ends_with_its_job(
     own: Callable[[str], Path], start: tuple[str, ...], kind: str
 ) -> None:
@@ -209,7 +210,11 @@ def test_what_is_left_running_ends_with_its_job(
     until(lambda: not any(map(alive, pids(folder))), 10)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "start"),
+    in_turn([signal.SIGINT, signal.SIGTERM], list(STARTS)),
+    indirect=["start"],
+)
 def test_stopping_a_run_ends_all_that_its_jobs_have_started(
     own: Callable[[str], Path], start: tuple[str, ...], number: signal.Signals
 ) -> None:

@@ -1,0 +1,38 @@
+"""The short form of a family of tests, which ``make test`` runs; ``make nightly`` runs the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+__all__ = ["in_turn", "some"]
+
+
+def some(cases: Iterable[Any], number: int) -> list[Any]:
+    """Return all cases as parameters; all but ``number`` of them, spread evenly, are long."""
+    cases = list(cases)
+    kept = {at * len(cases) // number for at in range(number)}
+    return [
+        case if at in kept else _long(*(case if isinstance(case, tuple) else (case,)))
+        for at, case in enumerate(cases)
+    ]
+
+
+def in_turn(cases: Iterable[Any], others: Sequence[Any]) -> list[Any]:
+    """Return all pairs as parameters; in the short form each case and each other comes once.
+
+    Of the fewer ones, each comes as often as is needed.
+    """
+    cases = list(cases)
+    kept = {(at % len(cases), at % len(others)) for at in range(max(len(cases), len(others)))}
+    return [
+        (case, other) if (at, number) in kept else _long(case, other)
+        for at, case in enumerate(cases)
+        for number, other in enumerate(others)
+    ]
+
+
+def _long(*values: Any) -> Any:
+    return pytest.param(*values, marks=pytest.mark.long)
