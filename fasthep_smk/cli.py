@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk import console, obstacles, space
+from fasthep_smk import console, obstacles, space, system_errors
 from fasthep_smk.arguments import misplaced, parse
 from fasthep_smk.errors import Findings, SmkError, UsageError, unsupported
 from fasthep_smk.masking import masked
@@ -95,7 +95,7 @@ def _refused(error: OSError) -> str:
             "the current folder was deleted, or cannot be entered\n"
             "    hint: change to a folder that exists, then run the same command again"
         )
-    return str(Findings([obstacles.finding(error)]))
+    return str(Findings([system_errors.finding(error)]))
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:

@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, files, layout, obstacles, sites, space
+from fasthep_smk import failures, files, layout, obstacles, sites, space, system_errors
 from fasthep_smk.errors import Findings, SmkError
 from fasthep_smk.ownership import make_own
 from fasthep_smk.progress import Reader
+from fasthep_smk.run_lock import is_orphan, read_lock
 
-__all__ = ["Held", "end_marked", "hold", "holder", "locks_of_snakemake", "mark", "share", "unshare"]
+__all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "mark", "share", "unshare"]
 
 #: Seconds that processes of a killed run get to end by themselves.
 _GRACE = 5.0
@@ -68,7 +69,7 @@ def hold(build: Path) -> Iterator[int]:
             obstacles.make_way(build, obstacles.WRITTEN_FIRST)
             if os.fstat(descriptor).st_mtime > time.time():
                 _date_back(build)
-            if os.fstat(descriptor).st_size and _read(descriptor).get("state") != "ended":
+            if os.fstat(descriptor).st_size and read_lock(descriptor).get("state") != "ended":
                 _clear_after_crash(build, descriptor)
             if locks_of_snakemake(build):
                 _take_over_from_snakemake(build, descriptor)
@@ -77,7 +78,7 @@ def hold(build: Path) -> Iterator[int]:
                 yield descriptor
             finally:
                 # A Snakemake that was killed has left its lock, and perhaps jobs.
-                if "snakemake" not in _read(descriptor):
+                if "snakemake" not in read_lock(descriptor):
                     _write(descriptor, state="ended")
         finally:
             os.close(descriptor)
@@ -96,7 +97,7 @@ def _open(path: Path, build: Path) -> int:
         make_own(path.parent, private=True)
         make_own(build / ".snakemake", private=True)
         if path.is_dir() or (path.is_symlink() and not path.exists()):
-            obstacles.clear(path)
+            system_errors.clear(path)
         # A link would have another file written to, a FIFO would wait for somebody.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -106,7 +107,7 @@ def _open(path: Path, build: Path) -> int:
     except OSError as error:
         if space.shown(error):
             raise
-        raise Findings([obstacles.finding(error)]) from error
+        raise Findings([system_errors.finding(error)]) from error
 
 
 def _date_back(build: Path) -> None:
@@ -171,52 +172,16 @@ def unshare(descriptor: int) -> None:
     _write(descriptor, state="running")
 
 
-def holder(build: Path) -> dict[str, Any] | None:
-    """Return who holds a build folder now (``host``, ``pid``, ``since``); change nothing.
-
-    ``None`` if nobody does. On a file system without locks a process of another host is believed.
-    """
-    try:
-        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
-    except OSError:
-        return None
-    try:
-        who = _read(descriptor)
-        # An ended run's lock is not tried: a run that begins just now would meet us in it.
-        if who.get("state", "ended") == "ended":
-            return None
-        orphan = _is_orphan(who)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return None  # it was killed
-        except BlockingIOError:
-            if orphan:
-                who["pid"] = who.get("snakemake", who["pid"])
-        except OSError:
-            if orphan:
-                return None
-        return {name: who.get(name) for name in ("host", "pid", "since")}
-    finally:
-        os.close(descriptor)
-
-
 def _lock(descriptor: int, build: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return
     except BlockingIOError:
-        who = _read(descriptor)
+        who = read_lock(descriptor)
     except OSError:
         return  # a file system without locks: Snakemake's own lock is left
-    if not _is_orphan(who) or not _end_and_lock(descriptor):
+    if not is_orphan(who) or not _end_and_lock(descriptor):
         raise Held.by(who, build)
-
-
-def _is_orphan(who: dict[str, Any]) -> bool:
-    """Tell whether the holder's first process was killed, so that only its Snakemake is left."""
-    pid = who.get("pid")
-    here = who.get("host") == socket.gethostname()
-    return here and isinstance(pid, int) and failures.born(pid) != who.get("born")
 
 
 def _end_and_lock(descriptor: int) -> bool:
@@ -261,14 +226,6 @@ def _marked(descriptor: int) -> set[int]:
             if wanted in (folder / "environ").read_bytes().split(b"\0"):
                 found.add(int(folder.name))
     return found
-
-
-def _read(descriptor: int) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        content = json.loads(os.pread(descriptor, 4096, 0) or b"{}")
-        if isinstance(content, dict):
-            return content
-    return {}
 
 
 def _write(descriptor: int, **state: Any) -> None:

@@ -7,38 +7,28 @@ all reductions are made without it, so that variations stay comparable.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from fasthep_smk import failures, layout
+from fasthep_smk import layout
 from fasthep_smk.errors import JobsFailed, RunFailed
 from fasthep_smk.layout import RECORD
+from fasthep_smk.missing_report import count, line, reported
+from fasthep_smk.plan.partitions import Place, missing_entries
 
 if TYPE_CHECKING:
-    from fasthep_smk.plan.partitions import Partition
     from fasthep_smk.plan.rules import Variation
     from fasthep_smk.translation import Translation
 
 __all__ = [
-    "REPORT",
     "Limit",
     "Place",
-    "entries",
     "last_word",
     "lost_with_others",
-    "markdown",
-    "reported",
     "to_leave_out",
 ]
-
-#: Where a run's reports list what it lacks.
-REPORT = "missing_partitions.md"
-
-#: The dataset and the part of a partition.
-Place = tuple[str, str]
 
 _LIMIT = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?)\s*%")
 
@@ -93,7 +83,7 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
     missing = {**translation.without, **failed}
     total = len(_places(translation.variations))
     if len(missing) > limit.of(total):
-        raise RunFailed(f"{error}\n{_count(len(missing), total)}; {limit.said(total)}")
+        raise RunFailed(f"{error}\n{count(len(missing), total)}; {limit.said(total)}")
     for item in translation.variations:
         for dataset in dict.fromkeys(partition.dataset for partition in item.partitions):
             parts = [one.part for one in item.partitions if one.dataset == dataset]
@@ -116,21 +106,6 @@ def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
     return bool(translation.placement.together and failed is not None and lost - failed.keys())
 
 
-def entries(partitions: Iterable[Partition], reasons: Mapping[Place, str]) -> list[dict[str, Any]]:
-    """Return missing partitions as they stand in summaries and manifests."""
-    return [
-        {
-            "dataset": one.dataset,
-            "file": one.file,
-            "start": one.start,
-            "stop": one.stop,
-            "id": one.id,
-            "reason": reasons[(one.dataset, one.part)],
-        }
-        for one in partitions
-    ]
-
-
 def last_word(translation: Translation, limit: Limit | None) -> str:
     """Return what a run must say last if results lack partitions: which, and why.
 
@@ -148,37 +123,11 @@ def last_word(translation: Translation, limit: Limit | None) -> str:
     total = len(_places(translation.variations))
     return "\n".join(
         [
-            f"THE RESULTS ARE INCOMPLETE: {_count(len(without), total)}:",
-            *(f"    {_line(entry)}" for entry in entries(lacking.values(), without)),
+            f"THE RESULTS ARE INCOMPLETE: {count(len(without), total)}:",
+            *(f"    {line(entry)}" for entry in missing_entries(lacking.values(), without)),
             f"{limit.said(total)}; the next run tries again what is missing",
         ]
     )
-
-
-def reported(build: Path) -> str:
-    """Return what to say of a build folder whose results lack partitions; nothing if none do."""
-    reports = build / "reports"
-    found = sorted([*reports.glob(REPORT), *reports.glob(f"*/{REPORT}")])
-    return f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, found))}" if found else ""
-
-
-def markdown(missing: Iterable[Mapping[str, Any]], total: int) -> str:
-    """Return a report on the missing ones of a summary's partitions, for people."""
-    missing = list(missing)
-    rows = [
-        [one["dataset"], one["file"], failures.span(one["start"], one["stop"]), one["reason"]]
-        for one in missing
-    ]
-    lines = [
-        "# Missing partitions",
-        "",
-        f"{_count(len(missing), total)} in all results of this run.",
-        "",
-        "| dataset | file | entries | what went wrong |",
-        "|---|---|---|---|",
-        *("| " + " | ".join(_cell(str(cell)) for cell in row) + " |" for row in rows),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _failed(error: JobsFailed, translation: Translation) -> dict[Place, str] | None:
@@ -212,16 +161,3 @@ def _without_record(translation: Translation) -> set[Place]:
 
 def _places(variations: Iterable[Variation]) -> set[Place]:
     return {(one.dataset, one.part) for item in variations for one in item.partitions}
-
-
-def _count(missing: int, total: int) -> str:
-    return f"{missing} of {total} partitions {'is' if missing == 1 else 'are'} missing"
-
-
-def _line(entry: Mapping[str, Any]) -> str:
-    span = failures.span(entry["start"], entry["stop"])
-    return f"{entry['dataset']}: {entry['file']}, {span}: {entry['reason']}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|")

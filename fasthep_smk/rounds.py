@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from fasthep_smk import failures, missing
 from fasthep_smk.errors import JobsFailed, RunFailed
 from fasthep_smk.observed import Checks, Surroundings, environment_of
+from fasthep_smk.plan.partitions import Place
 from fasthep_smk.reuse import store
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def run_to_the_end(
     start: Callable[[Written, Sequence[str]], Outcome],
     *,
     limit: missing.Limit | None,
-    translate_without: Callable[[Mapping[missing.Place, str]], Translation],
+    translate_without: Callable[[Mapping[Place, str]], Translation],
     output: TextIO,
 ) -> tuple[int, Translation]:
     """Run a translation; return how many jobs were done, and the translation that was finished.

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tabulate import tabulate
 
-from fasthep_smk import damage, failures, files, holding, layout, missing
+from fasthep_smk import damage, failures, files, layout, missing_report, run_lock
 from fasthep_smk.build import TaskJob, find_build, is_done, read_jobs
 from fasthep_smk.describe.units import about_bytes
 from fasthep_smk.disk.policy import cleanable
@@ -55,7 +55,7 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         Findings: it is no build folder, or its task tables cannot be read.
     """
     build = find_build(folder)
-    run = holding.holder(build)
+    run = run_lock.holder(build)
     jobs = read_jobs(build)
     notes = {(note.rule, note.key): note for note in failures.read_all(build)}
     states = {
@@ -112,7 +112,7 @@ def state_of(done: bool, note: failures.Failure | None, run: Mapping[str, Any] |
 
 def as_text(status: Status) -> str:
     """Return the status as lines for a person."""
-    lacking = missing.reported(status.build)
+    lacking = missing_report.reported(status.build)
     parts = [_rules(status), lacking, _run(status), _failed(status.failed)]
     parts += [_verified(status.damaged), _disk(status)]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -124,7 +124,7 @@ def as_data(status: Status) -> dict[str, Any]:
         "build": str(status.build),
         "rules": [{"rule": rule, **counts} for rule, counts in _counts(status).items()],
         "run": status.run,
-        "incomplete": bool(missing.reported(status.build)),
+        "incomplete": bool(missing_report.reported(status.build)),
         "failed": [
             {
                 "rule": note.rule,

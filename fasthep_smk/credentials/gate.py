@@ -8,33 +8,17 @@ the run as ever. That process is told which credentials are required, never what
 from __future__ import annotations
 
 import importlib
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import layout
+from fasthep_smk.credentials.required import required_of
 
-__all__ = ["Gate", "hold_jobs_back", "required_of"]
+__all__ = ["Gate", "hold_jobs_back"]
 
 #: For so many seconds a look at credentials that are valid is enough, and at those that are not.
 _TRUST, _PAUSE = 1.0, 2.0
-
-
-def required_of(build: Path) -> tuple[Any, ...]:
-    """Return the credentials that the jobs of a build folder require."""
-    try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
-        said = requests.get("credentials") or []
-    except (OSError, ValueError):
-        return ()
-    if not said:
-        return ()
-    # Imported when needed: most runs require none.
-    from fasthep_smk.describe.credentials import Requirement
-
-    return tuple(Requirement.from_data(one) for one in said)
 
 
 class Gate:

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from fasthep_smk.credentials.gate import required_of
 from fasthep_smk.credentials.renewal import lacking, renewed
+from fasthep_smk.credentials.required import required_of
 from fasthep_smk.describe.credentials import Requirement
 
 __all__ = ["Watch", "watch"]

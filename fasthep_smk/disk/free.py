@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from fasthep_smk import holding, layout
+from fasthep_smk import holding, layout, run_lock
 from fasthep_smk.build import find_build, is_done, read_jobs
 from fasthep_smk.describe.units import about_bytes
 from fasthep_smk.disk.policy import Freeable, Keep, after_success, cleanable, put_away
@@ -39,7 +39,7 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
     """
     build = find_build(folder)
     if dry_run:
-        if who := holding.holder(build):
+        if who := run_lock.holder(build):
             raise holding.Held.by(who, build)
         return _freed(_to_clean(build, everything=everything))
     with holding.hold(build) as held:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk import files, obstacles, space
+from fasthep_smk import files, space, system_errors
 from fasthep_smk.bounded_yaml import bounded_yaml, load
 from fasthep_smk.errors import Finding, Findings, SmkError, nearest
 from fasthep_smk.flow import context, documents, identity, upstream
@@ -157,7 +157,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         culprit = _not_utf8(workflow)
         raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
     except OSError as error:
-        if space.shown(error) or (build is not None and obstacles.of_system(error, build)):
+        if space.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise
         if error.filename is None:
             raise Findings([_finding(workflow, error)]) from error

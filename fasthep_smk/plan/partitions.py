@@ -17,7 +17,18 @@ from fasthep_smk.inputs import Inputs, missing_branches, problem_finding
 from fasthep_smk.remote import is_remote
 from fasthep_smk.root_files import FileFacts
 
-__all__ = ["Partition", "SourceFacts", "check_inputs", "make_partitions", "sources_of"]
+__all__ = [
+    "Partition",
+    "Place",
+    "SourceFacts",
+    "check_inputs",
+    "make_partitions",
+    "missing_entries",
+    "sources_of",
+]
+
+#: The dataset and the part of a partition.
+Place = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,23 @@ def make_partitions(
                 for number, bounds in enumerate(ranges)
             )
     return partitions
+
+
+def missing_entries(
+    partitions: Iterable[Partition], reasons: Mapping[Place, str]
+) -> list[dict[str, Any]]:
+    """Return missing partitions as they stand in summaries and manifests."""
+    return [
+        {
+            "dataset": one.dataset,
+            "file": one.file,
+            "start": one.start,
+            "stop": one.stop,
+            "id": one.id,
+            "reason": reasons[(one.dataset, one.part)],
+        }
+        for one in partitions
+    ]
 
 
 def check_inputs(

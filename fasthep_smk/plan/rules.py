@@ -13,6 +13,7 @@ from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
+from fasthep_smk.products import ARCHIVE, RECORD
 
 __all__ = [
     "NOMINAL",
@@ -146,6 +147,16 @@ class Rule:
         if not self.bundles:
             return self.wildcards
         return (*(name for name in self.wildcards[:-1] if name != "variation"), "bundle")
+
+
+def output_files(rule: Rule) -> dict[str, str]:
+    """Return the files that each job of a rule makes, by name, relative to the job's folder."""
+    outputs = {"record": RECORD}
+    if rule.archive:
+        outputs["products"] = ARCHIVE
+    for number, name in enumerate(dict.fromkeys(rule.streams.values()), start=1):
+        outputs[f"stream{number}"] = name
+    return outputs
 
 
 def made_of(rule: Rule, job: Job) -> dict[str, Any]:

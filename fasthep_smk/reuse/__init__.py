@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from fasthep_smk import damage, files, obstacles
+from fasthep_smk import damage, files, system_errors
 from fasthep_smk.flow import summary
 from fasthep_smk.observed import Checks
 from fasthep_smk.plan.rules import Job, Rule
@@ -137,7 +137,7 @@ class _Settling:
                 if os.path.lexists(path):
                     self.unusable[job.folder] = "its record is damaged, or of another version"
                     self.result.unreadable.append(path)
-                    obstacles.clear(path)
+                    system_errors.clear(path)
             elif record["signature"] != job.signature:
                 self.before[job.folder] = record
                 self.store.put_away(self.build / job.folder)

@@ -14,10 +14,9 @@ from typing import Any
 
 from fasthep_smk import files, layout, products, retell, sharing
 from fasthep_smk.errors import SmkError
-from fasthep_smk.plan.rules import Job, Rule, made_of
+from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import Record, Store
-from fasthep_smk.translate.snakefile import output_files
 
 __all__ = ["Index", "Value", "retold", "spare_streams", "take_over", "values_of"]
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 
 from fasthep_smk import failures, products
 from fasthep_smk.credentials.found import Credential
-from fasthep_smk.credentials.gate import required_of
 from fasthep_smk.credentials.looking import look
 from fasthep_smk.credentials.renewal import lacking
+from fasthep_smk.credentials.required import required_of
 from fasthep_smk.describe.credentials import Kind
 from fasthep_smk.transfer.depot import Depot, Trip
 from fasthep_smk.worker.again import CLOCKS

@@ -8,14 +8,12 @@ from dataclasses import replace
 from fasthep_smk import layout, sites
 from fasthep_smk.describe.requests import Attempt
 from fasthep_smk.names import comment, encode, literal
-from fasthep_smk.plan.rules import Rule
-from fasthep_smk.products import ARCHIVE, RECORD
+from fasthep_smk.plan.rules import Rule, output_files
 
 __all__ = [
     "COMMON",
     "by_attempt",
     "lengthened",
-    "output_files",
     "pool_token",
     "render",
     "render_probe",
@@ -176,16 +174,6 @@ def render_probe(rules: Iterable[Rule]) -> str:
             '        "sh smk/worker {output}"\n'
         )
     return "\n\n".join(parts)
-
-
-def output_files(rule: Rule) -> dict[str, str]:
-    """Return the files that each job of a rule makes, by name, relative to the job's folder."""
-    outputs = {"record": RECORD}
-    if rule.archive:
-        outputs["products"] = ARCHIVE
-    for number, name in enumerate(dict.fromkeys(rule.streams.values()), start=1):
-        outputs[f"stream{number}"] = name
-    return outputs
 
 
 def _rule(rule: Rule, conda: bool) -> str:

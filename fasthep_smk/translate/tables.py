@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk import layout, missing
-from fasthep_smk.plan.rules import Job, Rule, origin_facts, signatures
+from fasthep_smk import layout
+from fasthep_smk.plan.partitions import missing_entries
+from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
 from fasthep_smk.products import RECORD
 from fasthep_smk.remote import is_remote
 from fasthep_smk.translate.awaited import Waits
 from fasthep_smk.translate.bundles import signature_of
-from fasthep_smk.translate.snakefile import output_files
 
 if TYPE_CHECKING:
     from fasthep_smk.reuse.part import Part
@@ -116,7 +116,7 @@ def _keep(key: tuple[str, str], file: str | None, live: tuple[str, ...] | None) 
 
 
 def _missing(job: Job, without: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    return {"missing": missing.entries(job.missing, without)} if job.missing else {}
+    return {"missing": missing_entries(job.missing, without)} if job.missing else {}
 
 
 def _files(job: Job, stat: Callable[[str], str]) -> dict[str, Any]:

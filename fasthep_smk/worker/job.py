@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, files, layout, obstacles, pickles, sites, space
+from fasthep_smk import failures, files, layout, pickles, sites, space, system_errors
 from fasthep_smk.describe.units import format_bytes
 from fasthep_smk.errors import SmkError
 from fasthep_smk.flow import local_modules
@@ -222,7 +222,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
             started,
             problem=problem,
             kind=kind,
-            mend=mend or obstacles.fix(cause_of(error), job.build),
+            mend=mend or system_errors.fix(cause_of(error), job.build),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),

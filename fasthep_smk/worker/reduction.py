@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, layout, missing, products
+from fasthep_smk import files, layout, missing_report, products
 from fasthep_smk.flow import documents, summary
 from fasthep_smk.flow.execute import Session
 from fasthep_smk.flow.summary import Run, listed, ran_on, relocate
@@ -180,11 +180,11 @@ def _summarise(
     summary_path = Path(written["summary_path"])
     # The summary of a variation lies among its reports.
     reports = build / "reports" if summary_path.parent == build else summary_path.parent
-    report = reports / missing.REPORT
+    report = reports / missing_report.REPORT
     results = [summary_path]
     if lacking := entry.get("missing"):
         total = written["progress"]["counts"]["total"]
-        files.write_text(report, missing.markdown(lacking, total))
+        files.write_text(report, missing_report.markdown(lacking, total))
         results.append(report)
     else:
         report.unlink(missing_ok=True)

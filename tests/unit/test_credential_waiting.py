@@ -16,8 +16,9 @@ import pytest
 from fasthep_smk import engine, layout
 from fasthep_smk.ahead import environment
 from fasthep_smk.credentials import gate
-from fasthep_smk.credentials.gate import Gate, hold_jobs_back, required_of
+from fasthep_smk.credentials.gate import Gate, hold_jobs_back
 from fasthep_smk.credentials.renewal import lacking
+from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.watch import Watch
 from fasthep_smk.describe.credentials import Requirement
 from fasthep_smk.translate.write import Written

@@ -28,7 +28,17 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from fasthep_smk import doctor, failures, files, holding, layout, observed, pickles, products
+from fasthep_smk import (
+    doctor,
+    failures,
+    files,
+    holding,
+    layout,
+    observed,
+    pickles,
+    products,
+    run_lock,
+)
 from fasthep_smk.credentials import kerberos, proxies, tokens
 from fasthep_smk.credentials.checks import lack, problems
 from fasthep_smk.credentials.found import Credential
@@ -447,9 +457,9 @@ def variables(bench: Bench, content: bytes) -> None:
 def a_lock(bench: Bench, content: bytes) -> None:
     path = bench.file(layout.LOCK, content)
     with path.open("rb") as stream:
-        who = holding._read(stream.fileno())
+        who = run_lock.read_lock(stream.fileno())
     assert str(holding.Held.by(who, bench.folder))
-    holding.holder(bench.folder)
+    run_lock.holder(bench.folder)
 
 
 def a_parcel(bench: Bench, content: bytes) -> None:

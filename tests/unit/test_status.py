@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import build, failures, holding, status
+from fasthep_smk import build, failures, holding, run_lock, status
 from fasthep_smk.errors import Findings
 from fasthep_smk.failures import Failure
 
@@ -99,19 +99,19 @@ def test_a_failed_job_has_one_line(folder: Path) -> None:
 
 
 def test_who_works_on_a_folder_is_named_only_while_it_works(folder: Path) -> None:
-    assert holding.holder(folder) is None
+    assert run_lock.holder(folder) is None
     with holding.hold(folder):
-        found = holding.holder(folder)
+        found = run_lock.holder(folder)
         assert found is not None
         assert (found["pid"], found["host"]) == (os.getpid(), HERE)
         assert f"process {os.getpid()} on {HERE} works on it since" in status.as_text(
             status.look(folder)
         )
-    assert holding.holder(folder) is None
+    assert run_lock.holder(folder) is None
     # As a run that was killed leaves it.
     lock = folder / "smk/lock"
     lock.write_text(lock.read_text().replace("ended", "running"))
-    assert holding.holder(folder) is None
+    assert run_lock.holder(folder) is None
 
 
 def test_results_that_lack_partitions_are_called_incomplete(folder: Path) -> None:

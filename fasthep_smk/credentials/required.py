@@ -1,0 +1,26 @@
+"""Which credentials the jobs of a build folder require."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import layout
+
+__all__ = ["required_of"]
+
+
+def required_of(build: Path) -> tuple[Any, ...]:
+    """Return the credentials that the jobs of a build folder require."""
+    try:
+        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        said = requests.get("credentials") or []
+    except (OSError, ValueError):
+        return ()
+    if not said:
+        return ()
+    # Imported when needed: most runs require none.
+    from fasthep_smk.describe.credentials import Requirement
+
+    return tuple(Requirement.from_data(one) for one in said)
