@@ -15,6 +15,7 @@ __all__ = [
     "DEPOT",
     "ENVIRONMENT",
     "ENVIRONMENTS",
+    "FORK_SERVER",
     "LEDGER",
     "LOCK",
     "LOGS",
@@ -73,6 +74,9 @@ LOCK = "smk/lock"
 #: beside the build folder.
 ARCHIVES = "execution/worker-environments"
 ENVIRONMENTS = f"build/{ARCHIVES}"
+
+#: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
+FORK_SERVER = "FASTHEP_SMK_WARM"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
 _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk import files, layout, scratch
+from fasthep_smk.layout import FORK_SERVER
 from fasthep_smk.scratch import Scratch
 from fasthep_smk.worker.process import COLD, ONE_THREAD
 
 __all__ = [
-    "VARIABLE",
     "WarmWorker",
     "Warmth",
     "changed_by_shells",
@@ -29,8 +29,6 @@ __all__ = [
     "why_cold",
 ]
 
-#: Names the socket of the warm worker to ``smk/worker``; empty or missing: jobs start cold.
-VARIABLE = "FASTHEP_SMK_WARM"
 _SOCKET, _ERRORS = "worker", "errors"
 
 
@@ -88,7 +86,7 @@ class WarmWorker:
         """What Snakemake has to be started with."""
         folder = {scratch.VARIABLE: str(self._scratch.path)}
         if self._process is not None:
-            folder[VARIABLE] = str(self._socket)
+            folder[FORK_SERVER] = str(self._socket)
         return Warmth(folder, (self._held, self._scratch.owner))
 
     def expect_plots(self) -> None:
@@ -135,8 +133,8 @@ def why_cold(system: str) -> str | None:
     """Return why no job of a run can be forked; ``None`` if there can be a fork server."""
     if system != "local":
         return f"jobs of {system} start in a Python of their own"
-    if os.environ.get(VARIABLE) == "":
-        return f"{VARIABLE} is set to nothing"
+    if os.environ.get(FORK_SERVER) == "":
+        return f"{FORK_SERVER} is set to nothing"
     return None
 
 

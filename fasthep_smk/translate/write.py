@@ -18,7 +18,6 @@ from fasthep_smk.names import shell
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate import bundles, profile, snakefile, tables
 from fasthep_smk.translate.awaited import Waits
-from fasthep_smk.warmth import VARIABLE
 
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Settled
@@ -233,7 +232,7 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "# A run on one machine keeps a warm worker: it has one thread, and may fork processes.\n"
         "warm=\n"
         'case "$threads:$1" in\n'
-        f"{' | '.join(['1:*', *spread])}) warm=${VARIABLE} ;;\n"
+        f"{' | '.join(['1:*', *spread])}) warm=${layout.FORK_SERVER} ;;\n"
         "esac\n"
         'set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         '[ -z "$warm" ] ||\n'

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.warmth import VARIABLE
+from fasthep_smk.layout import FORK_SERVER
 from tests.integration.conftest import Run
 
 pytestmark = pytest.mark.integration
@@ -229,7 +229,7 @@ def test_plots_are_set_up_as_in_a_cold_job(
     monkeypatch.setenv("MPLCONFIGDIR", str(own / "settings"))
     seen = {}
     for name in ("", "warm"):
-        monkeypatch.setenv(VARIABLE, "") if not name else monkeypatch.delenv(VARIABLE)
+        monkeypatch.setenv(FORK_SERVER, "") if not name else monkeypatch.delenv(FORK_SERVER)
         (own / "slow").touch() if name else None
         assert smk("workflow.yaml", "-j", "1", "-o", f"build_{name}", cwd=own).returncode == 0
         seen[name] = {path.name: json.loads(path.read_text()) for path in (own / "seen").iterdir()}

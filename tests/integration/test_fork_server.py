@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.warmth import VARIABLE
+from fasthep_smk.layout import FORK_SERVER
 
 pytestmark = pytest.mark.integration
 
@@ -100,9 +100,9 @@ def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -
 
 
 def test_no_fork_server_may_be_wanted(analysis: Path) -> None:
-    why = f"{VARIABLE} is set to nothing"
-    assert why in smk("explain", "workflow.yaml", cwd=analysis, **{VARIABLE: ""})
-    assert why in smk("workflow.yaml", "-v", cwd=analysis, **{VARIABLE: ""})
+    why = f"{FORK_SERVER} is set to nothing"
+    assert why in smk("explain", "workflow.yaml", cwd=analysis, **{FORK_SERVER: ""})
+    assert why in smk("workflow.yaml", "-v", cwd=analysis, **{FORK_SERVER: ""})
     assert starts(analysis) == COLD
 
 

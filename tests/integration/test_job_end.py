@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.warmth import VARIABLE
+from fasthep_smk.layout import FORK_SERVER
 from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration
@@ -129,7 +129,7 @@ def start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tu
     """Options of a run whose jobs start in one of the ways."""
     options, warm = STARTS[request.param]
     if not warm:
-        monkeypatch.setenv(VARIABLE, "")
+        monkeypatch.setenv(FORK_SERVER, "")
     return ("workflow.yaml", "-j", "2", *options)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.warmth import VARIABLE
+from fasthep_smk.layout import FORK_SERVER
 from tests.integration.conftest import Run
 from tests.support.compare import compare_builds
 
@@ -106,7 +106,7 @@ def test_results_are_those_of_cold_jobs(
     own: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert smk("workflow.yaml", "-j", "2", "-o", "warm", cwd=own).returncode == 0
-    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setenv(FORK_SERVER, "")
     assert smk("workflow.yaml", "-j", "2", "-o", "cold", cwd=own).returncode == 0
     assert {record["used"]["warm"] for record in records(own / "warm")} == {True}
     assert {record["used"]["warm"] for record in records(own / "cold")} == {False}

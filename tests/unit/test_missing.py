@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fasthep_smk.missing import Limit, entries, markdown
+from fasthep_smk.missing import Limit
+from fasthep_smk.missing_report import markdown
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.partitions import Partition, missing_entries
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
 from tests.unit.plans import define, graph, histogram, node, router_for
@@ -60,7 +61,7 @@ def test_more_than_everything_cannot_be_missing() -> None:
 
 def test_a_report_can_hold_any_text() -> None:
     one = Partition("id", "data", "a|b.root", "events", "0_0", 10, 20)
-    text = markdown(entries([one], {("data", "0_0"): "no | such \\ branch"}), 4)
+    text = markdown(missing_entries([one], {("data", "0_0"): "no | such \\ branch"}), 4)
     assert "1 of 4 partitions is missing in all results" in text
     assert text.splitlines()[-1] == (
         r"| data | a\|b.root | entries 10 to 20 | no \| such \\ branch |"
