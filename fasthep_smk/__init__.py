@@ -8,7 +8,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and "fasthep_smk" in sys.o
     # "python -m fasthep_smk" has put the current folder first: a file numpy.py there would run.
     del sys.path[0]
 
-from fasthep_smk.rng import rng
+from fasthep_smk.flow.rng import rng
 
 __version__ = "0.1.0"
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from fasthep_smk.cli import main
+from fasthep_smk.cli.main import main
 
 sys.exit(main())

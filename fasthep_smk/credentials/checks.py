@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fasthep_smk.credentials.found import NAMES, Credential, moment
-from fasthep_smk.credentials.mends import close_to_others, renewal
-from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.credentials.credential import NAMES, Credential, moment
+from fasthep_smk.credentials.renewal_hints import close_to_others, renewal
 
 __all__ = ["Problem", "lack", "problems"]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from fasthep_smk.credentials.found import Credential
+from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.sites.commands import ask
 
 __all__ = ["VARIABLE", "find_ticket"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.credentials.found import Credential, Unreadable, read_file
+from fasthep_smk.credentials.credential import Credential, Unreadable, read_file
 
 if TYPE_CHECKING:
     from cryptography import x509

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import layout
+from fasthep_smk.storage import layout
 
 __all__ = ["required_of"]
 
@@ -21,6 +21,6 @@ def required_of(build: Path) -> tuple[Any, ...]:
     if not said:
         return ()
     # Imported when needed: most runs require none.
-    from fasthep_smk.describe.credentials import Requirement
+    from fasthep_smk.config.credentials import Requirement
 
     return tuple(Requirement.from_data(one) for one in said)

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.credentials.found import Credential, Unreadable, read_file
-from fasthep_smk.names import printable
+from fasthep_smk.credentials.credential import Credential, Unreadable, read_file
+from fasthep_smk.util.names import printable
 
 __all__ = ["FILE_VARIABLE", "VARIABLE", "find_token"]
 

@@ -9,8 +9,8 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from fasthep_smk.errors import Finding, nearest
-from fasthep_smk.flow import identity, local_modules, upstream
+from fasthep_smk.flow import local_modules, op_identity, upstream
+from fasthep_smk.util.errors import Finding, nearest
 
 __all__ = ["plan_findings", "registry_findings"]
 
@@ -155,7 +155,7 @@ def _load_problem(reference: Any) -> str | None:
         return "is not of the form module:object"
     module = reference.partition(":")[0]
     try:
-        if identity.is_published(module):
+        if op_identity.is_published(module):
             # Loading all of FAST-HEP's renderers would cost half a second for nothing.
             return None if importlib.util.find_spec(module) else f"there is no module {module}"
         upstream.load_object(reference)

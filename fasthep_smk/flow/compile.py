@@ -15,14 +15,14 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk import files, space, system_errors
-from fasthep_smk.bounded_yaml import bounded_yaml, load
-from fasthep_smk.errors import Finding, Findings, SmkError, nearest
-from fasthep_smk.flow import context, documents, identity, upstream
+from fasthep_smk.flow import context_use, op_identity, plan_files, upstream
 from fasthep_smk.flow.distributions import is_installed_file
-from fasthep_smk.flow.late import import_late
 from fasthep_smk.flow.local_modules import why_not_found
-from fasthep_smk.flow.quick_git import quick_git
+from fasthep_smk.flow.patches.late import import_late
+from fasthep_smk.flow.patches.quick_git import quick_git
+from fasthep_smk.util import disk_full, files, system_errors
+from fasthep_smk.util.bounded_yaml import bounded_yaml, load
+from fasthep_smk.util.errors import Finding, Findings, SmkError, nearest
 
 __all__ = [
     "Compiled",
@@ -97,7 +97,7 @@ def compile_workflow(
     """Compile ``workflow`` into ``outdir/compile`` and return its plans, nominal first.
 
     ``chunk_size`` is the number of events of a partition, as for ``fasthep run``; ``source`` is
-    what the compiler is given in the workflow's place (``fasthep_smk.flow.execution.overlay``).
+    what the compiler is given in the workflow's place (``fasthep_smk.flow.overlay.overlay``).
 
     Raises:
         Findings: FAST-HEP's compiler refuses the workflow.
@@ -109,10 +109,10 @@ def compile_workflow(
         )
     compiled = outdir / "compile"
     if not isinstance(first.context.get("variation"), dict):
-        return [Compiled(None, documents.read_plan(compiled / "plan.yaml"))]
+        return [Compiled(None, plan_files.read_plan(compiled / "plan.yaml"))]
     summary = yaml.safe_load((compiled / "systematics.yaml").read_text(encoding="utf-8"))
     return [
-        Compiled(str(item["name"]), documents.read_plan(outdir / str(item["plan"])))
+        Compiled(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])))
         for item in summary["variations"]
     ]
 
@@ -122,10 +122,10 @@ def forget_modules() -> None:
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         own = file and not is_installed_file(file) and name.partition(".")[0] != "fasthep_smk"
-        if own and name != "__main__" and not identity.is_published(name):
+        if own and name != "__main__" and not op_identity.is_published(name):
             del sys.modules[name]
-    identity.forget()
-    context.forget()
+    op_identity.forget()
+    context_use.forget()
 
 
 @contextlib.contextmanager
@@ -157,7 +157,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         culprit = _not_utf8(workflow)
         raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
     except OSError as error:
-        if space.shown(error) or (build is not None and system_errors.of_system(error, build)):
+        if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise
         if error.filename is None:
             raise Findings([_finding(workflow, error)]) from error
@@ -176,7 +176,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         # The compiler imports users' modules: anything can come out of it.
         if os.environ.get("FASTHEP_SMK_DEBUG"):
             raise
-        if space.shown(error):
+        if disk_full.shown(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
         raise Findings([_finding(workflow, error)]) from error
 

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from fasthep_smk.files import digest_of, sha256_file
+from fasthep_smk.util.files import digest_of, sha256_file
 
 __all__ = ["NOT_INSTALLED", "is_installed_file", "package_identity", "version"]
 

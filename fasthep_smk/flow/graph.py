@@ -12,16 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from fasthep_smk.flow import documents, identity, upstream
-from fasthep_smk.flow.context import Sight, sees_variation, sights
+from fasthep_smk.flow import op_identity, plan_files, upstream
+from fasthep_smk.flow.context_use import Sight, sees_variation, sights
 from fasthep_smk.flow.named_files import NamedFiles
-from fasthep_smk.flow.reads import (
-    CATEGORY,
-    columns_read,
-    is_published,
-    modifiers_of,
-    user_hooks,
-)
+from fasthep_smk.flow.reads import CATEGORY, columns_read, is_published, modifiers_of, user_hooks
 
 __all__ = ["Graph", "Node", "Ref", "Scope", "describe"]
 
@@ -118,7 +112,7 @@ class Graph:
     def identity_of(self, path: str) -> str | None:
         """Return what identified a source when signatures were made."""
         if path.endswith((".py", ".so")):
-            return identity.content_digest(Path(path))
+            return op_identity.content_digest(Path(path))
         return self.named.identity(Path(path))
 
     def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
@@ -155,7 +149,7 @@ class Graph:
 
         With ``nodes`` the answer is for a plan that has been reduced to them.
         """
-        plan = self.plan if nodes is None else documents.subset(self.plan, nodes)
+        plan = self.plan if nodes is None else plan_files.subset(self.plan, nodes)
         ctx = {"dataset": _as_dict(dataset)}
         return bool(upstream.source_reads_metadata_only(plan, plan.get_node(source), ctx=ctx))
 
@@ -199,7 +193,7 @@ def describe(
         ),
         reporting="|".join(
             [
-                identity.of_entry(plan.registry.get("report_templates") or {}),
+                op_identity.of_entry(plan.registry.get("report_templates") or {}),
                 *named.identities([plan.registry.get("report_templates"), plan.reports]),
             ]
         ),
@@ -248,7 +242,7 @@ def describe(
                 if port in retained.get(item.id, ()) and _is_written(registry, kind)
             ),
             honours_ranges=item.role == "source"
-            and identity.honours_ranges(plan.registry, item.impl),
+            and op_identity.honours_ranges(plan.registry, item.impl),
             needs_gpu=_needs_gpu(plan, item),
         )
     return graph
@@ -258,8 +252,8 @@ def _surroundings(plan: Any, named: NamedFiles) -> str:
     registry = plan.registry
     return "|".join(
         [
-            *(identity.of_entry(registry.get(section) or {}) for section in _FOR_ALL),
-            *(identity.of_component(registry, "hooks", kind) for kind in _hooks(plan)),
+            *(op_identity.of_entry(registry.get(section) or {}) for section in _FOR_ALL),
+            *(op_identity.of_component(registry, "hooks", kind) for kind in _hooks(plan)),
             *named.identities(plan.execution.get("resources")),
         ]
     )
@@ -269,9 +263,9 @@ def _implementation(plan: Any, item: Any, category: str, named: NamedFiles) -> s
     """Return the identity of an op, of its modifiers and of the files that its parameters name."""
     return "|".join(
         [
-            identity.of_component(plan.registry, category, item.impl),
+            op_identity.of_component(plan.registry, category, item.impl),
             *(
-                identity.of_component(plan.registry, "execution_modifiers", name)
+                op_identity.of_component(plan.registry, "execution_modifiers", name)
                 for name in modifiers_of(item)
             ),
             *named.identities(_read_params(item)),
@@ -299,8 +293,8 @@ def _said(plan: Any) -> list[Any]:
 
 def _sources(entries: Iterable[Any], texts: Any, named: NamedFiles) -> frozenset[str]:
     """Return the files of the user's modules in registry entries, and those that texts name."""
-    modules = {name for entry in entries for name in identity.modules_of_entry(entry)}
-    code = {str(path) for name in modules for path in identity.own_sources(name).values()}
+    modules = {name for entry in entries for name in op_identity.modules_of_entry(entry)}
+    code = {str(path) for name in modules for path in op_identity.own_sources(name).values()}
     return frozenset(code | {str(path) for path in named.find(texts).values()})
 
 

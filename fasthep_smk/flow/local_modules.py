@@ -19,11 +19,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fasthep_smk.errors import Finding, Findings
-from fasthep_smk.flow import identity
+from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import is_installed_file
-from fasthep_smk.names import shell
-from fasthep_smk.ownership import is_open
+from fasthep_smk.util.errors import Finding, Findings
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import is_open
 
 __all__ = ["Finder", "find_local_modules", "folders", "loaders", "search", "why_not_found"]
 
@@ -125,7 +125,7 @@ def _installed_importer(frame: FrameType | None) -> str | None:
     if frame is None:
         return None
     module = str(frame.f_globals.get("__name__"))
-    if identity.is_published(module) or module.partition(".")[0] == "fasthep_smk":
+    if op_identity.is_published(module) or module.partition(".")[0] == "fasthep_smk":
         return None if by_name else module  # what a plan names, or what they use if it is there
     if file.startswith("<"):  # made by exec: it belongs to whoever made it
         file = str(frame.f_globals.get("__file__") or "")
@@ -175,7 +175,7 @@ def _refuse_stand_ins(searched: list[Path]) -> None:
             "PYTHONPATH if this is the package itself",
         )
         for folder in searched
-        for name in identity.PUBLISHED
+        for name in op_identity.PUBLISHED
         if (file := _file(folder, name)) and importlib.util.find_spec(name) is None
     ]
     if findings:

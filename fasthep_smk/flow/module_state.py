@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fasthep_smk.flow import context
+from fasthep_smk.flow import context_use
 
 __all__ = ["state_warnings"]
 
@@ -38,7 +38,7 @@ def state_warnings(modules: Iterable[str], root: Path) -> list[str]:
     """
     paths: dict[str, Path] = {}
     for module in dict.fromkeys(modules):
-        paths |= context.own_sources(module)
+        paths |= context_use.own_sources(module)
     own: dict[str, _Module] = {}
     for name, path in paths.items():
         try:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from fasthep_smk.flow import identity
+from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.reads import modifiers_of
 
 __all__ = ["modules_of", "own_modules_of"]
@@ -34,9 +34,9 @@ def own_modules_of(plan: Any) -> list[str]:
     return [
         name
         for name in modules_of(plan)
-        if not identity.is_published(name)
+        if not op_identity.is_published(name)
         and name.partition(".")[0] not in sys.stdlib_module_names
-        and (name in operations or not identity.is_installed(name))
+        and (name in operations or not op_identity.is_installed(name))
     ]
 
 

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files
+from fasthep_smk.util import files
 
 __all__ = ["NamedFiles", "file_identity"]
 

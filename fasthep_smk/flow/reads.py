@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fasthep_smk.flow import identity, upstream
+from fasthep_smk.flow import op_identity, upstream
 
 __all__ = ["CATEGORY", "columns_read", "is_published", "modifiers_of", "user_hooks"]
 
@@ -91,4 +91,4 @@ def modifiers_of(item: Any) -> list[str]:
 def is_published(registry: dict[str, Any], category: str, name: str) -> bool:
     entry = (registry.get(category) or {}).get(name)
     reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-    return identity.is_published(reference.partition(":")[0])
+    return op_identity.is_published(reference.partition(":")[0])

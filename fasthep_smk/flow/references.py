@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fasthep_smk import values
 from fasthep_smk.flow import upstream
+from fasthep_smk.util import plain_values
 
 __all__ = ["from_plain", "to_plain"]
 
@@ -30,7 +30,7 @@ def to_plain(value: Any) -> dict[str, Any] | None:
     """Return an artifact reference or manifest as tagged JSON; ``None`` for anything else."""
     if type(value) in (upstream.ArtifactReference, upstream.OutputResult):
         fields = {name: getattr(value, name) for name in _FIELDS}
-        return {"$": type(value).__name__, "v": values.to_plain(fields, leaf=to_leaf)}
+        return {"$": type(value).__name__, "v": plain_values.to_plain(fields, leaf=to_leaf)}
     if type(value) is upstream.ArtifactManifest:
         fields = {
             "product_kind": value.product_kind,
@@ -41,22 +41,24 @@ def to_plain(value: Any) -> dict[str, Any] | None:
             "parts": list(value.parts),
             "metadata": dict(value.metadata),
         }
-        return {"$": "ArtifactManifest", "v": values.to_plain(fields, leaf=to_leaf)}
+        return {"$": "ArtifactManifest", "v": plain_values.to_plain(fields, leaf=to_leaf)}
     return None
 
 
 def to_leaf(value: Any) -> dict[str, Any]:
-    """Return a nested reference as JSON, for :func:`fasthep_smk.values.to_plain`."""
+    """Return a nested reference as JSON, for :func:`fasthep_smk.util.plain_values.to_plain`."""
     plain = to_plain(value)
     if plain is None:
-        raise values.NotPlainError(f"no plain form for {type(value).__qualname__} in a reference")
+        raise plain_values.NotPlainError(
+            f"no plain form for {type(value).__qualname__} in a reference"
+        )
     return plain
 
 
 def from_plain(item: dict[str, Any]) -> Any:
     """Return the reference that :func:`to_plain` wrote."""
     kind = item["$"]
-    fields = values.from_plain(item["v"], leaf=from_plain)
+    fields = plain_values.from_plain(item["v"], leaf=from_plain)
     if kind == "OutputResult":
         fields["kind"], fields["path"] = fields.pop("product_kind"), fields.pop("uri")
         return upstream.OutputResult(**fields)
@@ -65,4 +67,4 @@ def from_plain(item: dict[str, Any]) -> Any:
     if kind == "ArtifactManifest":
         fields["parts"] = tuple(fields["parts"])
         return upstream.ArtifactManifest(**fields)
-    raise values.NotPlainError(f"unknown kind of value {kind!r}")
+    raise plain_values.NotPlainError(f"unknown kind of value {kind!r}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.quick_yaml import quick_yaml
+from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 
 __all__ = [
     "Run",

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
-from fasthep_smk.errors import Finding
-from fasthep_smk.flow.document import name_finding
 from fasthep_smk.flow.graph import Node
-from fasthep_smk.names import folder_problem
+from fasthep_smk.flow.workflow_checks import name_finding
 from fasthep_smk.plan.rules import Variation
+from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.names import folder_problem
 
 __all__ = ["name_findings", "output_findings"]
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fasthep_smk.errors import Finding, Findings, nearest
-from fasthep_smk.inputs import Inputs, missing_branches, problem_finding
-from fasthep_smk.remote import is_remote
-from fasthep_smk.root_files import FileFacts
+from fasthep_smk.storage.inputs import Inputs, missing_branches, problem_finding
+from fasthep_smk.storage.root_files import FileFacts
+from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.remote import is_remote
 
 __all__ = [
     "Partition",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fasthep_smk.files import digest_of
-from fasthep_smk.names import encode
-from fasthep_smk.plan.book import NO_DATASET, Book
-from fasthep_smk.plan.endings import end_values
+from fasthep_smk.plan.job_builder import NO_DATASET, Book
 from fasthep_smk.plan.partitions import Partition
-from fasthep_smk.plan.products import dataset_names, late_keys, stream_keys_for, united_live
+from fasthep_smk.plan.plot_signatures import end_values
+from fasthep_smk.plan.product_keys import dataset_names, late_keys, stream_keys_for, united_live
 from fasthep_smk.plan.rules import Job, Read, Rule, Variation
 from fasthep_smk.plan.signatures import node_content
+from fasthep_smk.util.files import digest_of
+from fasthep_smk.util.names import encode
 
 __all__ = ["reduction_rules"]
 

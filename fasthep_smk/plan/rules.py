@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
-from fasthep_smk import layout
-from fasthep_smk.describe.requests import Route
+from fasthep_smk.config.requests import Route
 from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
-from fasthep_smk.products import ARCHIVE, RECORD
+from fasthep_smk.storage import layout
+from fasthep_smk.storage.products import ARCHIVE, RECORD
 
 __all__ = [
     "NOMINAL",
@@ -25,6 +26,8 @@ __all__ = [
     "Variation",
     "made_of",
     "origin_facts",
+    "output_files",
+    "reads_remote",
     "signatures",
 ]
 
@@ -33,6 +36,8 @@ Key = tuple[str, str]
 
 #: What the only plan of a workflow without systematics is called.
 NOMINAL = "nominal"
+#: Servers of these may want a credential.
+_REMOTE = ("root", "roots", "xroot", "xroots", "http", "https", "dav", "davs")
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,14 @@ class Rule:
         if not self.bundles:
             return self.wildcards
         return (*(name for name in self.wildcards[:-1] if name != "variation"), "bundle")
+
+
+def reads_remote(variations: Iterable[Variation]) -> bool:
+    """Tell whether there are input files that a server may want a credential for."""
+    contexts = [item.graph.plan.context.get("datasets") or {} for item in variations]
+    datasets = [dataset for context in contexts for dataset in context.values()]
+    files = (str(file) for one in datasets for file in one.get("files") or ())
+    return any("://" in file and urlsplit(file).scheme.lower() in _REMOTE for file in files)
 
 
 def output_files(rule: Rule) -> dict[str, str]:

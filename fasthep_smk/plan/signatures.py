@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fasthep_smk.files import digest_of
-from fasthep_smk.flow.context import Sight
+from fasthep_smk.flow.context_use import Sight
 from fasthep_smk.flow.graph import Graph, Node, Ref
 from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.util.files import digest_of
 
 __all__ = [
     "ASKED",

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fasthep_smk.describe.requests import Route
-from fasthep_smk.describe.routing import Router
+from fasthep_smk.config.requests import Route
+from fasthep_smk.config.routing import Router
 from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.names import encode
-from fasthep_smk.plan.routes import route_keys, route_of
+from fasthep_smk.plan.node_routes import route_keys, route_of
 from fasthep_smk.plan.signatures import NodeSignature, node_signatures
+from fasthep_smk.util.names import encode
 
 __all__ = ["Granularity", "Task", "cut"]
 

@@ -10,7 +10,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from fasthep_smk import files, layout
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
 
 __all__ = ["keep", "tokens"]
 

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, layout, values
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.signatures import NodeSignature
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files, plain_values
 
 __all__ = ["described", "plain", "read", "write"]
 
@@ -51,4 +52,4 @@ def described(item: NodeSignature) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return a value as the ledger has it."""
-    return values.to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})
+    return plain_values.to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})

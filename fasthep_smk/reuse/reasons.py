@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fasthep_smk.flow.context import SIGHTS
+from fasthep_smk.flow.context_use import SIGHTS
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import described

@@ -16,10 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, layout, products
-from fasthep_smk.damage import difference, said
 from fasthep_smk.plan.rules import Job
-from fasthep_smk.products import RECORD
+from fasthep_smk.storage import layout, products
+from fasthep_smk.storage.damage import difference, said
+from fasthep_smk.storage.products import RECORD
+from fasthep_smk.util import files
 
 __all__ = ["Record", "Store"]
 

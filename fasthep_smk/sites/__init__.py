@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from fasthep_smk.describe import units
-from fasthep_smk.describe.requests import Attempt, ResourceRequest
-from fasthep_smk.errors import Finding, UsageError
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding, UsageError
 
 if TYPE_CHECKING:
-    from fasthep_smk.describe.site import Site
+    from fasthep_smk.config.site import Site
 
 __all__ = [
     "Draft", "System", "Waiting", "common_resources", "require_plugin", "shrink", "system",
@@ -103,7 +103,7 @@ class System(Protocol):
 
 
 def system(name: str) -> System:
-    """Return the module of a system, by its name in :data:`fasthep_smk.describe.site.SYSTEMS`."""
+    """Return the module of a system, by its name in :data:`fasthep_smk.config.site.SYSTEMS`."""
     return cast("System", importlib.import_module(f"fasthep_smk.sites.{name}"))
 
 

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.describe import units
-from fasthep_smk.describe.requests import Attempt, ResourceRequest
-from fasthep_smk.errors import Finding
-from fasthep_smk.names import shell
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, Waiting
 from fasthep_smk.sites.commands import ask, number
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
-    from fasthep_smk.describe.site import Site
+    from fasthep_smk.config.site import Site
 
 __all__ = [
     "NOT_IN_FOLDERS",
@@ -41,7 +41,7 @@ __all__ = [
 #: The module of Snakemake's plugin for it.
 PLUGIN = "snakemake_executor_plugin_htcondor"
 #: What runs in place of Snakemake's own module.
-SNAKEMAKE = "fasthep_smk.sites.htcondor_snakemake"
+SNAKEMAKE = "fasthep_smk.executors.htcondor"
 #: Machines leave and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2
 

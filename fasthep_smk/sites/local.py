@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.describe import units
-from fasthep_smk.describe.requests import Attempt, ResourceRequest
-from fasthep_smk.errors import Finding
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, Waiting
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
-    from fasthep_smk.describe.site import Site
+    from fasthep_smk.config.site import Site
 
 __all__ = [
     "PLUGIN",
@@ -33,7 +33,7 @@ __all__ = [
 
 #: Snakemake's own executor serves.
 PLUGIN = None
-SNAKEMAKE = "fasthep_smk.sites.local_snakemake"
+SNAKEMAKE = "fasthep_smk.executors.local"
 
 #: On one machine no job travels.
 TRAVELLING: Mapping[str, Any] = {}

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.describe import units
-from fasthep_smk.describe.requests import Attempt, ResourceRequest
-from fasthep_smk.errors import Finding, nearest
-from fasthep_smk.files import read_plain
-from fasthep_smk.names import shell
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, Waiting
 from fasthep_smk.sites.commands import ask, number
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.files import read_plain
+from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
-    from fasthep_smk.describe.site import Site
+    from fasthep_smk.config.site import Site
 
 __all__ = [
     "NOT_IN_FOLDERS",
@@ -45,7 +45,7 @@ __all__ = [
 #: The module of Snakemake's plugin for it.
 PLUGIN = "snakemake_executor_plugin_slurm"
 #: Runs Snakemake with faults of that plugin mended.
-SNAKEMAKE = "fasthep_smk.sites.slurm_snakemake"
+SNAKEMAKE = "fasthep_smk.executors.slurm"
 #: Nodes fail and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2
 

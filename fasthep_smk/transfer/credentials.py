@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fasthep_smk.credentials import tokens
-from fasthep_smk.credentials.looking import look
+from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.required import required_of
-from fasthep_smk.errors import SmkError
+from fasthep_smk.util.errors import SmkError
 
 __all__ = ["credential_files", "lay_out", "refuse_unsendable"]
 

@@ -14,9 +14,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, layout, observed, products
-from fasthep_smk.transfer.needs import read_json
-from fasthep_smk.transfer.parcel import Damaged
+from fasthep_smk.storage import failures, layout, observed, products
+from fasthep_smk.transfer.archive import Damaged
+from fasthep_smk.transfer.job_files import read_json
 
 __all__ = ["Expected"]
 
@@ -147,7 +147,7 @@ def _record_schema() -> Any:
     """Return what checks a record without the checksum of its file, which was compared before."""
     from jsonschema import Draft202012Validator  # takes a while to import
 
-    text = (resources.files("fasthep_smk") / "schemas/record.schema.json").read_text("utf-8")
+    text = (resources.files("fasthep_smk.storage") / "record.schema.json").read_text("utf-8")
     schema = json.loads(text)
     schema["required"].remove("checksum")
     return Draft202012Validator(schema)

@@ -5,7 +5,7 @@
 parcel=$1 outcome=$2 python=$3
 shift 3
 : >"$outcome" || exit 75
-set -- -P -m fasthep_smk.worker.errand "$parcel" "$outcome" "$@"
+set -- -P -m fasthep_smk.transfer.remote_job "$parcel" "$outcome" "$@"
 case $python in
 *.run) sh "$python" -- "$@" ;;
 *) "$python" "$@" ;;

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from fasthep_smk import files, layout, markers
-from fasthep_smk.files import digest_of
-from fasthep_smk.layout import RECORD
 from fasthep_smk.plan.rules import Bundle, Rule
-from fasthep_smk.translate.awaited import Waits
+from fasthep_smk.storage import layout, markers
+from fasthep_smk.storage.layout import RECORD
+from fasthep_smk.translate.waits_for import Waits
+from fasthep_smk.util import files
+from fasthep_smk.util.files import digest_of
 
 __all__ = ["mark", "signature_of"]
 

@@ -10,14 +10,14 @@ from typing import Any
 import yaml
 
 from fasthep_smk import sites
-from fasthep_smk.describe.credentials import Requirement
-from fasthep_smk.describe.environment import Environment
-from fasthep_smk.describe.requests import Attempt
-from fasthep_smk.describe.site import Site
-from fasthep_smk.describe.staging import Staging
-from fasthep_smk.names import literal, shell
+from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.environment import Environment
+from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.site import Site
+from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.snakefile import lengthened, pool_token, resources
+from fasthep_smk.util.names import literal, shell
 
 __all__ = ["Placement", "may_spread", "render"]
 

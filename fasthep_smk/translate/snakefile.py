@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fasthep_smk import layout, sites
-from fasthep_smk.describe.requests import Attempt
-from fasthep_smk.names import comment, encode, literal
+from fasthep_smk import sites
+from fasthep_smk.config.requests import Attempt
 from fasthep_smk.plan.rules import Rule, output_files
+from fasthep_smk.storage import layout
+from fasthep_smk.util.names import comment, encode, literal
 
 __all__ = [
     "COMMON",

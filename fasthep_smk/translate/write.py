@@ -10,14 +10,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk import files, layout
-from fasthep_smk.errors import Findings
-from fasthep_smk.flow import documents, identity, local_modules
+from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
-from fasthep_smk.names import shell
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.translate import bundles, profile, snakefile, tables
-from fasthep_smk.translate.awaited import Waits
+from fasthep_smk.storage import layout
+from fasthep_smk.translate import bundles, profile, snakefile, task_tables
+from fasthep_smk.translate.waits_for import Waits
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Settled
@@ -46,7 +47,7 @@ dependencies:
 
 
 #: Hands a job to the warm worker: a script, to be started with nothing imported.
-CLIENT = Path(__file__).parents[1] / "worker" / "client.py"
+CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
 
 @dataclass(frozen=True)
@@ -94,10 +95,10 @@ def write(
     smk = build / "smk"
     for variation in variations:
         target = build / layout.plan(variation.label)
-        files.write_text(target, documents.slim_text(variation.graph.plan))
+        files.write_text(target, plan_files.slim_text(variation.graph.plan))
     waits = Waits(rules, settled)
     bundles.mark(rules, waits, build)
-    texts = tables.table_texts(
+    texts = task_tables.table_texts(
         rules,
         root=root,
         waits=waits,
@@ -140,7 +141,7 @@ def _own(variations: Iterable[Variation]) -> dict[str, Any]:
     """Return the user's own packages, and texts in their modules that may name files."""
     plans = (variation.graph.plan for variation in variations)
     modules = sorted({name for plan in plans for name in own_modules_of(plan)})
-    texts = [pair for name in modules for pair in identity.named_texts(name)]
+    texts = [pair for name in modules for pair in op_identity.named_texts(name)]
     return {
         "own_modules": sorted({name.partition(".")[0] for name in modules}),
         "named_texts": [[text, str(source)] for text, source in dict.fromkeys(texts)],
@@ -150,7 +151,7 @@ def _own(variations: Iterable[Variation]) -> dict[str, Any]:
 def _named_packages(variations: Iterable[Variation]) -> set[str]:
     """Return the packages that plans name, and own ones that these import, but for Python's."""
     named = {name for variation in variations for name in modules_of(variation.graph.plan)}
-    own = {one for name in named for one in identity.own_sources(name)}
+    own = {one for name in named for one in op_identity.own_sources(name)}
     return {name.partition(".")[0] for name in named | own} - set(sys.stdlib_module_names)
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fasthep_smk.worker.end import guard
+from fasthep_smk.worker.job_end import guard
 
 
 def _say_bad_end(status: int) -> None:
-    from fasthep_smk.worker.job import note_bad_end
+    from fasthep_smk.worker.runner import note_bad_end
 
     note_bad_end(Path.cwd(), sys.argv[1:], status)
 
 
 guard(_say_bad_end)  # before anything is imported: it waits, and needs little memory
 
-from fasthep_smk.worker.job import main  # noqa: E402
+from fasthep_smk.worker.runner import main  # noqa: E402
 
 sys.exit(main(sys.argv[1:]))

@@ -17,14 +17,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from fasthep_smk import failures, files, layout, markers
-from fasthep_smk.worker.process import (
-    LOG,
-    MODULES,
-    ONE_THREAD,
-    has_one_thread,
-    import_for_good,
-)
+from fasthep_smk.storage import failures, layout, markers
+from fasthep_smk.util import files
+from fasthep_smk.worker.processes import LOG, MODULES, ONE_THREAD, has_one_thread, import_for_good
 from fasthep_smk.worker.series import Ended, run_series
 
 __all__ = ["run_bundle"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fasthep_smk import failures, space
-from fasthep_smk.worker.again import Refused
+from fasthep_smk.storage import failures
+from fasthep_smk.util import disk_full
+from fasthep_smk.worker.job_retry import Refused
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
 from fasthep_smk.worker.planned import Changed
 
@@ -25,7 +26,7 @@ def kind_of(error: BaseException) -> failures.Kind:
         return "time"
     if getattr(cause, "record", None) is not None:
         return "damaged"
-    return "disk" if space.shown(error) else "error"
+    return "disk" if disk_full.shown(error) else "error"
 
 
 def cause_of(error: BaseException) -> Any:

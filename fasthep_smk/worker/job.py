@@ -1,434 +1,153 @@
-"""One job from start to end: read its entry, run it, write its record or say why not."""
+"""A job's entry in its task table, and the folder in which its operations write."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
-import re
 import shutil
-import signal
-import socket
-import sys
-import time
-import traceback
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import failures, files, layout, pickles, sites, space, system_errors
-from fasthep_smk.describe.units import format_bytes
-from fasthep_smk.errors import SmkError
-from fasthep_smk.flow import local_modules
-from fasthep_smk.flow.named_files import NamedFiles
-from fasthep_smk.flow.operation import current_operation
-from fasthep_smk.masking import masked
-from fasthep_smk.observed import Surroundings, environment_of, inherited, save
-from fasthep_smk.worker.again import tries_of
-from fasthep_smk.worker.causes import cause_of, kind_of
-from fasthep_smk.worker.entry import Job, Sent
-from fasthep_smk.worker.limits import (
-    MemoryLimit,
-    cpu_time,
-    memory_limit,
-    peak_memory,
-    time_limit,
-)
-from fasthep_smk.worker.observe import Observer, observing
-from fasthep_smk.worker.planned import Changed, check_files, check_modules
-from fasthep_smk.worker.process import LOG
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.names import encode
 
-__all__ = ["main", "note_bad_end"]
-
-_NOT_AGAIN = ": not tried again"
+__all__ = ["Job", "Sent", "goal_of", "staging"]
 
 
-def main(arguments: list[str], *, warm: bool = False) -> int:
-    """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
+@dataclass(frozen=True)
+class Sent:
+    """How a job was sent out: at which attempt, with how many threads, asking for what.
 
-    ``warm`` is for their records: forked by a warm worker. Returns the exit status.
+    ``credentials`` are those that it requires.
     """
-    files.close_to_others(1, 2)  # the job's log
-    build = Path.cwd()
-    given = _parser().parse_args(arguments)
-    key = "/".join(given.place)
-    try:
-        table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
-        bundle = table["bundles"].get(key)
-        if bundle is None:
-            return _run_job(_load(build, given, table, key, warm), _command(given, key))
-        jobs = {one: _load(build, given, table, one, warm) for one in bundle["jobs"]}
-    except (OSError, ValueError, KeyError) as error:
-        print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
-        return 2
-    from fasthep_smk.worker.bundle import run_bundle
 
-    return run_bundle(
-        build,
-        given.rule,
-        bundle,
-        lambda one: _run_job(
-            replace(jobs[one], bundle=key, marker=bundle["marker"]), _command(given, one)
-        ),
-        lambda one: _is_done(jobs[one]),
-        lambda one, status: _take_back(
-            replace(jobs[one], bundle=key, marker=bundle["marker"]), status
-        ),
-        attempt=given.attempt,
-        threads=given.threads,
-        warm=warm,
-        command=lambda one: _command(given, one),
-    )
+    attempt: int = 1
+    threads: int = 1
+    asked: dict[str, Any] = field(default_factory=dict)
+    system: str = "local"
+    batch_job: str | None = None
+    warm: bool = False
+    credentials: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The batch system that the job runs on; what ends a run may stay on this machine."""
+        return "local" if self.batch_job is None else self.system
+
+    @property
+    def walltime(self) -> int | None:
+        """The job's time limit in seconds."""
+        value = self.asked.get("walltime")
+        return None if value is None else int(value)
 
 
-def note_bad_end(build: Path, arguments: list[str], status: int) -> None:
-    """Let a job not count whose process wrote its record, and then ended with ``status``."""
-    given = _parser().parse_args(arguments)
-    key = "/".join(given.place)
-    table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
-    if key in table["jobs"]:
-        _take_back(_load(build, given, table, key, False), status)
+@dataclass(frozen=True)
+class Job:
+    """A job's entry in its task table, with the folders it works in.
 
-
-def _take_back(job: Job, status: int) -> None:
-    if not _is_done(job):
-        return
-    (job.build / str(job.entry["record"])).unlink(missing_ok=True)
-    what = f"status {status}" if status > 0 else signal.Signals(-status).name
-    problem = (
-        f"its process ended badly after its work was done ({what}): in an exit handler, a thread "
-        "or a library that an operation has brought"
-    )
-    failures.note(job.build, replace(_note(job, []), problem=problem, kind="error"))
-
-
-def _command(given: argparse.Namespace, key: str) -> list[str]:
-    """Return the command that runs one job of a bundle alone."""
-    sent = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
-    words = [*sent, "--", given.rule, *key.split("/")]
-    return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
-
-
-def _run_job(job: Job, command: list[str]) -> int:
-    """Run a job; ``command`` is for one that starts again in a process of its own."""
-    build = job.build
-    tries, told = tries_of(job.sent.credentials, job.sent.walltime)
-    job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))
-    if _is_done(job):
-        print("an earlier process has finished this job, and could not say so", file=sys.stderr)
-        failures.clear(build, job.rule, job.key)
-        return 0
-    earlier = _earlier(build, job) if job.sent.attempt > 1 else []
-    started = _note(job, earlier)
-    tries.note = lambda why: failures.note(build, _while_waiting(started, why))
-    asked = job.sent.asked
-    pool = asked.get("pool")
-    # A batch system holds jobs to their memory; on one machine there may be enough for all.
-    memory = asked.get("memory") if job.sent.system != "local" else None
-    try:
-        failures.note(build, started)
-        _stop_if_hopeless(job, earlier)
-        _enter_launch_folder(build)
-        # For messages and diagnostics of an op; no result may depend on it.
-        os.environ["FASTHEP_SMK_POOL"] = str(pool or "")
-        with (
-            memory_limit(memory, pool, lambda error: _leave(job, started, error)),
-            time_limit(job.sent.walltime, pool, used=tries.used),
-        ):
-            tries.wait_to_begin()
-            _run(job, earlier)
-    except Exception as error:
-        if space.shown(error):
-            # Nobody reads what is half-written, and others may need the space.
-            shutil.rmtree(job.folder, ignore_errors=True)
-        shown: BaseException = error
-        if kind_of(error) in ("error", "credential"):
-            file = str((job.entry.get("partition") or {}).get("file") or "")
-            # It has nothing to do with credentials, or the job cannot start again.
-            with contextlib.suppress(LookupError, OSError):
-                verdict = tries.settle(error, file)
-                if verdict is None:
-                    tries.start(build, command, bundle=job.bundle, marker=job.marker)
-                shown = verdict
-        with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
-            _leave(job, started, shown)
-            if not isinstance(error, SmkError):
-                print(masked(traceback.format_exc()), end="", file=sys.stderr)
-            print(failures.one_line(shown), file=sys.stderr)
-        return 1
-    failures.clear(build, job.rule, job.key)
-    if log := os.environ.get(LOG):
-        (build / log).unlink(missing_ok=True)  # the job's log has it under its plain name
-    return 0
-
-
-def _is_done(job: Job) -> bool:
-    """Tell whether the job's record is there: Snakemake removes it when a job is to run again."""
-    try:
-        record = files.unseal(files.read_plain(job.build / str(job.entry["record"])))
-    except (OSError, files.Altered):
-        return False
-    return bool(record.get("signature") == job.entry["signature"])
-
-
-def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
-    """Return the note of a job that ends without a word."""
-    partition = dict(job.entry.get("partition") or {})
-    return failures.Failure(
-        rule=job.rule,
-        key=job.key,
-        record=job.marker or str(job.entry["record"]),
-        bundle=job.bundle,
-        problem="it ended without a word: it was killed, or its machine went away",
-        kind="killed",
-        stages=list(job.stages),
-        dataset=job.entry.get("dataset"),
-        file=partition.get("file"),
-        start=partition.get("start"),
-        stop=partition.get("stop"),
-        variation=job.entry.get("variation"),
-        pool=job.sent.asked.get("pool"),
-        attempt=job.sent.attempt,
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        born=failures.born(os.getpid()),
-        system=job.sent.system,
-        batch_job=job.sent.batch_job,
-        memory=job.sent.asked.get("memory"),
-        earlier=earlier,
-    )
-
-
-def _while_waiting(started: failures.Failure, why: str | None) -> failures.Failure:
-    """Return the note of a job that may be killed while it waits for a credential."""
-    if why is None:
-        return started
-    return replace(started, problem=f"{started.problem}, while it waited: {why}")
-
-
-def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
-    """Say in a job's note what it died of."""
-    kind = kind_of(error)
-    if kind == "damaged":
-        _forget_damaged(job, Path(cause_of(error).record))
-    problem, mend = failures.one_line(error), getattr(error, "mend", None)
-    if gone := _gone(job):
-        problem = f"its input file was moved or deleted while the run went on: {gone}"
-        mend = "put it back, then run the same command again"
-    failures.note(
-        job.build,
-        replace(
-            started,
-            problem=problem,
-            kind=kind,
-            mend=mend or system_errors.fix(cause_of(error), job.build),
-            stage=getattr(error, "stage", None),
-            op=getattr(error, "impl", None),
-            used=getattr(error, "used", None) or peak_memory(),
-        ),
-    )
-
-
-def _gone(job: Job) -> Path | None:
-    """Return an input file of a job that is not there any more."""
-    local = (path for path in map(Path, job.entry["inputs"]) if path.is_absolute())
-    return next((path for path in local if not path.exists()), None)
-
-
-def _forget_damaged(job: Job, record: Path) -> None:
-    """Let the job run again whose file is damaged, and all others that made such a file for us.
-
-    Without its record a job counts as not done, and without its marker a bundle.
+    ``bundle`` is the key of the bundle that it runs in, ``marker`` that one's file.
+    ``spares`` are event streams that are worth keeping if that costs little. ``siblings`` is how
+    many jobs its rule has. ``sources`` are the files that its signature knows besides its inputs:
+    by path their identity, size and modification time.
     """
-    from fasthep_smk import products
 
-    record.unlink(missing_ok=True)
-    for read in job.entry["reads"]:
-        try:
-            products.verify(job.build / read["folder"])
-        except products.Damaged as error:
-            error.record.unlink(missing_ok=True)
-            if "marker" in read:
-                (job.build / read["marker"]).unlink(missing_ok=True)
+    build: Path
+    rule: str
+    scope: str
+    key: str
+    entry: dict[str, Any]
+    keeps: tuple[dict[str, Any], ...]
+    outputs: tuple[str, ...]
+    sent: Sent
+    results: list[str] = field(default_factory=list)
+    stages: tuple[str, ...] = ()
+    made_of: dict[str, Any] = field(default_factory=dict)
+    bundle: str | None = None
+    marker: str | None = None
+    spares: tuple[dict[str, Any], ...] = ()
+    siblings: int = 1
+    sources: dict[str, tuple[str | None, int, int]] = field(default_factory=dict)
 
+    @property
+    def folder(self) -> Path:
+        """Where the job's products go."""
+        return self.build / str(self.entry["folder"])
 
-def _stop_if_hopeless(job: Job, earlier: list[dict[str, Any]]) -> None:
-    """Raise if the last attempt died for want of memory and this one has no more."""
-    ran = [item for item in earlier if not str(item["problem"]).endswith(_NOT_AGAIN)]
-    last = ran[-1] if ran else {}
-    memory = job.sent.asked.get("memory")
-    if memory and last.get("kind") == "memory" and (last.get("memory") or 0) >= memory:
-        error = MemoryLimit(
-            f"attempt {last['attempt']} needed more than its {format_bytes(last['memory'])}, and "
-            f"pool {job.sent.asked.get('pool')!r} has no more{_NOT_AGAIN}"
-        )
-        error.used = last.get("used")
-        raise error
+    @property
+    def place(self) -> dict[str, Any]:
+        """Where the job runs, as in its record."""
+        return {"system": self.sent.place, "asked": self.sent.asked}
 
-
-def _earlier(build: Path, job: Job) -> list[dict[str, Any]]:
-    """Return what the earlier attempts died of; of a kill, the batch system knows why."""
-    found = failures.earlier(build, job.rule, job.key)
-    # A job that has waited for a credential and starts again is still at the same attempt.
-    found = [item for item in found if item["attempt"] != job.sent.attempt]
-    last = found[-1] if found else {}
-    if last.get("kind") == "killed" and last.get("batch_job"):
-        said = sites.system(job.sent.system).fate(str(last["batch_job"]))
-        if said is not None:
-            for_memory = re.search("memory|oom", said, re.IGNORECASE)
-            last |= {"problem": masked(said), "kind": "memory" if for_memory else "killed"}
-    return found
+    @property
+    def plan_file(self) -> Path:
+        """The slim plan of the job's variation."""
+        return self.build / str(self.entry["plan"])
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="worker", description="Run one job in the build folder.")
-    parser.add_argument("rule", help="the job's rule")
-    parser.add_argument("place", nargs="*", help="the values of its wildcards")
-    parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")
-    parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
-    return parser
+@contextlib.contextmanager
+def staging(job: Job) -> Iterator[Path]:
+    """Yield a folder for what operations write; move the files into the build on success.
 
-
-def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
-    from fasthep_smk import products
-
-    started = time.time()
-    shutil.rmtree(job.folder, ignore_errors=True)
-    content, observed = _observed(job)
-    record = {
-        "rule": job.rule,
-        "key": job.key,
-        "signature": job.entry["signature"],
-        "observed": observed,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": round(started, 3),
-        "ended": round(time.time(), 3),
-        "attempt": job.sent.attempt,
-        "threads": job.sent.threads,
-        "asked": job.sent.asked,
-        "used": {"memory": peak_memory(), "cpu": cpu_time(), "warm": job.sent.warm},
-        "system": job.sent.place,
-        "batch_job": job.sent.batch_job,
-        "earlier": earlier,
-        "results": {name: files.described(job.build / name) for name in sorted(set(job.results))},
-        "made_of": job.made_of,
-        "build": str(job.build),
-        **content,
-    }
-    products.write_record(job.folder, record)
-
-
-def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
-    """Run the job; return the content of its record, and the observations that it rests on.
+    A job that dies leaves no half-written skim or plot where a person would look for it. After a
+    failure only FAST-HEP's diagnostics are kept.
 
     Raises:
-        Changed: its inputs are not those that it was planned with.
+        FileNotFoundError: somebody took this job for dead, and removed the folder.
     """
-    run = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
-    pickles.trust(run["pickles_of"])
-    launch, beside = Path(run["launch_folder"]), Path(run["workflow"]).parent
-    named = NamedFiles((launch, beside), run["ignore_reads"], own=[job.build])
-    check_files(job, named, modules=True)
-    observer = None
-    if run["own_modules"]:  # otherwise nothing of the user's runs in any job
-        observer = Observer(
-            job.build,
-            Surroundings(launch, environment_of(job.build)),
-            files=named,
-            operation=current_operation,
-            own=run["own_modules"],
-            named=run["named_texts"],
-            known=job.entry.get("files") or (),
-        )
+    parent = job.build / "smk" / "stage" / job.rule
+    name = encode(job.key or job.rule)
+    for stale in parent.glob(f"{name}.*"):  # of a job that was killed
+        files.discard(stale)
+    folder = parent / f"{name}.{os.getpid()}"
+    folder.mkdir(parents=True)
+    mine = os.open(folder, os.O_RDONLY)
     try:
-        with observing(observer) if observer else contextlib.nullcontext():
-            content = _runner(job.scope)(job)
-    except Exception as error:
-        if kind_of(error) == "error":  # a file may have been half-written
-            check_files(job, named, modules=True, written=observer.written if observer else ())
-            if observer and (edited := observer.edited()):
-                raise Changed(edited, failed=cause_of(error)) from error
+        yield folder
+        found = _files_in(folder)
+        if not os.path.samestat(os.fstat(mine), folder.stat()):
+            raise FileNotFoundError(f"{folder} was removed while the job worked in it")
+        job.results.extend(_move(found, folder, job))
+    except BaseException:
+        with contextlib.suppress(OSError):  # there may be no space for them
+            _move(_files_in(folder / "reports" / "diagnostics"), folder, job)
         raise
-    folders = [read["folder"] for read in job.entry["reads"]]
-    folders += [given["folder"] for given in job.entry.get("part", {}).get("given", ())]
-    observed = inherited(job.build, folders)
-    if observer is None:
-        check_files(job, named, modules=False)
-        return content, observed
-    found, changed = observer.observations(job.sources)
-    check_files(job, named, modules=False, written=observer.written)
-    check_modules(job, observer.sources)
-    if changed:
-        raise Changed(changed)
-    own = [save(job.build, found)] if found else []
-    return content, list(dict.fromkeys([*own, *observed]))
+    finally:
+        os.close(mine)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _runner(scope: str) -> Any:
-    # Imported when needed: a merge does not pay for what a partition needs.
-    if scope in ("partition", "side"):
-        from fasthep_smk.worker import partition
-
-        return partition.run_partition if scope == "partition" else partition.run_side_products
-    from fasthep_smk.worker import reduction
-
-    return {
-        "merge": reduction.run_merge,
-        "finish": reduction.run_finish,
-        "publish": reduction.run_publish,
-    }[scope]
+def _files_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_symlink() or not path.is_dir()]
 
 
-def _load(
-    build: Path, given: argparse.Namespace, table: dict[str, Any], key: str, warm: bool
-) -> Job:
-    return Job(
-        build=build,
-        rule=given.rule,
-        scope=str(table["scope"]),
-        key=key,
-        entry=table["jobs"][key],
-        keeps=tuple(table["keeps"]),
-        outputs=tuple(table["outputs"]),
-        sent=_sent(build, given, warm),
-        stages=tuple(table["stages"]),
-        made_of=_made_of(table, table["jobs"][key]),
-        spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
-        siblings=int(table.get("siblings") or len(table["jobs"])),
-        sources={path: tuple(known) for path, known in table.get("sources", {}).items()},
-    )
+def _move(found: list[Path], source: Path, job: Job) -> list[str]:
+    """Move what operations wrote below ``source`` into the build; return the paths relative to it.
+
+    Content and names are on disk when this returns: the job's record will say that they are there.
+    """
+    goals = {path: str(goal_of(path.relative_to(source), job)) for path in found}
+    for goal in goals.values():
+        if not layout.is_result(goal):
+            raise SmkError(f"an operation has written {goal!r}, where only runs write")
+    files.sync_all(path for path in found if not path.is_symlink())
+    for path, goal in goals.items():
+        (job.build / goal).parent.mkdir(parents=True, exist_ok=True)
+        files.replace(path, job.build / goal)
+    files.sync_all({(job.build / goal).parent for goal in goals.values()})
+    return list(goals.values())
 
 
-def _made_of(table: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job's products follow from: its nodes' signatures, and their origin."""
-    known = table["nodes"].get(entry["signed_as"], {})
-    return {
-        "nodes": {node: known[node] for node in entry["nodes"]},
-        "origin": entry["origin"],
-        "reads": [read["folder"] for read in entry["reads"]],
-    }
+def goal_of(path: Path, job: Job) -> Path:
+    """Return where a file goes that an operation has written.
 
-
-def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
-    """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
-    try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
-        attempts = requests["rules"][given.rule]
-        asked = dict(attempts[min(given.attempt, len(attempts)) - 1])
-        system = str(requests["system"])
-        credentials = tuple(requests.get("credentials") or ())
-    except (OSError, ValueError, KeyError, IndexError):
-        asked, system, credentials = {}, "local", ()  # an older translation: without limits
-    batch_job = sites.system(system).batch_job()
-    return Sent(given.attempt, given.threads, asked, system, batch_job, warm, credentials)
-
-
-def _enter_launch_folder(build: Path) -> None:
-    """Go where the run was started: FAST-HEP's relative paths and local modules start there."""
-    run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
-    sys.path.extend(path for path in run["python_path"] if path not in sys.path)
-    local_modules.search(run["own_folders"])
-    if Path(run["launch_folder"]).is_dir():
-        os.chdir(run["launch_folder"])
+    Reports of variations go below the variation's own folder: FAST-HEP's observers write to the
+    same place whatever the variation, and the plain place belongs to the nominal plan.
+    """
+    variation = str(job.entry["variation"])
+    if variation == "nominal" or path.parts[0] != "reports" or path.parts[1:2] == (variation,):
+        return path
+    return Path("reports", variation, *path.parts[1:])

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from fasthep_smk.describe.units import format_bytes, format_duration
-from fasthep_smk.errors import SmkError
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.units import format_bytes, format_duration
 
 __all__ = [
     "MemoryLimit",

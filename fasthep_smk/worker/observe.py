@@ -24,12 +24,12 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from fasthep_smk.files import sha256_bytes
 from fasthep_smk.flow.distributions import NOT_INSTALLED, is_installed_file, package_identity
-from fasthep_smk.flow.identity import is_published, module_file
 from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
-from fasthep_smk.observed import Observation, Surroundings, machine, of_session
+from fasthep_smk.flow.op_identity import is_published, module_file
+from fasthep_smk.storage.observed import Observation, Surroundings, machine, of_session
+from fasthep_smk.util.files import sha256_bytes
 
 __all__ = ["Observer", "observing"]
 

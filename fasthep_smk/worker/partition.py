@@ -10,17 +10,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import products, retell
-from fasthep_smk.flow import documents
-from fasthep_smk.flow.execute import Session
+from fasthep_smk.flow import plan_files
+from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import relocate
-from fasthep_smk.masking import masked
-from fasthep_smk.products import Product
-from fasthep_smk.sharing import Shared
-from fasthep_smk.streams import register_behaviours
-from fasthep_smk.worker import spare
-from fasthep_smk.worker.entry import Job, staging
-from fasthep_smk.worker.part import NotGiven, Taken, run_part
+from fasthep_smk.storage import products, run_records
+from fasthep_smk.storage.hard_links import Shared
+from fasthep_smk.storage.products import Product
+from fasthep_smk.storage.streams import register_behaviours
+from fasthep_smk.util.masking import masked
+from fasthep_smk.worker import cached_streams
+from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.partial import NotGiven, Taken, run_part
 
 __all__ = ["run_partition", "run_side_products"]
 
@@ -29,7 +29,7 @@ Key = tuple[str, str]
 
 def run_partition(job: Job) -> dict[str, Any]:
     """Run a task for one partition, or the part of it that has to; return the record's content."""
-    plan = documents.read_slim(job.plan_file)
+    plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
     with staging(job) as folder:
         content = _part(job, plan, folder) if "part" in job.entry else None
@@ -46,8 +46,8 @@ def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
     cpu = time.process_time() - started
     run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
     content = _saved(job, plan, made, str(folder))
-    if retell.is_quiet({"runs": [run]}):  # otherwise it is never told in parts
-        _add(content, spare.keep(job, made, cpu))
+    if run_records.is_quiet({"runs": [run]}):  # otherwise it is never told in parts
+        _add(content, cached_streams.keep(job, made, cpu))
     return {**content, "runs": relocate([run], str(folder), str(job.build))}
 
 
@@ -63,7 +63,7 @@ def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
         shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
         print(f"all of the job runs: {masked(str(error))}", file=sys.stderr)
         return None
-    kept = spare.keep(job, made, cpu)
+    kept = cached_streams.keep(job, made, cpu)
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
     _add(content, [*kept, *taken.spares(made_anew)])
     job.results.extend(taken.results)
@@ -73,7 +73,7 @@ def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
 
 def run_side_products(job: Job) -> dict[str, Any]:
     """Run the global side products of a variation; return the content of the record."""
-    plan = documents.read_slim(job.plan_file)
+    plan = plan_files.read_slim(job.plan_file)
     with staging(job) as folder:
         session = Session(plan, folder)
         made, boundary = session.side_products(job.entry["nodes"])

@@ -9,11 +9,11 @@ import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from fasthep_smk.errors import SmkError
 from fasthep_smk.flow.named_files import NamedFiles
-from fasthep_smk.inputs import identity_of
-from fasthep_smk.worker.again import SENT
-from fasthep_smk.worker.entry import Job
+from fasthep_smk.storage.inputs import identity_of
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.job_retry import SENT
 
 __all__ = ["Changed", "check_files", "check_modules"]
 

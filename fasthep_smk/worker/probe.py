@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files
+from fasthep_smk.util import files
 
 __all__ = ["PACKAGES", "describe_worker"]
 

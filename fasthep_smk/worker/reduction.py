@@ -8,14 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk import files, layout, missing_report, products
-from fasthep_smk.flow import documents, summary
-from fasthep_smk.flow.execute import Session
+from fasthep_smk.flow import plan_files, summary
+from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import Run, listed, ran_on, relocate
-from fasthep_smk.products import Product
-from fasthep_smk.streams import register_behaviours
-from fasthep_smk.worker.ending import run_end, told
-from fasthep_smk.worker.entry import Job, staging
+from fasthep_smk.storage import layout, missing_report, products
+from fasthep_smk.storage.products import Product
+from fasthep_smk.storage.streams import register_behaviours
+from fasthep_smk.util import files
+from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.plots import run_end, told
 
 __all__ = ["run_finish", "run_merge", "run_publish"]
 
@@ -25,7 +26,7 @@ Store = dict[Key, Any]
 
 def run_merge(job: Job) -> dict[str, Any]:
     """Reduce the partitions of one dataset and run what comes at its end."""
-    plan = documents.read_slim(job.plan_file)
+    plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
     dataset = str(job.entry["dataset"])
     records = _records(job)
@@ -48,7 +49,7 @@ def run_finish(job: Job) -> dict[str, Any]:
     records = _records(job)
     runs = [Run(**run) for record in records.values() for run in record["runs"]]
     partitions = _partitions(runs)
-    plan = documents.read_slim(job.plan_file, partitions)
+    plan = plan_files.read_slim(job.plan_file, partitions)
     register_behaviours()
     side: Store = {}
     with staging(job) as folder:
@@ -128,7 +129,7 @@ def run_publish(job: Job) -> dict[str, Any]:
         record = _record(job, read["folder"])
         runs = [Run(**run) for run in record["runs"]]
         entry = table["jobs"][record["key"]]
-        plan = documents.read_slim(job.build / entry["plan"], _partitions(runs))
+        plan = plan_files.read_slim(job.build / entry["plan"], _partitions(runs))
         session = Session(plan, job.build)
         session.replay(runs)
         before = _writer_manifests(job.build)

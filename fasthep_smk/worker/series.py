@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import IO, NamedTuple
 
-from fasthep_smk.worker.end import Before, wait_for
+from fasthep_smk.worker.job_end import Before, wait_for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
-from fasthep_smk.worker.process import exit_status, live_as
+from fasthep_smk.worker.processes import exit_status, live_as
 
 __all__ = ["Ended", "run_series"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import awkward as ak
 
-from fasthep_smk import products
+from fasthep_smk.storage import products
 
 __all__ = ["sizes"]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import failures
+from fasthep_smk.storage import failures
 from tests.clusters.analyses import (
     FASTHEP_SMK,
     demo,

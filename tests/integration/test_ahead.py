@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.layout import FORK_SERVER
+from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
 
 pytestmark = pytest.mark.integration
@@ -205,7 +205,7 @@ def test_a_run_with_nothing_to_do_starts_nothing(own: Path, smk: Run) -> None:
     (own / "python").chmod(0o755)
     code = (
         f"import sys; sys.executable = {str(own / 'python')!r}; "
-        "from fasthep_smk.cli import main; sys.exit(main(['workflow.yaml', '-j', '2']))"
+        "from fasthep_smk.cli.main import main; sys.exit(main(['workflow.yaml', '-j', '2']))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

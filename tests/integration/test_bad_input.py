@@ -16,7 +16,7 @@ import pytest
 import uproot
 import yaml
 
-from fasthep_smk.cli import main
+from fasthep_smk.cli.main import main
 
 pytestmark = pytest.mark.integration
 

@@ -18,9 +18,10 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import files, layout, products
-from fasthep_smk.transfer.arrival import accept
-from fasthep_smk.transfer.parcel import Damaged
+from fasthep_smk.storage import layout, products
+from fasthep_smk.transfer.archive import Damaged
+from fasthep_smk.transfer.receive import accept
+from fasthep_smk.util import files
 from tests.integration.conftest import WORKFLOW, Run
 from tests.integration.test_transfer import send, translate
 
@@ -305,7 +306,7 @@ NOTE = f"smk/failures/{RULE}/"
 def test_a_note_of_another_job_is_refused(
     build: Path, sent: Sent, tmp_path: Path, note: Any
 ) -> None:
-    from fasthep_smk import failures
+    from fasthep_smk.storage import failures
 
     name = str(failures.path_of(build, RULE, "data/1_0").relative_to(build))
     sent.content[name] = json.dumps(note).encode()

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fasthep_smk import products
+from fasthep_smk.storage import products
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.compare import compare_builds
 

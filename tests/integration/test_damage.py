@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import files
+from fasthep_smk.util import files
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.compare import compare_builds
 from tests.support.forms import some

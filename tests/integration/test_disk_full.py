@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fasthep_smk import failures, holding
+from fasthep_smk.run import lock
+from fasthep_smk.storage import failures
 from tests.integration.conftest import Run
 from tests.support.compare import compare_builds
 
@@ -196,7 +197,7 @@ def test_a_failed_job_says_so_on_a_full_disk(disk: Callable[[str], Path]) -> Non
     build = disk("size=64k") / "build"
     failure = failures.Failure(rule="r", key="k", record="x", problem="it was killed")
     failures.note(build, failure)
-    with holding.hold(build):
+    with lock.hold(build):
         fill(build)
         failures.note(build, failures.Failure(rule="r", key="k", record="x", problem="a" * 2000))
         failures.note(build, failures.Failure(rule="r", key="k", record="x", problem="b" * 20))

@@ -14,13 +14,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fasthep_smk import layout
+from fasthep_smk.storage import layout
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.compare import compare_builds
 
 pytestmark = pytest.mark.integration
 
-SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "storage"
 PLOTTED = """\
     - id: {name}
       op: hep.hist

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.environment.archive import Parts, write_archive
-from fasthep_smk.environment.conda import CondaContents
-from fasthep_smk.environment.pack import NEEDED, archive_path, pack
-from fasthep_smk.errors import Findings
+from fasthep_smk.transfer.environment.archive import Parts, write_archive
+from fasthep_smk.transfer.environment.conda import CondaContents
+from fasthep_smk.transfer.environment.pack import NEEDED, archive_path, pack
+from fasthep_smk.util.errors import Findings
 from fasthep_smk.worker.probe import describe_worker
 from tests.integration.conftest import Run
 from tests.support.compare import compare_builds

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import failures, files, layout
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.util import files
 from tests.integration.conftest import Run
 from tests.support.forms import in_turn
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.layout import FORK_SERVER
+from fasthep_smk.storage.layout import FORK_SERVER
 
 pytestmark = pytest.mark.integration
 
@@ -118,7 +118,7 @@ def test_a_fork_server_that_fails_is_named(analysis: Path) -> None:
     """Python itself does not start with such a variable; the others have what they need by then."""
     hook = analysis / "sitecustomize.py"
     hook.write_text(
-        "import sys\nif 'fasthep_smk.worker.warm' in sys.orig_argv: raise SystemExit(3)\n"
+        "import sys\nif 'fasthep_smk.worker.fork_server' in sys.orig_argv: raise SystemExit(3)\n"
     )
     said = smk("workflow.yaml", "-v", cwd=analysis, PYTHONPATH=str(analysis))
     assert "the fork server has ended" in said

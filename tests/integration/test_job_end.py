@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.layout import FORK_SERVER
+from fasthep_smk.storage.layout import FORK_SERVER
 from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration

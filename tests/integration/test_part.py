@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 Scratch = Callable[[str], Path]
 
-SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "storage"
 JOBS = {"data/0_0", "data/1_0", "dy/0_0"}
 #: All of one job ran, and of the others one histogram.
 ONE_WHOLE = {"data/0_0": ["stage.Vertices"], "data/1_0": ["stage.Vertices"], "dy/0_0": None}

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from fasthep_smk import files
+from fasthep_smk.util import files
 from tests.integration.conftest import Run
 from tests.support import cases
 from tests.support.compare import _clean, _differences

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk import layout
-from fasthep_smk.transfer.arrival import Arrival, accept
-from fasthep_smk.transfer.depot import Trip
-from fasthep_smk.transfer.needs import load_of
-from fasthep_smk.transfer.parcel import Damaged, write_parcel
-from fasthep_smk.transfer.trips import Trips, Verdict
+from fasthep_smk.storage import layout
+from fasthep_smk.transfer.archive import Damaged, write_parcel
+from fasthep_smk.transfer.job_files import load_of
+from fasthep_smk.transfer.receive import Arrival, accept
+from fasthep_smk.transfer.spool import Trip
+from fasthep_smk.transfer.tracker import Trips, Verdict
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support import credentials
 from tests.support.compare import compare_builds
@@ -59,7 +59,7 @@ def run_errand(folder: Path, project: Path, *options: str) -> None:
     """Run the job in a folder's parcel, with the project out of sight."""
     hidden = project.rename(project.with_name(f"{project.name}.hidden"))
     try:
-        errand = [sys.executable, "-P", "-m", "fasthep_smk.worker.errand"]
+        errand = [sys.executable, "-P", "-m", "fasthep_smk.transfer.remote_job"]
         env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         subprocess.run([*errand, "job.tar", "outcome.tar", *options], cwd=folder, env=env)
         assert not project.exists()
@@ -182,7 +182,7 @@ def test_a_parcel_that_arrives_damaged_says_so(
 ) -> None:
     folder = tmp_path_factory.mktemp("node")
     (folder / "job.tar").write_bytes(b"nothing")
-    command = [sys.executable, "-m", "fasthep_smk.worker.errand", "job.tar", "outcome.tar"]
+    command = [sys.executable, "-m", "fasthep_smk.transfer.remote_job", "job.tar", "outcome.tar"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 76
     assert "Traceback" not in done.stderr

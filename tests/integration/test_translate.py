@@ -16,7 +16,7 @@ from tests.integration.conftest import Run
 
 pytestmark = pytest.mark.integration
 
-SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "fasthep_smk" / "storage"
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.layout import FORK_SERVER
+from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
 from tests.support.compare import compare_builds
 
@@ -93,9 +93,9 @@ def warm_workers(folder: Path) -> list[int]:
         try:
             words = (process / "cmdline").read_bytes().split(b"\0")
             parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"fasthep_smk.worker.warm" in words and (Path(f"/proc/{parent}/cwd")).samefile(
-                folder
-            ):
+            if b"fasthep_smk.worker.fork_server" in words and (
+                Path(f"/proc/{parent}/cwd")
+            ).samefile(folder):
                 found.append(int(process.name))
         except (OSError, ValueError, IndexError):
             continue

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import cramjam
 
-from fasthep_smk.environment.archive import Parts, write_archive
-from fasthep_smk.environment.entries import Entry, text_entry
-from fasthep_smk.names import shell
+from fasthep_smk.transfer.environment.archive import Parts, write_archive
+from fasthep_smk.transfer.environment.entries import Entry, text_entry
+from fasthep_smk.util.names import shell
 
 __all__ = ["Node", "small_archive", "small_parts"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from fasthep_smk.describe.execution import read_execution
-from fasthep_smk.describe.routing import Router
-from fasthep_smk.flow import documents
+from fasthep_smk.config.execution import read_execution
+from fasthep_smk.config.routing import Router
+from fasthep_smk.flow import plan_files
 from fasthep_smk.flow.graph import Graph, describe
 
 CARPENTER = "fasthep_carpenter.operations"
@@ -107,4 +107,4 @@ def graph(*nodes: dict[str, Any], datasets: dict[str, Any] | None = None) -> Gra
     """Return the graph of a plan of these nodes."""
     context = {"datasets": datasets or {}, "dataset_names": list(datasets or {}), "globals": {}}
     document = {"nodes": list(nodes), "registry": REGISTRY, "context": context}
-    return describe(documents.plan_from(document))
+    return describe(plan_files.plan_from(document))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.bounded_yaml import check, load
-from fasthep_smk.describe.site import load_site
-from fasthep_smk.errors import Findings
+from fasthep_smk.config.site import load_site
 from fasthep_smk.flow.compile import load_document
-from fasthep_smk.flow.execution import profile_sections
+from fasthep_smk.flow.overlay import profile_sections
+from fasthep_smk.util.bounded_yaml import check, load
+from fasthep_smk.util.errors import Findings
 
 
 def laughs(line: Callable[[int], str], count: int) -> str:

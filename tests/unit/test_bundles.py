@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from fasthep_smk.describe.requests import Route
+from fasthep_smk.config.requests import Route
 from fasthep_smk.plan.bundles import MOST_JOBS, BundleSize, bundle
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import NOMINAL, Job, Rule

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.flow import context
-from fasthep_smk.flow.context import sights
+from fasthep_smk.flow import context_use
+from fasthep_smk.flow.context_use import sights
 from tests.unit.plans import CARPENTER
 
 HIST = f"{CARPENTER}.hist:run_hist_transform"
 
 
 def keys_of(source: str) -> set[str] | None:
-    return context._keys(ast.parse(textwrap.dedent(source)))
+    return context_use._keys(ast.parse(textwrap.dedent(source)))
 
 
 def test_what_is_looked_up_by_name_is_known() -> None:
@@ -169,7 +169,7 @@ def test_the_source_of_imported_libraries_is_not_searched(own: Path) -> None:
     """Python's own modules and NumPy speak of a ``ctx``, of ``outdir`` and of variations."""
     (own / "imports.py").write_text(IMPORTS + PLAIN)
     assert seen("imports:run") == set()
-    assert not context.sees_variation("imports:run", [])
+    assert not context_use.sees_variation("imports:run", [])
 
 
 def test_own_modules_that_an_op_imports_are_searched(own: Path) -> None:
@@ -197,7 +197,7 @@ def test_what_a_library_makes_of_an_op_may_see_everything(source: str, own: Path
     module = f"made_{abs(hash(source))}"
     (own / f"{module}.py").write_text(source)
     assert seen(f"{module}:run") == {"run"}
-    assert context.sees_variation(f"{module}:run", [])
+    assert context_use.sees_variation(f"{module}:run", [])
 
 
 @pytest.mark.parametrize(
@@ -238,5 +238,5 @@ def test_an_op_that_may_depend_on_the_variation_is_not_shared(
 ) -> None:
     module = f"varied_{abs(hash(body))}"
     (own / f"{module}.py").write_text(f"def run(*, stream, ctx):\n    return {body}\n")
-    assert context.sees_variation(f"{module}:run", []) is not shared
-    assert context.sees_variation(HIST, [f"{module}:run"]) is not shared
+    assert context_use.sees_variation(f"{module}:run", []) is not shared
+    assert context_use.sees_variation(HIST, [f"{module}:run"]) is not shared

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import failures
+from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.checks import lack, problems
-from fasthep_smk.credentials.found import Credential
-from fasthep_smk.credentials.looking import look
-from fasthep_smk.credentials.mends import renewal
+from fasthep_smk.credentials.credential import Credential
+from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.refusals import is_refusal
+from fasthep_smk.credentials.renewal_hints import renewal
 from fasthep_smk.credentials.secrets import without_secrets
-from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.storage import failures
 from tests.support.credentials import proxy, secret_parts, token, write
 from tests.unit.test_credentials import HOUR, alone
 

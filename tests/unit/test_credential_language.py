@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.config.credentials import Requirement
 from tests.unit.test_pool_language import examples, folder, read, shown
 
 __all__ = ["folder"]  # a fixture

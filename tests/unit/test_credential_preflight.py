@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.credentials import preflight
-from fasthep_smk.credentials.loads import loads_of
-from fasthep_smk.credentials.need import concerns, explaining
-from fasthep_smk.credentials.preflight import check, found_in_passing
-from fasthep_smk.describe.credentials import Requirement
-from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
-from fasthep_smk.describe.site import Site
-from fasthep_smk.doctor import _credentials
-from fasthep_smk.errors import Findings
+from fasthep_smk.cli.doctor import _credentials
+from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.config.site import Site
 from fasthep_smk.plan.rules import Bundle, Job, Read, Rule
+from fasthep_smk.run import credential_check
+from fasthep_smk.run.credential_check import check, found_in_passing
+from fasthep_smk.run.credential_need import concerns, explaining
+from fasthep_smk.run.loads import loads_of
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.util.errors import Findings
 from tests.support.credentials import proxy, secret_parts, token, write
 
 TOKEN = Requirement("token", file="w.yaml", key="execution.credentials.token")
@@ -33,7 +33,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BEARER_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "proxy"))
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(preflight, "_NOT_SHARED", ("/no/such/folder",))
+    monkeypatch.setattr(credential_check, "_NOT_SHARED", ("/no/such/folder",))
     return tmp_path / "token"
 
 
@@ -168,7 +168,7 @@ def test_a_file_that_workers_do_not_see(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(file, token(7200))
-    monkeypatch.setattr(preflight, "_NOT_SHARED", (str(tmp_path),))
+    monkeypatch.setattr(credential_check, "_NOT_SHARED", (str(tmp_path),))
     (said,) = check([], [], placed([], TOKEN))
     assert "which workers on other machines do not see" in said
     assert "name it by BEARER_TOKEN_FILE" in said

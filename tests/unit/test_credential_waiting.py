@@ -13,17 +13,18 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import engine, layout
-from fasthep_smk.ahead import environment
-from fasthep_smk.credentials import gate
-from fasthep_smk.credentials.gate import Gate, hold_jobs_back
-from fasthep_smk.credentials.renewal import lacking
+from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.required import required_of
-from fasthep_smk.credentials.watch import Watch
-from fasthep_smk.describe.credentials import Requirement
+from fasthep_smk.credentials.validity import lacking
+from fasthep_smk.executors import credential_gate
+from fasthep_smk.executors.credential_gate import Gate, hold_jobs_back
+from fasthep_smk.run import engine
+from fasthep_smk.run.credential_watch import Watch
+from fasthep_smk.run.prestart import environment
+from fasthep_smk.storage import layout
 from fasthep_smk.translate.write import Written
-from fasthep_smk.worker import again
-from fasthep_smk.worker.again import Refused, Tries, tries_of
+from fasthep_smk.worker import job_retry
+from fasthep_smk.worker.job_retry import Refused, Tries, tries_of
 from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.support.credentials import token, write
 
@@ -36,7 +37,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of the token, which is valid at first."""
     monkeypatch.delenv("BEARER_TOKEN", raising=False)
     monkeypatch.setenv("BEARER_TOKEN_FILE", str(tmp_path / "token"))
-    monkeypatch.setattr(again, "_PAUSE", 0.01)
+    monkeypatch.setattr(job_retry, "_PAUSE", 0.01)
     return write(tmp_path / "token", token(3600))
 
 
@@ -103,10 +104,10 @@ def test_no_job_is_chosen_while_the_token_has_ended(
         pass
 
     monkeypatch.setattr(
-        gate.importlib, "import_module", lambda _: type("M", (), {"JobScheduler": Own})
+        credential_gate.importlib, "import_module", lambda _: type("M", (), {"JobScheduler": Own})
     )
-    monkeypatch.setattr(gate, "_TRUST", 0.0)
-    monkeypatch.setattr(gate, "_PAUSE", 0.05)
+    monkeypatch.setattr(credential_gate, "_TRUST", 0.0)
+    monkeypatch.setattr(credential_gate, "_PAUSE", 0.05)
     monkeypatch.chdir(tmp_path)
     (tmp_path / layout.REQUESTS).parent.mkdir()
     requests = {"credentials": [one.as_data() for one in REQUIRED]}
@@ -191,7 +192,7 @@ def test_it_waits_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> No
         if len(naps) == 3:
             write(file, token(3600))
 
-    monkeypatch.setattr(again.time, "sleep", sleep)
+    monkeypatch.setattr(job_retry.time, "sleep", sleep)
     assert mine.settle(ValueError("bad"), None) is None
     assert len(naps) == 3
     assert [note and note.partition(" expired at ")[0] for note in notes] == [
@@ -209,8 +210,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
         nonlocal now
         now += 1
 
-    monkeypatch.setattr(again.time, "sleep", sleep)
-    monkeypatch.setattr(again.time, "time", lambda: now)
+    monkeypatch.setattr(job_retry.time, "sleep", sleep)
+    monkeypatch.setattr(job_retry.time, "time", lambda: now)
     return lambda: now
 
 

@@ -12,14 +12,14 @@ from cryptography.hazmat.primitives import serialization
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials import proxies, tokens
 from fasthep_smk.credentials.checks import lack, problems
-from fasthep_smk.credentials.found import Credential
+from fasthep_smk.credentials.credential import Credential
+from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.kerberos import find_ticket
-from fasthep_smk.credentials.looking import look
 from fasthep_smk.credentials.proxies import find_proxy
 from fasthep_smk.credentials.tokens import find_token
-from fasthep_smk.describe.credentials import Requirement
 from tests.support.credentials import proxy, token, voms_extension, write
 
 HOUR = 3600.0

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import damage, files
+from fasthep_smk.storage import damage
+from fasthep_smk.util import files
 
 TEXT = b"0123456789"
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 from rich.console import Console
 
-from fasthep_smk import display
-from fasthep_smk.bars import Bars
-from fasthep_smk.display import Lines, Problems, Screen
-from fasthep_smk.progress import Reader
-from fasthep_smk.tally import Facts, Tally
+from fasthep_smk.run import display
+from fasthep_smk.run.display import Lines, Problems, Screen
+from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.run.progress_bars import Bars
+from fasthep_smk.run.snakemake_output import Reader
 from tests.support.terminal import Terminal
 
 FACTS = Facts({"stage_A": "large", "finish": "default"}, {"smk/work/stage_A/dy/1": 500})
@@ -256,7 +256,7 @@ def test_bars_for_terminals_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rich_is_imported_for_bars_only() -> None:
-    program = "import sys, fasthep_smk.engine; sys.exit('rich' in sys.modules)"
+    program = "import sys, fasthep_smk.run.engine; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 

@@ -16,12 +16,12 @@ import matplotlib
 import pytest
 
 from fasthep_smk.flow.graph import Graph
+from fasthep_smk.flow.plot_styles import styles_before
 from fasthep_smk.flow.summary import Run
-from fasthep_smk.looks import styles_before
-from fasthep_smk.plan.endings import end_values
+from fasthep_smk.plan.plot_signatures import end_values
 from fasthep_smk.plan.signatures import node_signatures
-from fasthep_smk.worker import ending
-from fasthep_smk.worker.entry import Job, Sent
+from fasthep_smk.worker import plots as ending
+from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.unit.plans import define, graph, histogram, node
 

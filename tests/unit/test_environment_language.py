@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.describe.environment import Environment
-from fasthep_smk.describe.execution import Execution, read_execution
+from fasthep_smk.config.environment import Environment
+from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.flow.compile import load_document
-from fasthep_smk.flow.execution import compilable, overlay
-from fasthep_smk.placement import place
+from fasthep_smk.flow.overlay import compilable, overlay
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.translate.placement import place
 from fasthep_smk.translate.profile import render
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fasthep_smk.errors import Finding, Findings, RunFailed, SmkError, UsageError, nearest
+from fasthep_smk.util.errors import Finding, Findings, RunFailed, SmkError, UsageError, nearest
 
 
 def test_the_nearest_name_is_the_one_that_was_meant() -> None:

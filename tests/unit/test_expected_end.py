@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fasthep_smk.credentials.expected import Duration, Load, longest
+from fasthep_smk.run.duration import Duration, Load, longest
 
 
 def after(*names: str) -> frozenset[str]:

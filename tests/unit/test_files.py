@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.files import (
+from fasthep_smk.util.files import (
     Altered,
     atomic_path,
     canonical_json,

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from fasthep_smk.worker.warm import differing
+from fasthep_smk.worker.fork_server import differing
 
 #: Prints the variables that are asked for by name while the fork server imports what jobs need.
 WATCH = """
@@ -27,8 +27,8 @@ class Watched(os._Environ):
 
 asked = set()
 os.environ.__class__ = Watched
-from fasthep_smk.worker import process, warm
-process.import_for_good([*process.MODULES, *warm._FOR_PLOTS])
+from fasthep_smk.worker import fork_server, processes
+processes.import_for_good([*processes.MODULES, *fork_server._FOR_PLOTS])
 print(*asked)
 """
 

@@ -28,29 +28,22 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from fasthep_smk import (
-    doctor,
-    failures,
-    files,
-    holding,
-    layout,
-    observed,
-    pickles,
-    products,
-    run_lock,
-)
+from fasthep_smk.cli import doctor
+from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.credentials import kerberos, proxies, tokens
 from fasthep_smk.credentials.checks import lack, problems
-from fasthep_smk.credentials.found import Credential
-from fasthep_smk.describe.credentials import Requirement
-from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
-from fasthep_smk.display import Lines
-from fasthep_smk.failures import Failure
+from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.progress import Reader
+from fasthep_smk.run import lock
+from fasthep_smk.run.display import Lines
+from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.sites import htcondor, slurm
-from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about
+from fasthep_smk.storage import failures, layout, observed, pickles, products, run_lock
+from fasthep_smk.storage.failures import Failure
+from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
+from fasthep_smk.util import files
 from tests.support.credentials import proxy, token, voms_extension
 
 #: How many changed inputs each parser gets.
@@ -458,7 +451,7 @@ def a_lock(bench: Bench, content: bytes) -> None:
     path = bench.file(layout.LOCK, content)
     with path.open("rb") as stream:
         who = run_lock.read_lock(stream.fileno())
-    assert str(holding.Held.by(who, bench.folder))
+    assert str(lock.Held.by(who, bench.folder))
     run_lock.holder(bench.folder)
 
 

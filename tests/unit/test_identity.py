@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.files import digest_of
-from fasthep_smk.flow import identity
+from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import package_identity
+from fasthep_smk.util.files import digest_of
 from tests.unit.plans import define, graph, node
 
 
@@ -18,14 +18,14 @@ from tests.unit.plans import define, graph, node
 def module_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that modules are imported from, with nothing remembered of earlier ones."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    identity.forget()
+    op_identity.forget()
     yield tmp_path
-    identity.forget()
+    op_identity.forget()
 
 
 def identity_of(reference: str) -> str:
-    identity.forget()
-    return identity.of_object(reference)
+    op_identity.forget()
+    return op_identity.of_object(reference)
 
 
 def test_an_op_changes_with_its_source_and_with_what_it_imports(module_folder: Path) -> None:
@@ -42,7 +42,7 @@ def test_an_op_changes_with_its_source_and_with_what_it_imports(module_folder: P
 def test_modules_that_import_each_other_come_to_an_end(module_folder: Path) -> None:
     (module_folder / "smk_a.py").write_text("import smk_b\n")
     (module_folder / "smk_b.py").write_text("import smk_a, os, numpy\n")
-    names = [path.name for path in identity.sources_of("smk_a") if path.parent == module_folder]
+    names = [path.name for path in op_identity.sources_of("smk_a") if path.parent == module_folder]
     assert names == ["smk_a.py", "smk_b.py"]
 
 
@@ -52,11 +52,11 @@ def test_relative_imports_are_followed(module_folder: Path) -> None:
     (package / "__init__.py").touch()
     (package / "tools.py").write_text("X = 1\n")
     (package / "ops.py").write_text("from . import tools\n")
-    assert package / "tools.py" in identity.sources_of("smk_package.ops")
+    assert package / "tools.py" in op_identity.sources_of("smk_package.ops")
 
 
 def test_a_published_op_is_known_by_its_version() -> None:
-    found = identity.of_object("fasthep_carpenter.operations.define:run_define_transform")
+    found = op_identity.of_object("fasthep_carpenter.operations.define:run_define_transform")
     assert "@2026." in found
 
 
@@ -90,7 +90,7 @@ def test_a_library_installed_from_a_folder_changes_with_its_code(module_folder: 
             (site / "smk_local/__init__.py").write_text(code)
             record = f"smk_local/__init__.py,sha256={digest_of(code)},6\nRECORD,,\n"
             (info / "RECORD").write_text(record)
-            identity.forget()
+            op_identity.forget()
             found.append(package_identity("smk_local"))
         assert found[0] != found[1]
         assert all(one.startswith("1.0") for one in found)
@@ -108,7 +108,7 @@ def test_a_source_honours_ranges_if_it_reads_them(
     name = f"smk_source_{int(honours)}"
     (module_folder / f"{name}.py").write_text(source)
     registry = {"sources": {"own": {"impl": f"{name}:run"}}}
-    assert identity.honours_ranges(registry, "own") is honours
+    assert op_identity.honours_ranges(registry, "own") is honours
 
 
 def test_a_stage_with_a_modifier_may_read_every_column() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.flow import late
-from fasthep_smk.flow.late import import_late
+from fasthep_smk.flow.patches import late
+from fasthep_smk.flow.patches.late import import_late
 
 Ran = Callable[[], list[str]]
 

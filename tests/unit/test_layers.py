@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fasthep_smk.describe.layers import Layer, merge
+from fasthep_smk.config.layers import Layer, merge
 
 SITE = Layer("site/pools.yaml", "default", {"config": {"walltime": "1h", "slurm": {"qos": "low"}}})
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fasthep_smk import failures
-from fasthep_smk.errors import Findings, RunFailed
-from fasthep_smk.masking import masked
-from fasthep_smk.progress import Reader
-from fasthep_smk.worker.process import exit_status
+from fasthep_smk.run.snakemake_output import Reader
+from fasthep_smk.storage import failures
+from fasthep_smk.util.errors import Findings, RunFailed
+from fasthep_smk.util.masking import masked
+from fasthep_smk.worker.processes import exit_status
 from tests.support.credentials import token
 
 TOKEN = token(60)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.names import comment, encode, literal, shell
+from fasthep_smk.util.names import comment, encode, literal, shell
 
 HOSTILE = [
     "two words",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.flow import identity
+from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.named_files import NamedFiles
-from fasthep_smk.observed import Observation, Surroundings
+from fasthep_smk.storage.observed import Observation, Surroundings
 from fasthep_smk.worker import observe
 from fasthep_smk.worker.observe import Observer, observing
 
@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield tmp_path
     for name in ("smk_library", "smk_own", "smk_helper", "smk_package", "smk_package.sub"):
         sys.modules.pop(name, None)
-    identity.forget()
+    op_identity.forget()
 
 
 @pytest.fixture
@@ -69,13 +69,13 @@ def reads(folder: Path) -> Reads:
 
     def reads(source: str) -> list[Observation]:
         (folder / "smk_own.py").write_text(source)
-        identity.forget()
+        op_identity.forget()
         observer = Observer(
             folder / "build",
             Surroundings(folder, {"SMK_TEST": "digest"}),
             files=NamedFiles([folder], ["sub/b.json"]),
             operation=lambda: "my.op",
-            named=[(text, str(path)) for text, path in identity.named_texts("smk_own")],
+            named=[(text, str(path)) for text, path in op_identity.named_texts("smk_own")],
         )
         with observing(observer):
             importlib.import_module("smk_own")
@@ -208,7 +208,7 @@ def test_a_module_that_a_library_has_under_another_name_is_of_the_library(
     found = reads("import smk_aliased")
     for name in ("smk_aliased", "_smk_part"):
         sys.modules.pop(name)
-    identity.forget()
+    op_identity.forget()
     packages = [one for one in found if one.kind == "package"]
     assert [one.name for one in packages] == ["smk_aliased"]
     assert Surroundings(folder, {}).identity(packages[0]) == packages[0].identity

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import layout, observed
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
-from fasthep_smk.observed import Checks, Observation, Surroundings
+from fasthep_smk.storage import layout, observed
+from fasthep_smk.storage.observed import Checks, Observation, Surroundings
 
 Change = Callable[..., str | None]
 

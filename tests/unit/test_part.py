@@ -13,13 +13,13 @@ import hist
 import numpy as np
 import pytest
 
-from fasthep_smk import pickles, products, retell, sharing
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.plan.wiring import Wiring, wiring
-from fasthep_smk.products import Product
-from fasthep_smk.reuse.part import nodes_to_run
-from fasthep_smk.worker import part, spare
-from fasthep_smk.worker.entry import Job, Sent
+from fasthep_smk.reuse.partial import nodes_to_run
+from fasthep_smk.storage import hard_links, pickles, products, run_records
+from fasthep_smk.storage.products import Product
+from fasthep_smk.worker import cached_streams, partial
+from fasthep_smk.worker.job import Job, Sent
 from tests.unit.plans import define, graph, histogram, node
 from tests.unit.test_plan import SIM, partition, rules_of
 
@@ -146,11 +146,11 @@ MADE = {("A", "stream"): EVENTS_MADE, ("B", "stream"): EVENTS_MADE[EVENTS_MADE.x
 
 class TestSpares:
     def keep(self, kept: Job, cpu: float) -> list[str]:
-        return [name for _, files in spare.keep(kept, MADE, cpu) for name in files]
+        return [name for _, files in cached_streams.keep(kept, MADE, cpu) for name in files]
 
     def test_the_live_columns_are_kept_and_can_be_read(self, tmp_path: Path) -> None:
         mine = job(tmp_path, wanted("A", ["x"]))
-        ((entry, described),) = spare.keep(mine, MADE, 1.0)
+        ((entry, described),) = cached_streams.keep(mine, MADE, 1.0)
         assert entry["spare"] is True
         record = {"format": products.FORMAT, "products": [entry], "files": described}
         products.write_record(mine.folder, record)
@@ -158,7 +158,7 @@ class TestSpares:
         assert ak.array_equal(value, EVENTS_MADE[["x"]], dtype_exact=True)
 
     def test_only_if_it_is_small_against_what_it_cost(self, tmp_path: Path) -> None:
-        enough = 8 * 1000 / spare.BYTES_PER_SECOND
+        enough = 8 * 1000 / cached_streams.BYTES_PER_SECOND
         mine = job(tmp_path, wanted("A", ["x"]))
         assert self.keep(mine, 0.9 * enough) == []
         assert self.keep(mine, 1.1 * enough) == ["A.spare.arrow"]
@@ -168,7 +168,7 @@ class TestSpares:
         mine = job(tmp_path, wanted("A", ["x"]))
         sizes = {}
         for name, rate in (("plain", 49e6), ("zstd", 11e6)):
-            ((_, described),) = spare.keep(mine, made, 8 * 1000 / rate)
+            ((_, described),) = cached_streams.keep(mine, made, 8 * 1000 / rate)
             sizes[name] = described["A.spare.arrow"]["size"]
             (mine.folder / "A.spare.arrow").unlink()
         assert sizes["zstd"] < 8000 < sizes["plain"]
@@ -176,7 +176,7 @@ class TestSpares:
     def test_of_several_the_smallest(self, tmp_path: Path) -> None:
         """A selection counts with what is left, not with all events that it points into."""
         mine = job(tmp_path, wanted("A", None), wanted("B", None))
-        assert self.keep(mine, 9000 / spare.BYTES_PER_SECOND) == ["B.spare.arrow"]
+        assert self.keep(mine, 9000 / cached_streams.BYTES_PER_SECOND) == ["B.spare.arrow"]
 
     def test_never_beyond_the_memory_of_the_job(self, tmp_path: Path) -> None:
         assert self.keep(job(tmp_path, wanted("A", ["x"]), memory=1000), 1.0) == []
@@ -189,13 +189,13 @@ class TestSpares:
             monkeypatch.setattr(os, "statvfs", lambda _: status)
 
         disk(90_000)  # less than a tenth
-        assert spare.room_on(tmp_path, 1) == 0
+        assert cached_streams.room_on(tmp_path, 1) == 0
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == []
         disk(104_000)
-        assert spare.room_on(tmp_path, 1) == 4000
+        assert cached_streams.room_on(tmp_path, 1) == 4000
         disk(900_000)
-        assert spare.room_on(tmp_path, 1) == 90_000
-        assert spare.room_on(tmp_path, 100) == 900
+        assert cached_streams.room_on(tmp_path, 1) == 90_000
+        assert cached_streams.room_on(tmp_path, 100) == 900
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == ["A.spare.arrow"]
 
     def test_what_cannot_be_written_is_no_failure(
@@ -204,7 +204,7 @@ class TestSpares:
         def full(*_: Any, **__: Any) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(spare, "write_stream", full)
+        monkeypatch.setattr(cached_streams, "write_stream", full)
         assert self.keep(job(tmp_path, wanted("A", ["x"])), 1.0) == []
         assert "A.spare.arrow is not kept" in capsys.readouterr().err
         assert list((tmp_path / "job").iterdir()) == []
@@ -224,18 +224,18 @@ class TestSharing:
         goal.mkdir()
         stream = Product("A", "stream", "event_stream", EVENTS_MADE, "A.arrow", ("x",))
         record = products.save(source, [stream], declared=[])
-        entry, described = sharing.share(source, record, stream.key, goal, name="other.arrow")
+        entry, described = hard_links.share(source, record, stream.key, goal, name="other.arrow")
         assert entry["value"]["file"] == "other.arrow"
         assert described == {"other.arrow": record["files"]["A.arrow"]}
         assert (goal / "other.arrow").samefile(source / "A.arrow")
         with pytest.raises(FileExistsError):  # it must never be written into
-            sharing.share(source, record, stream.key, goal, name="other.arrow")
+            hard_links.share(source, record, stream.key, goal, name="other.arrow")
 
     def test_what_lies_in_an_archive_is_not_shared(self, tmp_path: Path) -> None:
         values = [Product("H", "h", "histogram", Opaque(), None)]
         record = products.save(tmp_path / "a", values, declared=[])
         with pytest.raises(ValueError, match="other products"):
-            sharing.share(tmp_path / "a", record, ("H", "h"), tmp_path)
+            hard_links.share(tmp_path / "a", record, ("H", "h"), tmp_path)
 
     def test_what_lies_in_an_archive_is_copied_as_it_is(self, tmp_path: Path) -> None:
         """Under its own names, which new products then do not use."""
@@ -244,7 +244,7 @@ class TestSharing:
         first = [Product(name, "h", "histogram", one) for name in ("A", "B")]
         first.append(Product("C", "h", "other", Opaque()))
         record = products.save(tmp_path / "a", first, declared=[])
-        known = sharing.entries(record)
+        known = hard_links.entries(record)
         taken = [known["B", "h"], known["C", "h"]]
         again = products.save(
             tmp_path / "b",
@@ -265,15 +265,15 @@ class TestSharing:
         stream = Product("A", "stream", "event_stream", EVENTS_MADE, "A.arrow")
         record = products.save(tmp_path / "a", [stream], declared=[])
         path, known = tmp_path / "a" / "A.arrow", record["files"]["A.arrow"]
-        assert sharing.is_file(path, known)
+        assert hard_links.is_file(path, known)
         os.truncate(path, 10)
-        assert not sharing.is_file(path, known)
+        assert not hard_links.is_file(path, known)
         with pytest.raises(ValueError, match="damaged"):
-            sharing.share(tmp_path / "a", record, stream.key, tmp_path)
+            hard_links.share(tmp_path / "a", record, stream.key, tmp_path)
 
     def test_a_damaged_spare_stream_does_not_condemn_its_job(self, tmp_path: Path) -> None:
         mine = job(tmp_path, wanted("A", ["x"]))
-        ((entry, described),) = spare.keep(mine, {("A", "stream"): EVENTS_MADE}, 1.0)
+        ((entry, described),) = cached_streams.keep(mine, {("A", "stream"): EVENTS_MADE}, 1.0)
         record = {"format": products.FORMAT, "products": [entry], "files": described}
         products.write_record(mine.folder, record)
         (mine.folder / "A.spare.arrow").unlink()
@@ -297,18 +297,18 @@ def run(*nodes: str, **more: Any) -> dict[str, Any]:
 class TestRecords:
     def test_parts_are_told_in_the_order_of_the_plan(self) -> None:
         earlier, now = run(READ, A, HB), run(HA, warnings=[{"text": "new"}])
-        assert part._merged(PLAN.plan, [earlier, now]) == run(
+        assert partial._merged(PLAN.plan, [earlier, now]) == run(
             READ, A, HA, HB, warnings=[{"text": "new"}]
         )
 
     def test_what_belongs_to_no_node_cannot_be_told_in_parts(self) -> None:
         once = {"kind": "hep.dataset_context", "events": ["partition_start"], "calls": 1}
         each = {"kind": "own.timing", "events": ["before_node"], "calls": 5}
-        assert retell.is_quiet({"runs": [run(A), run(B, hooks=[once])]})
+        assert run_records.is_quiet({"runs": [run(A), run(B, hooks=[once])]})
         for more in (
             {"hooks": [each]},
             {"hooks": [{"kind": "own.any"}]},
             {"warnings": [{"text": "x"}]},
             {"resources": {"table": {}}},
         ):
-            assert not retell.is_quiet({"runs": [run(A), run(B, **more)]})
+            assert not run_records.is_quiet({"runs": [run(A), run(B, **more)]})

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import vector
 
-from fasthep_smk import pickles
+from fasthep_smk.storage import pickles
 
 
 class Own:
@@ -103,7 +103,7 @@ def test_what_operations_make_is_read_back(value: object) -> None:
         Runs("hepflow.utils:load_object", "os:system"),
         Runs("tests.unit.test_pickles:pickle.loads", b""),
         Runs("tests.unit.test_pickles:canary"),
-        Runs("fasthep_smk.files:write_text", "canary", "x"),
+        Runs("fasthep_smk.util.files:write_text", "canary", "x"),
         Runs("antigravity:x"),
         Runs("operator:methodcaller", "unlink"),
     ],

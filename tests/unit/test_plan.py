@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.describe.execution import read_execution
-from fasthep_smk.describe.routing import Router
-from fasthep_smk.inputs import Inputs
+from fasthep_smk.config.execution import read_execution
+from fasthep_smk.config.routing import Router
 from fasthep_smk.plan.columns import live_columns
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity, Task, cut
 from fasthep_smk.plan.variations import unite_sources
+from fasthep_smk.storage.inputs import Inputs
 from tests.unit.plans import define, graph, histogram, node, router_for
 
 DATA = {"name": "data", "eventtype": "data", "files": ["d.root"]}

@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.describe.execution import Execution, read_execution
-from fasthep_smk.describe.requests import Attempt, ResourceRequest
-from fasthep_smk.errors import Finding
-from fasthep_smk.placement import place
+from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.translate.placement import place
+from fasthep_smk.util.errors import Finding
 from tests.unit.plans import define, graph, node
 
 Said = dict[str, Any]

@@ -14,10 +14,11 @@ import hist
 import numpy as np
 import pytest
 
-from fasthep_smk import files, pickles, products
-from fasthep_smk.errors import Findings
 from fasthep_smk.flow import upstream
-from fasthep_smk.products import ARCHIVE, RECORD, Product
+from fasthep_smk.storage import pickles, products
+from fasthep_smk.storage.products import ARCHIVE, RECORD, Product
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Findings
 
 KEY = ("stage.S", "out")
 

@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from fasthep_smk import sites
-from fasthep_smk.describe.execution import read_execution
-from fasthep_smk.describe.requests import Attempt, ResourceRequest, Route
-from fasthep_smk.describe.site import Site, load_site
+from fasthep_smk.cli.site_init import init_site
+from fasthep_smk.config.execution import read_execution
+from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.config.site import Site, load_site
 from fasthep_smk.plan.rules import Bundle, Rule
-from fasthep_smk.site_init import init_site
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.snakefile import lengthened
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fasthep_smk.progress import Reader
+from fasthep_smk.run.snakemake_output import Reader
 
 STARTED = """\
 localrule stage_A:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.quick_git import quick_git, run
+from fasthep_smk.flow.patches.quick_git import quick_git, run
 
 
 def git(folder: Path, *arguments: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.flow.quick_yaml import is_plain, quick_yaml
+from fasthep_smk.flow.patches.quick_yaml import is_plain, quick_yaml
 
 TEXT = "a: &x [1, 2.5, 2026-11-22, !!binary aGVw, ~, !!set {s}]\nb: *x\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.inputs import Inputs
+from fasthep_smk.storage.inputs import Inputs
 
 
 class Quiet(SimpleHTTPRequestHandler):

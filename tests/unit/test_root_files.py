@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import uproot
 
-from fasthep_smk import inputs, root_files
-from fasthep_smk.inputs import Inputs, missing_branches
-from fasthep_smk.root_files import look_into
+from fasthep_smk.storage import inputs, root_files
+from fasthep_smk.storage.inputs import Inputs, missing_branches
+from fasthep_smk.storage.root_files import look_into
 
 
 @pytest.fixture

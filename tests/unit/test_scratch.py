@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.scratch import Scratch, scratch
+from fasthep_smk.util.scratch import Scratch, scratch
 
 #: Makes a folder, says which, and is killed.
 KILLED = """
 import os, signal
-from fasthep_smk.scratch import Scratch
+from fasthep_smk.util.scratch import Scratch
 print(Scratch().path, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

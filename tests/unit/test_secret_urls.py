@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.credentials.urls import secret_findings
-from fasthep_smk.flow.document import document_findings
+from fasthep_smk.config.secret_urls import secret_findings
+from fasthep_smk.flow.workflow_checks import document_findings
 from tests.support.credentials import token
 
 

@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from fasthep_smk import failures
+from fasthep_smk.storage import failures
 from fasthep_smk.worker.series import Ended, run_series
 
 Job = Callable[[], int]

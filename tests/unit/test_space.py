@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import space
+from fasthep_smk.util import disk_full
 
 
 def full(path: str | None = None) -> OSError:
@@ -36,7 +36,7 @@ def wrapped(error: BaseException) -> BaseException:
     ],
 )
 def test_a_full_disk_is_known_by_its_error(error: BaseException) -> None:
-    assert space.shown(error)
+    assert disk_full.shown(error)
 
 
 @pytest.mark.parametrize(
@@ -50,29 +50,29 @@ def test_a_full_disk_is_known_by_its_error(error: BaseException) -> None:
     ],
 )
 def test_other_errors_are_none(error: BaseException | None) -> None:
-    assert not space.shown(error)
+    assert not disk_full.shown(error)
 
 
 def test_errors_that_lead_to_each_other_have_an_end() -> None:
     one, two = ValueError("one"), ValueError("two")
     one.__context__, two.__context__ = two, one
-    assert not space.shown(one)
+    assert not disk_full.shown(one)
 
 
 def test_what_is_raised_on_a_full_disk_becomes_a_message(tmp_path: Path) -> None:
-    with pytest.raises(space.DiskFull) as caught, space.saying(tmp_path):
+    with pytest.raises(disk_full.DiskFull) as caught, disk_full.saying(tmp_path):
         raise full()
     lines = str(caught.value).splitlines()
     assert lines[0] == f"{tmp_path}: the disk is full"
     assert " are free now" in lines[1]
     assert "make space there" in lines[2]
-    with pytest.raises(PermissionError), space.saying(tmp_path):
+    with pytest.raises(PermissionError), disk_full.saying(tmp_path):
         raise PermissionError(errno.EACCES, "no")
 
 
 def test_a_quota_is_called_so(tmp_path: Path) -> None:
     error = OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-    assert space.finding(tmp_path, error).problem == "the quota is used up"
+    assert disk_full.finding(tmp_path, error).problem == "the quota is used up"
 
 
 def test_the_folder_is_the_one_of_the_error(tmp_path: Path) -> None:
@@ -80,10 +80,10 @@ def test_the_folder_is_the_one_of_the_error(tmp_path: Path) -> None:
     build.mkdir()
     other.mkdir()
     for path, folder in ((build / "smk" / "x", build), (other / "x", other), ("relative", build)):
-        assert space.finding(build, full(str(path))).file == str(folder)
+        assert disk_full.finding(build, full(str(path))).file == str(folder)
 
 
 def test_a_disk_with_space_is_not_full(tmp_path: Path) -> None:
-    assert not space.is_full(tmp_path)
-    assert not space.is_full(tmp_path / "missing")
+    assert not disk_full.is_full(tmp_path)
+    assert not disk_full.is_full(tmp_path / "missing")
     assert not list(tmp_path.iterdir())

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk import files
-from fasthep_smk.worker.entry import Job, Sent, staging
+from fasthep_smk.util import files
+from fasthep_smk.worker.job import Job, Sent, staging
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.describe.execution import Execution, read_execution
-from fasthep_smk.describe.staging import Staging
-from fasthep_smk.placement import place
+from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.staging import Staging
+from fasthep_smk.translate.placement import place
 from fasthep_smk.translate.profile import render
 
 PACKED = {"type": "packed-venv"}

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import build, failures, holding, run_lock, status
-from fasthep_smk.errors import Findings
-from fasthep_smk.failures import Failure
+from fasthep_smk.report import status
+from fasthep_smk.run import lock as holding
+from fasthep_smk.storage import failures, run_lock
+from fasthep_smk.storage import jobs as build
+from fasthep_smk.storage.failures import Failure
+from fasthep_smk.util.errors import Findings
 
 HERE = socket.gethostname()
 RUN = {"host": HERE, "pid": 1, "since": "2026-01-01 00:00:00"}
@@ -134,7 +137,7 @@ def test_looking_changes_nothing(folder: Path) -> None:
 def test_nothing_large_is_imported(folder: Path) -> None:
     program = (
         "import sys\n"
-        "from fasthep_smk.cli import main\n"
+        "from fasthep_smk.cli.main import main\n"
         "assert main(['status']) == main(['clean', '-n']) == 0\n"
         "large = {'hepflow', 'snakemake', 'awkward', 'numpy', 'yaml'}\n"
         "print(sorted(large & set(sys.modules)))\n"

@@ -10,7 +10,7 @@ import awkward as ak
 import numpy as np
 import pytest
 
-from fasthep_smk.streams import (
+from fasthep_smk.storage.streams import (
     read_stream,
     register_behaviours,
     select_columns,

@@ -8,8 +8,8 @@ from typing import Any
 
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.reuse import Settled
-from fasthep_smk.translate.awaited import Waits
-from fasthep_smk.translate.tables import table_texts
+from fasthep_smk.translate.task_tables import table_texts
+from fasthep_smk.translate.waits_for import Waits
 from tests.unit.plans import define, graph, histogram, node
 from tests.unit.test_plan import SIM, partition, rules_of
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk import failures, layout
-from fasthep_smk.describe.environment import Environment
-from fasthep_smk.describe.staging import Staging
-from fasthep_smk.errors import Findings, SmkError
-from fasthep_smk.sites.travelling import Travelling
+from fasthep_smk.config.environment import Environment
+from fasthep_smk.config.staging import Staging
+from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
-from fasthep_smk.transfer.depot import NODE, Depot
-from fasthep_smk.transfer.outfit import Outfit
-from fasthep_smk.transfer.parcel import Damaged, open_parcel, read_about, write_parcel
-from fasthep_smk.transfer.places import Places
+from fasthep_smk.transfer.path_mapping import Places
+from fasthep_smk.transfer.setup import Outfit
+from fasthep_smk.transfer.spool import NODE, Depot
+from fasthep_smk.util.errors import Findings, SmkError
 from tests.support import credentials
 
 HOSTILE = ("with space", "it's", 'a"b', "$HOME", "{x}", "back\\slash", "new\nline", "ünïcode", "-n")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fasthep_smk.describe import schema
-from fasthep_smk.describe.units import (
+from fasthep_smk.config import schema
+from fasthep_smk.util.units import (
     about_bytes,
     format_bytes,
     format_duration,

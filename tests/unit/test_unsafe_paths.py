@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk import doctor
-from fasthep_smk.describe.execution import Execution, read_execution
-from fasthep_smk.placement import unsafe_path
+from fasthep_smk.cli import doctor
+from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.translate.placement import unsafe_path
 
 RUN_BY_SHELLS = ["$(touch CANARY)", "`touch CANARY`", "${HOME}", "$HOME", "a\nb"]
 FINE = ["plain", "two words", "it's", 'a"b', "{x}", "日本語", "a;b", "a & b"]

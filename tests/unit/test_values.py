@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fasthep_smk.values import NotPlainError, from_plain, to_plain
+from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
 
 def through_json(value: Any) -> Any:

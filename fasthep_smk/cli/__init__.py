@@ -1,0 +1,1 @@
+"""Commands and their arguments, and what they print."""

@@ -1,0 +1,262 @@
+"""What a workflow would become: its rules with pool and requests, its pools, its files."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tabulate import tabulate
+
+from fasthep_smk import sites
+from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.requests import Attempt
+from fasthep_smk.credentials.credential import NAMES
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.run.fork_server import changed_by_shells, why_cold
+from fasthep_smk.translate.profile import may_spread
+from fasthep_smk.translate.translation import Planned
+
+__all__ = ["as_data", "as_text"]
+
+_AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
+
+
+def as_data(planned: Planned) -> dict[str, Any]:
+    """Return the explanation as plain data: bytes, seconds, lists and names."""
+    site = planned.placement.site
+    return {
+        "site": {
+            "system": site.system,
+            "why": site.why,
+            "profile": str(site.folder) if site.folder else None,
+        },
+        "cold": _cold(planned),
+        "credentials": [one.as_data() for one in planned.placement.credentials],
+        "rules": [_rule(rule, planned) for rule in planned.rules],
+        "pools": _pools(planned),
+        "files": _files(planned),
+        "warnings": planned.warnings,
+    }
+
+
+def as_text(planned: Planned) -> str:
+    """Return the explanation as tables."""
+    data = as_data(planned)
+    shown = {rule.name: planned.placement.attempts[rule.name] for rule in planned.rules}
+    sections = [
+        [
+            f"Site: {data['site']['system']} ({data['site']['why']})",
+            *_starts(data["cold"]),
+            *(f"Required: {_credential(one)}" for one in planned.placement.credentials),
+        ],
+        [
+            tabulate(
+                [
+                    _row(rule, attempt, number)
+                    for rule in data["rules"]
+                    for number, attempt in _distinct(shown[rule["rule"]])
+                ],
+                headers=["rule", "jobs", "pool", *_AMOUNTS, "attempts", "on this site"],
+                colalign=("left", "right", "left", *["right"] * 5, "left", "left"),
+                disable_numparse=True,
+            )
+        ],
+        ["What runs in each rule, and why there:", *map(_why, data["rules"])],
+        [
+            tabulate(
+                [_pool_row(pool, planned) for pool in data["pools"]],
+                headers=["pool", "workers", *_AMOUNTS, "jobs", "rounds"],
+                colalign=("left", *["right"] * 8),
+                disable_numparse=True,
+            )
+        ],
+        ["Where each value comes from:", *map(_origins, data["pools"])],
+        ["Files between the rules:", *map(_file_line, data["files"])] if data["files"] else [],
+        [f"warning: {text}" for text in data["warnings"]],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _cold(planned: Planned) -> dict[str, str]:
+    """Return which rules' jobs start in a Python of their own, and why; ``*`` for all."""
+    system = planned.placement.site.system
+    why = why_cold(system)
+    if why is None and (changed := changed_by_shells()):
+        why = f"the shell that starts jobs changes {changed}"
+    if why is not None:
+        return {"*": why}
+    cpus = {
+        rule.name: planned.placement.attempts[rule.name][0].request.cpus for rule in planned.rules
+    }
+    return {
+        rule.name: f"they are given {cpus[rule.name]} cpus"
+        for rule in planned.rules
+        if cpus[rule.name] > 1 and not may_spread(rule)
+    }
+
+
+def _starts(cold: Mapping[str, str]) -> list[str]:
+    if "*" in cold:
+        return [f"Jobs start cold, in a Python of their own: {cold['*']}"]
+    rest = [f"    but those of {rule} start cold: {why}" for rule, why in cold.items()]
+    return ["Jobs are forked from a fork server, which has imported what they need", *rest]
+
+
+def _rule(rule: Rule, planned: Planned) -> dict[str, Any]:
+    given = planned.placement.attempts[rule.name]
+    system = sites.system(planned.placement.site.system)
+    return {
+        "rule": rule.name,
+        "scope": rule.scope,
+        "stages": list(rule.stages),
+        "jobs": len(rule.jobs),
+        "bundles": len(rule.bundles) or None,
+        "bundled": rule.bundled or None,
+        "why": rule.route.why,
+        "retries": rule.route.retries,
+        "attempts": [
+            {
+                "pool": attempt.pool,
+                **{name: getattr(attempt.request, name) for name in _AMOUNTS},
+                "resources": {**sites.common_resources(attempt), **system.resources(attempt)},
+            }
+            for attempt in given
+        ],
+        "origins": dict(rule.route.origins),
+    }
+
+
+def _pools(planned: Planned) -> list[dict[str, Any]]:
+    jobs: dict[str, int] = {}
+    for rule in planned.rules:
+        first = planned.placement.attempts[rule.name][0].pool
+        jobs[first] = jobs.get(first, 0) + len(rule.jobs)
+    found = []
+    for pool in planned.execution.router.pools.by_name.values():
+        settings = pool.settings
+        count = jobs.get(pool.name, 0)
+        found.append(
+            {
+                "pool": pool.name,
+                "use": pool.profile,
+                "workers": settings.workers,
+                **{name: getattr(settings.request, name) for name in _AMOUNTS},
+                "retries": settings.retries,
+                "options": {system: dict(content) for system, content in settings.options.items()},
+                "jobs": count,
+                "rounds": math.ceil(count / settings.workers) if settings.workers else None,
+                "origins": dict(settings.origins),
+            }
+        )
+    return found
+
+
+def _files(planned: Planned) -> list[dict[str, Any]]:
+    rules = planned.rules
+    made = _made_until(planned)
+    readers: dict[tuple[str, str], dict[str, None]] = {}
+    owner = {job.folder: rule for rule in rules for job in rule.jobs.values()}
+    for rule in rules:
+        for job in rule.jobs.values():
+            for read in job.reads:
+                for key in read.keys:
+                    name = owner[read.folder].streams.get(key)
+                    if name:
+                        readers.setdefault((owner[read.folder].name, name), {})[rule.name] = None
+    found = []
+    for rule in rules:
+        for key, name in rule.streams.items():
+            live = rule.live.get(key)
+            later = made["*"] - made[rule.name]
+            found.append(
+                {
+                    "rule": rule.name,
+                    "file": name,
+                    # What a later stage makes and reads is not in the file.
+                    "columns": None
+                    if live is None
+                    else [name for name in live if name not in later],
+                    "readers": list(readers.get((rule.name, name), {})),
+                }
+            )
+    return found
+
+
+def _made_until(planned: Planned) -> dict[str, set[str]]:
+    """Return the columns that stages make, up to and with each rule; ``*`` for all rules."""
+    makes = {
+        node.id: node.makes for item in planned.variations for node in item.graph.nodes.values()
+    }
+    made: set[str] = set()
+    found: dict[str, set[str]] = {}
+    for rule in planned.rules:
+        for job in rule.jobs.values():
+            made.update(name for node in job.nodes for name in makes.get(node, ()))
+        found[rule.name] = set(made)
+    return {**found, "*": made}
+
+
+def _distinct(attempts: tuple[Attempt, ...]) -> list[tuple[str, Attempt]]:
+    """Return the different attempts of a rule, each with the numbers it stands for."""
+    groups: list[tuple[list[int], Attempt]] = []
+    for number, attempt in enumerate(attempts, start=1):
+        if groups and groups[-1][1] == attempt:
+            groups[-1][0].append(number)
+        else:
+            groups.append(([number], attempt))
+    return [
+        (str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}", attempt)
+        for numbers, attempt in groups
+    ]
+
+
+def _row(rule: Mapping[str, Any], attempt: Attempt, number: str) -> list[str]:
+    first = number.split()[0] == "1"
+    common = sites.common_resources(attempt)
+    resources = next(item["resources"] for item in rule["attempts"] if item["pool"] == attempt.pool)
+    own = {key: value for key, value in resources.items() if common.get(key) != value}
+    return [
+        rule["rule"] if first else "",
+        str(rule["jobs"]) if first else "",
+        attempt.pool,
+        *(attempt.request.shown(name) for name in _AMOUNTS),
+        number,
+        ", ".join(f"{key}={value}" for key, value in own.items()) or "-",
+    ]
+
+
+def _credential(required: Requirement) -> str:
+    voms = f" of {', '.join(required.voms)}" if required.voms else ""
+    issuer = f" from {required.issuer}" if required.issuer else ""
+    return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
+
+
+def _why(rule: Mapping[str, Any]) -> str:
+    stages = ", ".join(rule["stages"]) or "what ends the run"
+    bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
+    return f"    {rule['rule']}: {stages}: {rule['why']}{bundled}"
+
+
+def _pool_row(pool: Mapping[str, Any], planned: Planned) -> list[str]:
+    request = planned.execution.router.pools.by_name[pool["pool"]].settings.request
+    return [
+        pool["pool"],
+        str(pool["workers"] or "any"),
+        *(request.shown(name) for name in _AMOUNTS),
+        str(pool["jobs"]),
+        str(pool["rounds"] if pool["rounds"] is not None else "-"),
+    ]
+
+
+def _origins(pool: Mapping[str, Any]) -> str:
+    if not pool["origins"]:
+        return f"    {pool['pool']}: nothing is said"
+    lines = [f"    {pool['pool']}: {leaf}: {origin}" for leaf, origin in pool["origins"].items()]
+    return "\n".join(lines)
+
+
+def _file_line(item: Mapping[str, Any]) -> str:
+    columns = item["columns"]
+    carried = "all columns" if columns is None else ", ".join(columns) or "no columns"
+    return f"    {item['rule']} -> {', '.join(item['readers'])}: {item['file']}: {carried}"

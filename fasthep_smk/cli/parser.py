@@ -1,0 +1,333 @@
+"""The arguments of ``fasthep-smk``: commands, options, and what goes to Snakemake unchanged."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk import __version__
+from fasthep_smk.config.environment import PACKED
+from fasthep_smk.storage.layout import ENVIRONMENTS
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.accept_missing import Limit
+
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+__all__ = ["misplaced", "parse"]
+
+_COMMANDS = (
+    "run", "translate", "why", "explain", "check", "doctor", "site", "status", "clean", "pack",
+)  # fmt: skip
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options, and what stands after ``--``."""
+    extra: list[str] = []
+    if "--" in arguments:
+        cut = arguments.index("--")
+        arguments, extra = arguments[:cut], arguments[cut + 1 :]
+    if arguments and arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
+        # The short form: a workflow instead of a command.
+        arguments = ["run", *arguments]
+    return _parser().parse_args(arguments), extra
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="fasthep-smk",
+        description="Run a FAST-HEP workflow as a Snakemake workflow. "
+        "'fasthep-smk workflow.yaml' is short for 'fasthep-smk run workflow.yaml'.",
+    )
+    parser.add_argument("--version", action="version", version=f"fasthep-smk {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    run = commands.add_parser(
+        "run",
+        help="compile, translate and run a workflow",
+        description="Compile, translate and run a workflow. What follows -- goes to Snakemake.",
+    )
+    translate = commands.add_parser(
+        "translate",
+        help="only write the Snakefile, profile and task tables",
+        description="Write the Snakefile, profile and task tables below OUTDIR/smk; run nothing.",
+    )
+    why = commands.add_parser(
+        "why",
+        help="for each job that would run, the reason; run nothing",
+        description="Translate a workflow and say of each job that would run what has changed "
+        "since it ran last. Runs nothing.",
+    )
+    why.add_argument("--json", action="store_true", help="as JSON")
+    explain = commands.add_parser(
+        "explain",
+        help="show rules, pools, requests and files; run nothing",
+        description="Show which rules a workflow becomes, where they go and why, what they ask "
+        "for, and where each setting comes from. Runs and writes nothing.",
+    )
+    explain.add_argument("--json", action="store_true", help="as JSON")
+    check = commands.add_parser(
+        "check",
+        help="only validate: exit status 0 if the workflow could run",
+        description="Validate a workflow, its input files, pools and site; run and write nothing.",
+    )
+    doctor = commands.add_parser(
+        "doctor",
+        help="is the site usable from here? A probe job per pool",
+        description="Check batch commands, accounting, credentials and the folder, and send a "
+        "probe job to each pool: of the workflow if one is given, else of the site.",
+    )
+    doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
+    doctor.add_argument("--profile", metavar="SITE", help="as for run")
+    doctor.add_argument("--json", action="store_true", help="as JSON")
+    doctor.add_argument(
+        "--timeout",
+        type=_positive,
+        default=300,
+        metavar="SECONDS",
+        help="for all probe jobs together (default: 300)",
+    )
+    site = commands.add_parser("site", help="write a first site profile", description="Sites.")
+    actions = site.add_subparsers(dest="action", metavar="ACTION", required=True)
+    init = actions.add_parser(
+        "init",
+        help="ask the batch system and write a first profile",
+        description="Ask the batch system what partitions or slots, limits, GPUs and accounting "
+        "it has, and write a first profile (config.yaml and pools.yaml) to adapt.",
+    )
+    init.add_argument("system", choices=("slurm", "htcondor", "local"))
+    init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
+    _add_disk(commands, run)
+    _add_pack(commands)
+    for command in (run, translate, why, explain, check):
+        command.add_argument("workflow", type=Path, help="the workflow's YAML file")
+        command.add_argument(
+            "-o",
+            "--outdir",
+            type=_folder,
+            default=Path("build"),
+            metavar="FOLDER",
+            help="build folder (default: build)",
+        )
+        command.add_argument(
+            "--chunk-size",
+            type=_positive,
+            metavar="EVENTS",
+            help="cut each file into partitions of at most this many events",
+        )
+        command.add_argument(
+            "--granularity",
+            choices=("auto", "stage"),
+            default="auto",
+            help="join stages that gain nothing from a file in between (auto, the default), or "
+            "make one rule per stage (stage)",
+        )
+        command.add_argument(
+            "--bundle",
+            type=_bundle,
+            default="auto",
+            metavar="N",
+            help="so many partitions share a job; auto (the default) joins them where jobs would "
+            "be tiny or too many",
+        )
+        command.add_argument(
+            "--variation", metavar="NAME", help="only this systematic variation (default: all)"
+        )
+        command.add_argument(
+            "--profile",
+            metavar="SITE",
+            help="site: a Snakemake profile (a folder, which may hold a pools.yaml), or local, "
+            "slurm, htcondor (default: execution.strategy of the workflow)",
+        )
+        command.add_argument(
+            "--identity",
+            choices=("stat", "checksum"),
+            default="stat",
+            help="what makes an input file the same: size and modification time (stat, the "
+            "default), or its content (checksum)",
+        )
+        command.add_argument(
+            "--shrink-to-fit",
+            action="store_true",
+            help="run pools that are larger than this machine with what there is",
+        )
+    for command in (run, translate, why, explain, check):
+        _add_trust(command)
+    for command in (run, translate, why):
+        command.add_argument(
+            "--rerun",
+            action="append",
+            metavar="STAGE",
+            help="run this stage again, and what follows from it: for what cannot be noticed, such "
+            "as another content of a database; may be given several times",
+        )
+    for command in (run, why):
+        command.add_argument(
+            "--verify",
+            action="store_true",
+            help="also compare the content of all files of finished jobs, which reads them: what "
+            "was changed is made again (without it, what is gone or has another size)",
+        )
+    for command in (run, check):
+        command.add_argument(
+            "--allow-expiring",
+            action="store_true",
+            help="also with credentials that end before the run may: jobs wait until they are "
+            "renewed",
+        )
+    run.add_argument(
+        "-j",
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="cores at a time (default: all); on a cluster, jobs at a time",
+    )
+    run.add_argument(
+        "-k",
+        "--keep-going",
+        action="store_true",
+        help="after a failure, still run the jobs that do not need the failed one",
+    )
+    run.add_argument(
+        "--accept-missing",
+        type=_limit,
+        metavar="LIMIT",
+        help="keep going, and finish without the partitions that failed if they are no more than "
+        "this number (3) or share of all partitions (1%%)",
+    )
+    run.add_argument("-n", "--dry-run", action="store_true", help="say what would run, run nothing")
+    run.add_argument(
+        "--waiting",
+        type=_positive,
+        metavar="SECONDS",
+        help="say what jobs wait for after this time without a finished one (default: 60)",
+    )
+    loud = run.add_mutually_exclusive_group()
+    loud.add_argument(
+        "-q", "--quiet", action="store_true", help="print only problems and the last line"
+    )
+    loud.add_argument(
+        "-v", "--verbose", action="store_true", help="also say which jobs start cold, and why"
+    )
+    return parser
+
+
+def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
+    """Add what is about a build folder and its size."""
+    status = commands.add_parser(
+        "status",
+        help="what is done, running, failed and to do in a build folder; disk used",
+        description="Show which jobs of a build folder are done, running, failed or to do, who "
+        "works on it, and what it costs on disk. Compiles and changes nothing.",
+    )
+    status.add_argument("--json", action="store_true", help="as JSON")
+    status.add_argument(
+        "--verify",
+        action="store_true",
+        help="also list the files of finished jobs that are gone, truncated or changed, which "
+        "reads all of them: exit status 1 if there are any",
+    )
+    clean = commands.add_parser(
+        "clean",
+        help="free what a finished run does not need",
+        description="Delete superseded results, event streams between jobs, leftovers of killed "
+        "jobs, logs of succeeded ones and unused metadata. Results and products stay; what is "
+        "needed again is made again.",
+    )
+    clean.add_argument(
+        "--all",
+        action="store_true",
+        help="all intermediates: only results stay, the next run starts from nothing",
+    )
+    clean.add_argument("-n", "--dry-run", action="store_true", help="say what would be freed")
+    for command in (status, clean):
+        command.add_argument(
+            "build",
+            type=_folder,
+            nargs="?",
+            default=Path("build"),
+            metavar="BUILD",
+            help="build folder (default: build)",
+        )
+        _add_trust(command)
+    run.add_argument(
+        "--keep",
+        choices=("all", "auto", "none"),
+        default="auto",
+        help="intermediates after a success: all; auto, which bounds what superseded results "
+        "take (the default); none, which deletes all that a run without changes can do without",
+    )
+
+
+def _add_trust(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--trust-build",
+        action="store_true",
+        help="also with a build folder that is somebody else's, or that others may write to: what "
+        "is in it is believed, and run in your name",
+    )
+
+
+def _add_pack(commands: Commands) -> None:
+    pack = commands.add_parser(
+        "pack",
+        help="pack this environment into one file that unpacks itself on a worker",
+        description="Pack the environment that fasthep-smk runs in, with the modules that a "
+        "workflow names, into one file that needs nothing but sh, tar and gzip; test it. It is "
+        "named after its content, and built only once.",
+    )
+    pack.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
+    pack.add_argument("--profile", metavar="SITE", help="as for run")
+    pack.add_argument(
+        "--environment",
+        choices=PACKED,
+        help="what to pack (default: what the workflow or the site asks for, else what this is)",
+    )
+    pack.add_argument(
+        "--output",
+        type=_folder,
+        default=Path(ENVIRONMENTS),
+        metavar="FOLDER",
+        help=f"where archives lie (default: {ENVIRONMENTS})",
+    )
+
+
+def _folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
+def _positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return value
+
+
+def _bundle(text: str) -> int | str:
+    return text if text == "auto" else _positive(text)
+
+
+def _limit(text: str) -> Limit:
+    from fasthep_smk.run.accept_missing import Limit
+
+    try:
+        return Limit.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def misplaced(extra: list[str]) -> str | None:
+    """Return an option of ours that was given after ``--`` by mistake."""
+    ours = (
+        "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
+        "--identity", "--bundle", "--allow-expiring",
+        "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
+        "--trust-build",
+    )  # fmt: skip
+    words = [word.partition("=")[0] for word in extra]
+    return next((word for word in words if word in ours), None)

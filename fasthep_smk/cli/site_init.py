@@ -1,0 +1,66 @@
+"""A first site profile, from what the batch system says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk import sites
+from fasthep_smk.config.site import Site
+from fasthep_smk.sites import slurm
+from fasthep_smk.translate.profile import BASE
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import UsageError
+
+__all__ = ["init_site"]
+
+_CONFIG = """\
+# Snakemake's side of a site profile, written by fasthep-smk from what {system} says of itself.
+# Any option of Snakemake's can stand here. Use it with:
+#     fasthep-smk workflow.yaml --profile {name}
+"""
+_POOLS = """\
+# What the pools of a workflow are on this site: a pool gets the profile that it names with `use`,
+# or the one of its own name. What the workflow says of a pool comes on top.
+"""
+_FURTHER = """\
+# Limits of the partitions: a job that names none goes to the one that fits best.
+# Plain Snakemake finds this file if the profile is named by its absolute path.
+"""
+
+
+def init_site(system: str, folder: Path) -> list[Path]:
+    """Write ``config.yaml`` and ``pools.yaml`` of a site into ``folder``; return their paths.
+
+    Raises:
+        UsageError: the batch system does not answer, or the files exist.
+    """
+    module = sites.system(system)
+    draft = module.draft()
+    if draft is None:
+        raise UsageError(
+            f"{system} does not answer on this machine: run this where jobs are submitted"
+        )
+    settings: dict[str, Any] = {**module.settings(Site(system)), **BASE, "retries": module.RETRIES}
+    settings.pop("resources", None)
+    if slurm.PARTITIONS in draft.files:
+        settings["slurm-partition-config"] = slurm.PARTITIONS
+    remarks = "".join(f"# {line}\n" for line in draft.remarks)
+    texts = {
+        "config.yaml": _CONFIG.format(system=system, name=folder) + _yaml(settings),
+        "pools.yaml": _POOLS + remarks + "\n" + _yaml(draft.pools),
+        **{name: _FURTHER + _yaml(content) for name, content in draft.files.items()},
+    }
+    for name in texts:
+        if (folder / name).exists():
+            raise UsageError(f"{folder / name} exists: choose another folder, or remove it")
+    for name, text in texts.items():
+        files.write_text(folder / name, text)
+    return [folder / name for name in texts]
+
+
+def _yaml(content: Mapping[str, Any]) -> str:
+    return str(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))

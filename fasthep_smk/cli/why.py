@@ -1,0 +1,103 @@
+"""Which jobs would run, and why, in words."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from fasthep_smk.plan.rules import Job, Rule
+from fasthep_smk.run.engine import Outcome
+from fasthep_smk.storage.damage import GONE
+from fasthep_smk.translate.translation import Translation
+
+__all__ = ["as_data", "as_text", "unbundled"]
+
+_WIDTH = 100
+
+
+def unbundled(outcome: Outcome, translation: Translation) -> Outcome:
+    """Return the jobs that would run, where Snakemake has named bundles of them."""
+    jobs, folders = dict(outcome.jobs), set(outcome.folders)
+    standing = translation.settled.standing
+    for rule in translation.rules:
+        found = [one for one in rule.bundles.values() if one.marker in folders]
+        if found:
+            inside = {rule.jobs[key].folder for one in found for key in one.jobs} - standing
+            folders = folders - {one.marker for one in found} | inside
+            jobs[rule.name] = len(inside)
+    return Outcome(jobs, frozenset(folders))
+
+
+def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -> str:
+    """Return the jobs that would run, grouped by rule and reason; ``each`` names every job."""
+    count = sum(len(rule.jobs) for rule in translation.rules)
+    if outcome.total == 0:
+        return f"Nothing to do: all {count} jobs are up to date.\n"
+    lines = [f"{outcome.total} of {count} jobs would run:"]
+    for rule in translation.rules:
+        if not outcome.jobs.get(rule.name):
+            continue
+        stages = ", ".join(rule.stages)
+        shown = stages if len(stages) <= 60 else f"{stages[:57]}..."
+        lines.append(f"    {outcome.jobs[rule.name]:6d} x {rule.name}  ({shown})")
+        for reason, jobs in _by_reason(rule, outcome, translation).items():
+            many = f"{len(jobs)} of them: " if len(jobs) < outcome.jobs[rule.name] else ""
+            lines += _wrapped(f"{many}{reason}", 15)
+            if each:
+                lines += _wrapped(", ".join(job.key or rule.name for job in jobs), 19)
+    settled = translation.settled
+    lines.append(
+        f"up to date: {count - outcome.total}{_kept(settled.returned, settled.taken_over)}"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def as_data(outcome: Outcome, translation: Translation) -> dict[str, object]:
+    """Return the same as plain data: each job that would run, with its reason."""
+    return {
+        "to_run": [
+            {"rule": rule.name, "job": job.key, "reason": _reason(job, translation)}
+            for rule in translation.rules
+            for job in _running(rule, outcome)
+        ],
+        "up_to_date": sum(len(rule.jobs) for rule in translation.rules) - outcome.total,
+    }
+
+
+def _by_reason(rule: Rule, outcome: Outcome, translation: Translation) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in _running(rule, outcome):
+        found.setdefault(_reason(job, translation), []).append(job)
+    return found
+
+
+def _running(rule: Rule, outcome: Outcome) -> Iterable[Job]:
+    return [job for job in rule.jobs.values() if job.folder in outcome.folders]
+
+
+def _reason(job: Job, translation: Translation) -> str:
+    settled = translation.settled
+    if job.folder in settled.reasons:
+        return settled.reasons[job.folder]
+    for path, how in settled.deleted.items():
+        if how != GONE and path.startswith(f"{job.folder}/"):
+            return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and is needed"
+    return "a file that another job needs is gone"
+
+
+def _kept(returned: int, taken_over: int) -> str:
+    parts = [f"{returned} of an earlier edit" if returned else ""]
+    parts.append(f"{taken_over} made of other jobs' products" if taken_over else "")
+    text = ", ".join(part for part in parts if part)
+    return f" ({text})" if text else ""
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + 2),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

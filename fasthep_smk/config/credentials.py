@@ -1,0 +1,87 @@
+"""Which credentials a workflow and its site require: ``execution.credentials``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from fasthep_smk.config.layers import Layer, merge
+from fasthep_smk.util.errors import Finding
+
+__all__ = ["KINDS", "Kind", "Requirement", "requirements_of", "said_of_credentials"]
+
+Kind = Literal["x509", "token", "kerberos"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A credential that jobs need. ``voms`` are organisations, ``issuer`` is of a token.
+
+    ``file`` and ``key`` are where it is asked for.
+    """
+
+    kind: Kind
+    voms: tuple[str, ...] = ()
+    issuer: str | None = None
+    file: str = ""
+    key: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what jobs are told of it."""
+        return {"kind": self.kind, "voms": list(self.voms), "issuer": self.issuer}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Requirement:
+        """Return the requirement that :meth:`as_data` has described."""
+        return cls(data["kind"], tuple(data.get("voms") or ()), data.get("issuer"))
+
+
+def said_of_credentials(file: str, key: str, section: Mapping[str, Any]) -> Layer:
+    """Return what a section says of credentials as a layer; a list is short for a mapping."""
+    if "credentials" not in section:
+        return Layer(file, key, {})
+    said = section["credentials"]
+    content = {name: {} for name in said} if isinstance(said, list) else said
+    return Layer(file, key, {"credentials": content})
+
+
+def requirements_of(layers: Iterable[Layer]) -> tuple[tuple[Requirement, ...], list[Finding]]:
+    """Return what layers require together, and what is wrong with that; weakest first.
+
+    What one layer requires, a later one takes back with ``null``.
+    """
+    layers = list(layers)
+    findings = list(_in_vain(layers))
+    values = merge(layers).get("credentials") or {}
+    required = tuple(_requirement(kind, values[kind], layers) for kind in KINDS if kind in values)
+    return required, findings
+
+
+def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
+    """Yield names without a value: YAML's null, by which the writer may have meant to require."""
+    known: set[str] = set()
+    for layer in layers:
+        said = layer.content.get("credentials") or {}
+        for name, content in said.items():
+            if content is None and name not in known:
+                yield Finding(
+                    file=layer.file,
+                    key=layer.key_at(("credentials", name)),
+                    problem="says nothing, and takes nothing back",
+                    expected=f"{name}: {{}} to require it",
+                )
+        known |= said.keys()
+
+
+def _requirement(kind: Kind, content: Mapping[str, Any], layers: list[Layer]) -> Requirement:
+    layer = [one for one in layers if kind in (one.content.get("credentials") or {})][-1]
+    voms = content.get("voms") or ()
+    return Requirement(
+        kind,
+        voms=(voms,) if isinstance(voms, str) else tuple(voms),
+        issuer=content.get("issuer"),
+        file=layer.file,
+        key=layer.key_at(("credentials", kind)),
+    )

@@ -1,0 +1,184 @@
+"""All that a workflow, its profiles and the site say about where stages run, read and checked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fasthep_smk.config import schema
+from fasthep_smk.config.credentials import Requirement, requirements_of, said_of_credentials
+from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
+from fasthep_smk.config.layers import Layer
+from fasthep_smk.config.pools import make_pools, merged_defaults
+from fasthep_smk.config.routing import Router, stage_needs
+from fasthep_smk.config.settings import CONFIG_KEYS
+from fasthep_smk.config.site import Site, load_site
+from fasthep_smk.config.staging import Staging, read_staging, staging_findings
+from fasthep_smk.util.errors import Finding, Findings, nearest
+
+__all__ = ["Execution", "read_execution"]
+
+#: Backends for which nothing needs to be said.
+_LOCAL_BACKENDS = ("local", "snakemake")
+
+
+@dataclass(frozen=True)
+class Execution:
+    """Where a workflow's stages run. ``notices`` are worth one line each, once.
+
+    ``environment`` is with which environment, if a workflow or a site says so; ``staging`` is how
+    files reach jobs, ``credentials`` are those that they require.
+    """
+
+    site: Site
+    router: Router
+    asked: tuple[str, ...]
+    notices: tuple[str, ...]
+    environment: Environment | None = None
+    staging: Staging = field(default_factory=Staging)
+    credentials: tuple[Requirement, ...] = ()
+
+
+def read_execution(
+    document: Mapping[str, Any],
+    sections: Mapping[str, Any],
+    *,
+    profile: str | None,
+    workflow: str,
+) -> tuple[Execution | None, list[Finding]]:
+    """Return what is said about where stages run, or what is wrong with it.
+
+    ``sections`` are the ``execution`` sections of FAST-HEP's profiles by file; ``profile`` is what
+    ``--profile`` names.
+    """
+    own = document.get("execution")
+    findings = _section_findings(own, workflow)
+    for file, section in sections.items():
+        findings += _section_findings(section, file)
+    needs, wrong = stage_needs(document, workflow=workflow)
+    findings += wrong
+    own = own if isinstance(own, dict) else {}
+    site = None
+    try:
+        strategy = own.get("strategy", "default")
+        said = strategy if isinstance(strategy, str) else "default"
+        site = load_site(profile, said, workflow=workflow)
+    except Findings as error:
+        findings += error.findings
+    if findings or site is None:
+        return None, findings
+    environment, findings = read_environment(_said("environment", site, sections, own, workflow))
+    staging, wrong = read_staging(_said("staging", site, sections, own, workflow))
+    refused = bool(findings)
+    findings += [*wrong, *staging_findings(staging, environment, site.system, refused=refused)]
+    findings += runtime_findings(environment, site.system, transfers=staging.transfers)
+    layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
+    layers.append(Layer(workflow, "execution", own))
+    defaults = merged_defaults(layers)
+    asked = [
+        label
+        for item in needs.values()
+        for label in (item.require, item.prefer, item.fallback)
+        if label
+    ]
+    pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
+    router = Router(pools, needs, workflow, defaults)
+    credentials, wrong = requirements_of(
+        [
+            said_of_credentials(site.file, "", site.said),
+            *(said_of_credentials(layer.file, "execution", layer.content) for layer in layers),
+        ]
+    )
+    findings += [*pools.findings, *router.findings(), *wrong]
+    execution = Execution(
+        site=site,
+        router=router,
+        asked=tuple(dict.fromkeys(asked)),
+        notices=tuple(
+            dict.fromkeys(
+                [
+                    *_notices(own, workflow),
+                    *_environment_notices(environment, staging, site),
+                    *pools.warnings,
+                    *router.warnings(),
+                ]
+            )
+        ),
+        environment=environment,
+        staging=staging,
+        credentials=credentials,
+    )
+    return execution, findings
+
+
+def _said(
+    name: str, site: Site, sections: Mapping[str, Any], own: Mapping[str, Any], workflow: str
+) -> list[tuple[str, str, Any]]:
+    """Return what stands at a key, weakest first: file, key and content."""
+    key = f"execution.{name}"
+    return [
+        (site.file, name, site.said.get(name)),
+        *((file, key, (section or {}).get(name)) for file, section in sections.items()),
+        (workflow, key, own.get(name)),
+    ]
+
+
+def _section_findings(section: Any, file: str) -> list[Finding]:
+    """Return what is wrong with an ``execution`` section; of its free ``config``, with our keys."""
+    found = schema.findings_of(section, "execution", file=file, key="execution")
+    config = section.get("config") if isinstance(section, dict) else None
+    if isinstance(config, dict):
+        ours = {key: config[key] for key in CONFIG_KEYS if key in config}
+        found += schema.findings_of(ours, "config", file=file, key="execution.config")
+    return found
+
+
+def _environment_notices(
+    environment: Environment | None, staging: Staging, site: Site
+) -> list[str]:
+    if staging.transfers and site.system == "local":
+        return [f"{staging.file}: staging.mode: 'transfer' means nothing on one machine"]
+    if environment is None or site.system == "local" or staging.transfers:
+        return []
+    if environment.is_packed:
+        return [
+            f"{environment.file}: environment: {environment.type} travels with jobs only if "
+            "staging.mode is 'transfer': they use the environment of fasthep-smk, at the same path"
+        ]
+    if environment.type == "shared-prefix" and environment.prefix not in ("current", sys.prefix):
+        return [
+            f"{environment.file}: environment: {environment.prefix!r} is not used yet: jobs use "
+            f"the environment of fasthep-smk, {sys.prefix}"
+        ]
+    return []
+
+
+def _notices(own: Mapping[str, Any], workflow: str) -> list[str]:
+    notices: list[str] = []
+    backend = str(own.get("backend", "local"))
+    if backend not in _LOCAL_BACKENDS:
+        notices.append(
+            f"{workflow}: execution.backend: {backend!r} is not used here: Snakemake schedules "
+            "the jobs"
+        )
+    known = schema.load("execution")["$defs"]["config"]["properties"]
+    dask = [
+        str(key)
+        for key in own.get("config") or {}
+        if key in known and key not in (*CONFIG_KEYS, "workers", "n_workers")
+    ]
+    for key in own.get("config") or {}:
+        close = nearest(str(key), CONFIG_KEYS) if str(key) not in known else None
+        if close is not None:
+            notices.append(
+                f"{workflow}: execution.config: {str(key)!r} means nothing here: did you mean "
+                f"{close!r}?"
+            )
+    if dask:
+        notices.append(
+            f"{workflow}: execution.config: settings of Dask without meaning here: "
+            f"{', '.join(dask)}"
+        )
+    return notices

@@ -1,0 +1,88 @@
+"""Layers of settings, merged by one rule, with where each value came from.
+
+The rule, the same everywhere: a later layer wins; mappings merge key by key; anything else,
+lists included, replaces what was there; ``null`` removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fasthep_smk.config.schema import key_of
+
+__all__ = ["Layer", "Merged", "merge"]
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings that stand at ``key`` of ``file``.
+
+    ``content`` may be wrapped to fit its place among the settings of a pool: the first ``wrapped``
+    keys of a path are then not in the file. ``renamed`` has the path in the file of a value whose
+    path in ``content`` is another.
+    """
+
+    file: str
+    key: str
+    content: Mapping[str, Any]
+    wrapped: int = 0
+    renamed: Mapping[Path, Path] = field(default_factory=dict)
+
+    def place(self, path: Path = ()) -> str:
+        """Return where a value stands, for people: ``workflow.yaml: execution.pools.gpu``."""
+        return f"{self.file}: {self.key_at(path)}"
+
+    def key_at(self, path: Path = ()) -> str:
+        """Return the key of a value in its file."""
+        return key_of(self.key, self.renamed.get(path, path)[self.wrapped :])
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The result; ``origins`` holds the layer that each leaf came from, by its path of keys."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[Path, Layer] = field(default_factory=dict)
+
+    def get(self, *path: str) -> Any:
+        """Return the value at a path of keys, ``None`` if there is none."""
+        value: Any = self.values
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def origin(self, *path: str) -> Layer | None:
+        """Return the layer of the value at ``path``; of a mapping, that of its first leaf."""
+        found = [layer for leaf, layer in self.origins.items() if leaf[: len(path)] == path]
+        return found[0] if found else None
+
+
+def merge(layers: Iterable[Layer]) -> Merged:
+    """Merge layers, weakest first."""
+    merged = Merged()
+    for layer in layers:
+        _lay(merged, merged.values, (), layer.content, layer)
+    return merged
+
+
+def _lay(
+    merged: Merged, onto: dict[str, Any], path: Path, content: Mapping[str, Any], layer: Layer
+) -> None:
+    for key, value in content.items():
+        here = (*path, key)
+        if isinstance(value, Mapping) and isinstance(onto.get(key), dict):
+            _lay(merged, onto[key], here, value, layer)
+            continue
+        for leaf in [leaf for leaf in merged.origins if leaf[: len(here)] == here]:
+            del merged.origins[leaf]
+        onto.pop(key, None)
+        if isinstance(value, Mapping):
+            onto[key] = {}
+            _lay(merged, onto[key], here, value, layer)
+        elif value is not None:
+            onto[key] = list(value) if isinstance(value, list) else value
+            merged.origins[here] = layer

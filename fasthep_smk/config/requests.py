@@ -1,0 +1,67 @@
+"""What a job asks for, and on which pool, at each of its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fasthep_smk.util.units import format_bytes, format_duration
+
+__all__ = ["Attempt", "ResourceRequest", "Route"]
+
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """Cpus and GPUs (numbers), memory and disk (bytes), time (seconds); ``None``: not said."""
+
+    cpus: int = 1
+    memory: int | None = None
+    disk: int | None = None
+    gpus: int = 0
+    walltime: int | None = None
+
+    def shown(self, name: str) -> str:
+        """Return one amount for people; ``-`` if nothing is said."""
+        value = getattr(self, name)
+        if value is None:
+            return "-"
+        if name in ("memory", "disk"):
+            return format_bytes(value)
+        return format_duration(value) if name == "walltime" else str(value)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try of a job: its pool, what it asks, and the options of each batch system."""
+
+    pool: str
+    request: ResourceRequest
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def place(self, leaf: str) -> str:
+        """Return where a setting (``resources.memory``) is written down, for a message."""
+        return self.origins.get(leaf) or f"pool {self.pool!r}"
+
+
+@dataclass(frozen=True)
+class Route:
+    """The attempts of a rule's jobs, first to last, and why they go there.
+
+    ``fixed``: how often a job is tried is said by the workflow, not left to the site.
+    """
+
+    attempts: tuple[Attempt, ...]
+    why: str = ""
+    fixed: bool = False
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """The pools in the order in which they are tried, each once."""
+        return tuple(dict.fromkeys(attempt.pool for attempt in self.attempts))
+
+    @property
+    def retries(self) -> int:
+        return len(self.attempts) - 1

@@ -1,0 +1,308 @@
+"""Stages and pools brought together: where each stage goes, at which attempt, asking for what."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from fasthep_smk.config import schema
+from fasthep_smk.config.layers import Layer
+from fasthep_smk.config.pools import DEFAULT_POOL, Pool, Pools
+from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.config.schema import key_of
+from fasthep_smk.config.settings import Settings, settings_of
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding, nearest
+
+__all__ = ["Router", "StageNeeds", "stage_needs"]
+
+
+@dataclass(frozen=True)
+class StageNeeds:
+    """What a stage says under ``execution``. ``timeout`` is in seconds."""
+
+    stage: str
+    layer: Layer
+    require: str | None = None
+    prefer: str | None = None
+    fallback: str | None = None
+    timeout: int | None = None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What the stage sets itself, over what its pool says."""
+        content = self.layer.content
+        return {key: content[key] for key in ("resources", "config") if key in content}
+
+    @property
+    def own_layer(self) -> Layer:
+        """The same as the strongest layer of settings."""
+        return Layer(self.layer.file, self.layer.key, self.own)
+
+
+def stage_needs(
+    document: Mapping[str, Any], *, workflow: str
+) -> tuple[dict[str, StageNeeds], list[Finding]]:
+    """Return what each stage of a workflow needs, by its id, and what is wrong with it."""
+    analysis = document.get("analysis")
+    stages = analysis.get("stages") if isinstance(analysis, dict) else None
+    needs: dict[str, StageNeeds] = {}
+    findings: list[Finding] = []
+    for stage in stages if isinstance(stages, list) else []:
+        content = stage.get("execution") if isinstance(stage, dict) else None
+        if content is None:
+            continue
+        name = str(stage.get("id"))
+        key = f"analysis.stages[{name!r}].execution"
+        found = schema.findings_of(content, "stage", file=workflow, key=key)
+        if not found and content.get("require") and content.get("prefer"):
+            found = [
+                Finding(
+                    file=workflow,
+                    key=key,
+                    problem="both require and prefer",
+                    value=f"require: {content['require']}, prefer: {content['prefer']}",
+                    expected="require (only that pool) or prefer (that pool first)",
+                )
+            ]
+        timeout = content.get("timeout") if not found else None
+        try:
+            timeout = None if timeout is None else units.parse_duration(timeout)
+        except ValueError as error:
+            found.append(
+                Finding(
+                    file=workflow,
+                    key=f"{key}.timeout",
+                    problem="is not what belongs here",
+                    value=repr(timeout),
+                    expected=str(error),
+                )
+            )
+        if found:
+            findings += found
+            continue
+        needs[name] = StageNeeds(
+            stage=name,
+            layer=Layer(workflow, key, content),
+            require=_text(content.get("require")),
+            prefer=_text(content.get("prefer")),
+            fallback=_text(content.get("fallback")),
+            timeout=timeout,
+        )
+    return needs, findings
+
+
+@dataclass
+class Router:
+    """Routes stages. ``retries`` is how often the site tries again where nobody says."""
+
+    pools: Pools
+    needs: Mapping[str, StageNeeds]
+    workflow: str
+    defaults: Mapping[str, tuple[str, Layer]] = field(default_factory=dict)
+    retries: int = 0
+
+    def findings(self) -> list[Finding]:
+        """Return names that no pool has, and stages that ask for more than their pool has."""
+        found = [*self._default_findings()]
+        for needs in self.needs.values():
+            for word in ("require", "prefer", "fallback"):
+                label = getattr(needs, word)
+                if label and self.pools.named(label) is None:
+                    found.append(self._unknown(needs.layer, word, label))
+        if not found:
+            for stage in self.needs:
+                found += self._too_much(stage)
+        return found
+
+    def warnings(self) -> list[str]:
+        """Return what is odd about what stages ask for themselves."""
+        return [text for needs in self.needs.values() for text in settings_of([needs.own_layer])[2]]
+
+    def key(self, stage: str | None, *, needs_gpu: bool = False) -> str:
+        """Return what tells whether two stages may share a job: equal keys may."""
+        first, last, _ = self._choose(stage, needs_gpu=needs_gpu)
+        needs = self.needs.get(stage or "")
+        own = {**needs.own, "timeout": needs.timeout} if needs else {"timeout": None}
+        return json.dumps([first.name, last.name if last else None, own], sort_keys=True)
+
+    def route(self, stages: Iterable[str], *, needs_gpu: bool = False) -> Route:
+        """Return the route of a job that runs ``stages``, which have equal keys."""
+        stages = list(stages)
+        leader = next((stage for stage in stages if stage in self.needs), None)
+        first, last, why = self._choose(leader, needs_gpu=needs_gpu)
+        timeouts = [self.needs[stage].timeout for stage in stages if stage in self.needs]
+        limit = sum(timeout for timeout in timeouts if timeout) or None
+        head = self._settings(first, leader)
+        tries = head.retries if head.retries is not None else self.retries
+        pools = [first] * (tries + 1)
+        if last is not None and last is not first:
+            # A fallback needs a last attempt of its own, even where nothing is tried again.
+            pools = [*(pools[:-1] or pools), last]
+        attempts = [self._attempt(pool, leader, limit, number) for number, pool in enumerate(pools)]
+        fixed = head.retries is not None or attempts[-1].pool != attempts[0].pool
+        return Route(tuple(attempts), why, fixed, head.origins)
+
+    def _attempt(self, pool: Pool, stage: str | None, limit: int | None, number: int) -> Attempt:
+        """Return a job's attempt on a pool; ``number`` counts the attempts before it."""
+        settings = self._settings(pool, stage)
+        request = settings.request
+        origins = dict(settings.origins)
+        needs = self.needs.get(stage or "")
+        if limit is not None and limit < (request.walltime or math.inf):
+            request = replace(request, walltime=limit)
+            if needs is not None:
+                origins["config.walltime"] = needs.layer.place(("timeout",))
+        size = pool.settings.request.memory
+        if request.memory is not None and size is not None and request.memory < size:
+            # What failed may have lacked memory: more of it, up to all that a worker has.
+            grown = math.ceil(Fraction(str(settings.growth)) ** number * request.memory)
+            if grown > request.memory:
+                # The stage asks for less than that: its pool is what lets it grow.
+                origins["resources.memory"] = pool.settings.origins["resources.memory"]
+            request = replace(request, memory=min(grown, size))
+        return Attempt(pool.name, request, settings.options, origins)
+
+    def _settings(self, pool: Pool, stage: str | None) -> Settings:
+        needs = self.needs.get(stage or "")
+        if needs is None or not needs.own:
+            return pool.settings
+        return settings_of((*pool.layers, needs.own_layer))[0]
+
+    def _choose(
+        self, stage: str | None, *, needs_gpu: bool = False
+    ) -> tuple[Pool, Pool | None, str]:
+        needs = self.needs.get(stage or "")
+        label = needs and (needs.require or needs.prefer)
+        if needs is not None and label:
+            why = f"{'require' if needs.require else 'prefer'}: {label}"
+            others = self.pools.also(label)
+            if others:
+                why += f" (also in {', '.join(others)})"
+        elif needs_gpu and self.defaults.get("gpu"):
+            label, why = self.defaults["gpu"][0], "needs a GPU: default_pools.gpu"
+        elif self.defaults.get("cpu"):
+            label, why = self.defaults["cpu"][0], "names nothing: default_pools.cpu"
+        else:
+            label, why = DEFAULT_POOL, "names nothing"
+        last = None
+        if needs is not None and needs.fallback:
+            last = self.pools.named(needs.fallback)
+            why += f", then fallback: {needs.fallback}"
+        first = self.pools.named(label)
+        assert first is not None, "names are checked by findings()"
+        return first, last, why
+
+    def _default_findings(self) -> Iterable[Finding]:
+        for kind, (label, layer) in self.defaults.items():
+            pool = self.pools.named(label)
+            if pool is None:
+                yield self._unknown(layer, kind, label)
+                continue
+            gpus = pool.settings.request.gpus
+            if (kind == "gpu") == bool(gpus):
+                continue
+            problem, expected = {
+                "gpu": ("this pool has no GPU", "a pool with resources: {gpus: 1}"),
+                "cpu": (
+                    "this pool's workers have GPUs: work for cpus would take them",
+                    "a pool without gpus",
+                ),
+            }[kind]
+            yield Finding(
+                file=layer.file,
+                key=layer.key_at((kind,)),
+                problem=problem,
+                value=repr(label),
+                expected=expected,
+            )
+
+    def _unknown(self, layer: Layer, word: str, label: str) -> Finding:
+        names = list(self.pools.by_name)
+        classes = [name for name in self.pools.classes if name not in names]
+        profiles = [name for name in self.pools.profiles if name not in names]
+        offered = [name for name in self.pools.site_profiles if name not in [*names, *classes]]
+        pool = key_of("execution.pools", [label])
+        hint = f"add {pool}, or a pool profile {label!r} to the site's pools.yaml"
+        problem = "no pool or resource class of this name"
+        if label in self.pools.classes:
+            problem = "no pool provides this resource class"
+            hint = f"add {pool}: {{resources: {label}}}"
+        elif label in profiles:
+            hint = f"add {pool}: {{use: {label}}}"
+        elif close := nearest(label, [*names, *classes, *profiles]):
+            hint = f"did you mean {close!r}?"
+        return Finding(
+            file=layer.file,
+            key=layer.key_at((word,)),
+            problem=problem,
+            value=repr(label),
+            expected=f"one of the pools: {', '.join(map(_shown, names))}"
+            if label in self.pools.classes
+            else ", ".join(map(_shown, [*names, *classes, *offered])),
+            hint=hint,
+        )
+
+    def _too_much(self, stage: str) -> list[Finding]:
+        needs = self.needs[stage]
+        first, last, _ = self._choose(stage)
+        found: list[Finding] = []
+        for pool in [first, *([last] if last else [])]:
+            asked = ResourceRequest()
+            if needs.own:
+                settings, wrong, _ = settings_of((*pool.layers, needs.own_layer))
+                found += wrong
+                asked = settings.request
+            if needs.timeout is not None and not (needs.own.get("config") or {}).get("walltime"):
+                asked = replace(asked, walltime=needs.timeout)
+            found += self._exceeds(needs, pool, asked)
+        return list({str(item): item for item in found}.values())
+
+    def _exceeds(self, needs: StageNeeds, pool: Pool, asked: ResourceRequest) -> Iterable[Finding]:
+        said = needs.own.get("resources") or {}
+        for name in ("cpus", "memory", "disk", "gpus", "walltime"):
+            value, limit = getattr(asked, name), _size(pool, name)
+            if value is None or limit is None or value <= limit:
+                continue
+            if name != "walltime" and name not in said:
+                continue
+            path: tuple[str, ...] = ("resources", name)
+            if name == "walltime":
+                by_timeout = needs.timeout is not None and value == needs.timeout
+                path = ("timeout",) if by_timeout else ("config", "walltime")
+            origin = pool.settings.origins.get(_leaf(name))
+            yield Finding(
+                file=self.workflow,
+                key=needs.layer.key_at(path),
+                problem=f"asks for more than a worker of pool {pool.name!r} has",
+                value=asked.shown(name),
+                expected=f"at most {pool.settings.request.shown(name)}"
+                + (f" ({origin})" if origin else ""),
+                hint=f"ask for less, give pool {pool.name!r} larger workers, or require another",
+            )
+
+
+def _size(pool: Pool, name: str) -> int | None:
+    """Return how much of something a worker of a pool has; ``None`` if nobody says."""
+    stated = pool.settings.origins
+    if name == "gpus" and any(leaf.startswith("resources.") for leaf in stated):
+        return pool.settings.request.gpus  # a worker that is described, without a word of GPUs
+    value: int | None = getattr(pool.settings.request, name)
+    return value if _leaf(name) in stated else None
+
+
+def _leaf(name: str) -> str:
+    return "config.walltime" if name == "walltime" else f"resources.{name}"
+
+
+def _shown(name: str) -> str:
+    """Return a name as it is, or in quotes if it could be misread."""
+    return name if name.isidentifier() else repr(name)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value).strip()

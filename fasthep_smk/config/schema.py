@@ -1,0 +1,148 @@
+"""Check settings against our published JSON schema; say in one line what is wrong with each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import create
+
+from fasthep_smk.util.errors import Finding, nearest
+
+__all__ = ["findings_of", "key_of", "load"]
+
+
+#: JSON takes 2.0 for a whole number; where people write YAML it is more likely a mistake.
+_TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
+    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+)
+_Validator = create(
+    Draft202012Validator.META_SCHEMA, Draft202012Validator.VALIDATORS, type_checker=_TYPES
+)
+
+
+@cache
+def load(part: str) -> dict[str, Any]:
+    """Return the schema of a part: ``execution``, ``stage``, ``smk`` or ``site`` (pools.yaml)."""
+    text = resources.files("fasthep_smk.config").joinpath("execution.schema.json")
+    return {**json.loads(text.read_text(encoding="utf-8")), "$ref": f"#/$defs/{part}"}
+
+
+def findings_of(content: Any, part: str, *, file: str, key: str = "") -> list[Finding]:
+    """Return what is wrong with ``content``, which stands at ``key`` of ``file``."""
+    try:
+        odd = list(_odd_keys(content, file, key))
+    except RecursionError:
+        odd = [Finding(file=file, key=key or None, problem="contains itself: an anchor and its *")]
+    if odd:
+        return odd
+    errors = sorted(
+        _Validator(load(part)).iter_errors(content),
+        key=lambda error: (str(error.json_path), error.validator != "type"),
+    )
+    found: list[Finding] = []
+    wrong: set[str] = set()
+    for error in errors:
+        # What is of the wrong type is not also too small.
+        if error.json_path not in wrong:
+            found += _findings(error, file, key)
+        if error.validator == "type":
+            wrong.add(str(error.json_path))
+    return found
+
+
+def key_of(start: str, path: Any) -> str:
+    """Return the place of a value for people: ``execution.pools['high memory'].workers``."""
+    text = start
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step!r}]"
+    return text
+
+
+def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding]:
+    key = key_of(start, error.absolute_path)
+    value: Any = error.instance
+    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    expected = str(schema.get("description") or "something else")
+    if error.validator == "additionalProperties":
+        known = [str(name) for name in schema.get("properties", {})]
+        shown = [name for name in known if "of Dask" not in _described(schema, name)]
+        for name in value:
+            if name not in known:
+                close = nearest(name, shown)
+                yield Finding(
+                    file=file,
+                    key=key_of(key, [name]),
+                    problem="unknown key",
+                    expected=", ".join(shown),
+                    hint=f"did you mean {close!r}?" if close else None,
+                )
+        return
+    yield Finding(
+        file=file,
+        key=key or None,
+        problem=_problem(error),
+        value=_short(value),
+        expected=expected,
+        hint=_hint(error, schema),
+    )
+
+
+def _hint(error: ValidationError, schema: Mapping[str, Any]) -> str | None:
+    value: Any = error.instance
+    if isinstance(value, str) and value.strip().isdigit() and error.validator == "type":
+        return "a number between quotes is text: leave the quotes out"
+    if isinstance(value, str) and error.validator == "enum":
+        close = nearest(value, [name for name in schema["enum"] if name is not None])
+        return f"did you mean {close!r}?" if close else None
+    return None
+
+
+def _described(schema: Mapping[str, Any], name: str) -> str:
+    return str(schema["properties"][name].get("description", ""))
+
+
+def _problem(error: ValidationError) -> str:
+    if error.validator == "minimum":
+        return "is too small"
+    if error.validator == "maximum":
+        return "is too large"
+    if error.validator == "type" and isinstance(error.instance, dict):
+        return "is a mapping"
+    if error.validator == "type" and isinstance(error.instance, list):
+        return "is a list"
+    return "is not what belongs here"
+
+
+def _odd_keys(content: Any, file: str, key: str) -> Iterator[Finding]:
+    """Yield keys that YAML did not read as text (``on:``, ``1:``)."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            if not isinstance(name, str):
+                yield Finding(
+                    file=file,
+                    key=f"{key}[{name!r}]",
+                    problem="this key is not text",
+                    value=_short(name),
+                    expected="a name; put quotes around it if it looks like a number or a yes/no",
+                )
+            else:
+                yield from _odd_keys(value, file, key_of(key, [name]))
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _odd_keys(value, file, key_of(key, [number]))
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

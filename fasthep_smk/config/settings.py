@@ -1,0 +1,153 @@
+"""What merged layers say of a pool or stage, read: amounts as numbers, options by system."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fasthep_smk.config.layers import Layer, Merged, merge
+from fasthep_smk.config.requests import ResourceRequest
+from fasthep_smk.config.site import SYSTEMS
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding
+
+__all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
+
+#: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
+CONFIG_KEYS = (
+    "walltime", "retries", "memory_growth", "partitions_per_job", "queue", "account", *SYSTEMS
+)  # fmt: skip
+#: What FAST-HEP's words are in each batch system's.
+_WORDS = {
+    "queue": {"slurm": "partition", "htcondor": "job_flavour"},
+    "account": {"slurm": "account", "htcondor": "accounting_group"},
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What merged layers say. ``retries`` is ``None`` where the site decides.
+
+    ``growth``: with how much more memory a job is tried again, as a factor.
+    """
+
+    workers: int | None = None
+    request: ResourceRequest = field(default_factory=ResourceRequest)
+    retries: int | None = None
+    growth: float = 2.0
+    partitions_per_job: int = 1
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+
+def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[str]]:
+    """Return what layers say, merged and read, with what cannot be read and what is odd."""
+    merged = merge(own for layer in layers for own in _in_each_systems_words(layer))
+    read = _Reader(merged)
+    request = ResourceRequest(
+        cpus=read(units.parse_count, "resources", "cpus") or 1,
+        memory=read(units.parse_bytes, "resources", "memory"),
+        disk=read(units.parse_bytes, "resources", "disk"),
+        gpus=read(_count_or_none, "resources", "gpus") or 0,
+        walltime=read(units.parse_duration, "config", "walltime"),
+    )
+    read(_words, "config", "slurm", "extra", only=str)
+    read(units.parse_duration, "config", "htcondor", "max_runtime")
+    settings = Settings(
+        workers=read(units.parse_count, "workers"),
+        request=request,
+        retries=read(_count_or_none, "config", "retries"),
+        growth=read(_factor, "config", "memory_growth") or 2.0,
+        partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
+        options={system: dict(merged.get("config", system) or {}) for system in SYSTEMS},
+        origins={".".join(leaf): layer.place(leaf) for leaf, layer in merged.origins.items()},
+    )
+    return settings, read.findings, _warnings(merged)
+
+
+def _in_each_systems_words(layer: Layer) -> Iterator[Layer]:
+    """Yield a layer with FAST-HEP's ``queue`` and ``account`` as options of each batch system."""
+    config = layer.content.get("config")
+    if not isinstance(config, Mapping) or not any(word in config for word in _WORDS):
+        yield layer
+        return
+    # A null takes back what weaker layers say, not what stands beside it.
+    emptied = {system: None for system in SYSTEMS if config.get(system, {}) is None}
+    if emptied:
+        yield Layer(layer.file, layer.key, {"config": emptied}, layer.wrapped)
+    new = {key: value for key, value in config.items() if key not in _WORDS}
+    renamed: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for word in (word for word in _WORDS if word in config):
+        for system, option in _WORDS[word].items():
+            own = new.get(system) or {}
+            if option not in own:
+                new[system] = {option: config[word], **own}
+                renamed["config", system, option] = ("config", word)
+    yield Layer(layer.file, layer.key, {**layer.content, "config": new}, layer.wrapped, renamed)
+
+
+class _Reader:
+    def __init__(self, merged: Merged) -> None:
+        self.findings: list[Finding] = []
+        self._merged = merged
+
+    def __call__(self, parse: Callable[[Any], Any], *path: str, only: type = object) -> Any:
+        value = self._merged.get(*path)
+        if value is None or not isinstance(value, only):
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            layer = self._merged.origin(*path)
+            self.findings.append(
+                Finding(
+                    file=layer.file if layer else None,
+                    key=layer.key_at(path) if layer else None,
+                    problem="is not what belongs here",
+                    value=repr(value),
+                    expected=str(error),
+                )
+            )
+            return None
+
+
+def _warnings(merged: Merged) -> list[str]:
+    warnings: list[str] = []
+    walltime = merged.get("config", "walltime")
+    origin = merged.origin("config", "walltime")
+    if type(walltime) is int and origin is not None and walltime > 0:
+        warnings.append(
+            f"{origin.place(('config', 'walltime'))}: {walltime} is taken as seconds, "
+            f"{units.format_duration(walltime)}; YAML makes a number of an unquoted 12:00:00, "
+            "so put quotes around times"
+        )
+    for key in merged.get("config") or {}:
+        layer = merged.origin("config", key)
+        if key not in CONFIG_KEYS and layer is not None:
+            warnings.append(
+                f"{layer.place(('config', key))}: a setting of Dask, without meaning here: "
+                "Snakemake schedules the jobs"
+            )
+    return warnings
+
+
+def _count_or_none(value: Any) -> int:
+    return units.parse_count(value, least=0)
+
+
+def _words(value: str) -> list[str]:
+    try:
+        return shlex.split(value)
+    except ValueError as error:
+        raise ValueError(
+            "words as in a shell: each quotation mark closed, no backslash last"
+        ) from error
+
+
+def _factor(value: Any) -> float:
+    if not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
+        raise ValueError("a number, 1 to 100: a job is tried again with so many times the memory")
+    return float(value)

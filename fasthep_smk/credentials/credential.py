@@ -1,0 +1,93 @@
+"""What is known of a credential: where it is, whose, and from when to when it is valid."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from fasthep_smk.config.credentials import Kind
+
+__all__ = ["NAMES", "Credential", "Unreadable", "moment", "read_file"]
+
+#: What people call them.
+NAMES: dict[Kind, str] = {
+    "x509": "X509 proxy",
+    "token": "bearer token",
+    "kerberos": "Kerberos ticket",
+}
+#: No credential is larger; something else that is named by mistake is not read whole.
+_MOST = 1_000_000
+
+
+class Unreadable(Exception):
+    """A credential is there and says nothing; the message says why, and nothing of its content."""
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A proxy, token or ticket; nothing of it is secret.
+
+    ``where`` names its file or variable, ``begin`` and ``end`` are seconds since 1970, ``None`` if
+    nothing is said, ``mode`` the permissions of its file. ``problem`` says why nothing else is
+    known. ``attested`` tells that a proxy has attributes of VOMS, ``vos`` of which organisations.
+    """
+
+    kind: Kind
+    where: str
+    path: Path | None = None
+    problem: str | None = None
+    subject: str | None = None
+    issuer: str | None = None
+    begin: float | None = None
+    end: float | None = None
+    mode: int | None = None
+    attested: bool = False
+    vos: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.kind]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others may read its file."""
+        return self.mode is not None and bool(self.mode & 0o077)
+
+    def has_ended(self, now: float) -> bool:
+        return self.end is not None and self.end <= now
+
+
+def read_file(path: Path) -> tuple[bytes, int]:
+    """Return the content of a credential's file, and its permissions.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        Unreadable: it cannot be read, or is no file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hold us up
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise Unreadable("is no plain file")
+        with open(descriptor, "rb", closefd=False) as stream:
+            content = stream.read(_MOST + 1)
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > _MOST:
+        raise Unreadable("is too large to be a credential")
+    return content, stat.S_IMODE(about.st_mode)
+
+
+def moment(when: float) -> str:
+    """Return a time for people."""
+    return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,52 @@
+"""Which required credentials jobs have to wait for, and that they have come back."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fasthep_smk.config.credentials import Kind, Requirement
+from fasthep_smk.credentials.checks import lack
+from fasthep_smk.credentials.credential import NAMES, moment
+from fasthep_smk.credentials.discovery import look
+from fasthep_smk.credentials.renewal_hints import renewal
+
+__all__ = ["Lack", "lacking", "renewed"]
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Why jobs wait for a credential, and what to do; ``gone``: there is none at all."""
+
+    why: str
+    mend: str
+    gone: bool
+
+    def __str__(self) -> str:
+        return f"{self.why}: jobs wait; renew it: {self.mend}"
+
+
+def lacking(required: Iterable[Requirement], *, now: float | None = None) -> dict[Kind, Lack]:
+    """Return which required credentials have ended at the time ``now``, or are gone."""
+    # Without klist, a ticket that is there cannot be told from one that is not.
+    wanted = [one for one in required if one.kind != "kerberos" or shutil.which("klist")]
+    found = look(one.kind for one in wanted)
+    now = time.time() if now is None else now
+    missing: dict[Kind, Lack] = {}
+    for one in wanted:
+        known = found.get(one.kind)
+        if why := lack(one, known, now=now):
+            missing[one.kind] = Lack(why, renewal(one, known), known is None)
+    return missing
+
+
+def renewed(kinds: Iterable[Kind]) -> list[str]:
+    """Return lines that say of which credentials jobs do not wait any more."""
+    return [
+        f"the {NAMES[kind]} was renewed"
+        + (f", until {moment(one.end)}" if one.end is not None else "")
+        + ": jobs go on"
+        for kind, one in look(kinds).items()
+    ]

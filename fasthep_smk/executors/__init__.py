@@ -1,0 +1,1 @@
+"""What lives inside Snakemake's process: the executors of this package."""

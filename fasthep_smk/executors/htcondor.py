@@ -1,0 +1,100 @@
+"""Snakemake that is patient with HTCondor: ``python -m`` this module, then as ever.
+
+Snakemake's plugin (0.3) gives the whole run up when the schedd does not answer one single time.
+Schedds are restarted, and have busy hours. And it looks for ended jobs while it is still being set
+up, which fails, now and then, where an earlier run has left its log of events.
+
+Jobs that see no file of this machine (``staging.mode: transfer``) are no Snakemake there: they are
+sent a parcel, and send one back. One that got lost or was damaged is sent again; that is no
+failure of the job.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.sites.own_folders import keep_folders
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.scratch import lend_to_snakemake
+
+__all__ = ["Executor", "main", "patiently"]
+
+#: How long to try for, and how long to wait between two tries, in seconds.
+_PATIENCE, _PAUSE = 1800, 5
+#: What a job sends back, in its folder on the worker.
+_OUTCOME = "outcome.tar"
+#: Nothing has reached the schedd: a job was not queued, and can be submitted again.
+_NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
+
+plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
+
+
+class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
+    """The plugin's executor; nothing is looked up before there are jobs."""
+
+    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        """Yield the jobs that have not ended."""
+        if active_jobs:
+            async for job in super().check_active_jobs(active_jobs):
+                yield job
+
+    def _get_exec_args_and_transfer_files(self, job: Any, needs_transfer: bool) -> Any:
+        """Return executable, arguments, files that go and come, and where these come to."""
+        if self._trips is None or not needs_transfer:
+            return super()._get_exec_args_and_transfer_files(job, needs_transfer)
+        trip, depot = self._trips.leave(job), self._trips.depot
+        arguments = [trip.parcel, _OUTCOME, depot.python]
+        arguments += ["--attempt", str(job.attempt), "--threads", str(job.threads)]
+        for kind, path in trip.credentials.items():  # beside what the job is sent
+            arguments += ["--credential", f"{kind}={Path(path).name}"]
+        inputs = [trip.parcel, *([depot.python] if depot.brings_python else [])]
+        inputs += trip.credentials.values()
+        back = [f"{_OUTCOME} = {trip.outcome}"]
+        return str(depot.node), " ".join(arguments), inputs, [_OUTCOME], back
+
+
+def main() -> None:
+    """Run Snakemake's command line."""
+    plugin.Executor = Executor
+    schedd = importlib.import_module("htcondor2").Schedd
+    schedd.__init__ = patiently(schedd.__init__)
+    # A schedd that was restarted has another address: it is looked up again for each try.
+    submit = schedd.submit
+    schedd.submit = patiently(lambda _self, *args, **kwargs: submit(schedd(), *args, **kwargs))
+    hold_jobs_back()
+    lend_to_snakemake()
+    keep_folders()
+    sys.argv[0] = "snakemake"
+    importlib.import_module("snakemake.cli").main()
+
+
+def patiently(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that calls again, for half an hour, while HTCondor does not answer."""
+
+    @functools.wraps(call)
+    def again(*arguments: Any, **options: Any) -> Any:
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return call(*arguments, **options)
+            except Exception as error:  # the bindings raise several kinds
+                if not _NO_ANSWER.search(str(error)) or time.monotonic() > end:
+                    raise
+                text = " ".join(masked(str(error)).split())
+                print(f"HTCondor does not answer, trying again: {text}", flush=True)
+                time.sleep(_PAUSE)
+
+    return again
+
+
+if __name__ == "__main__":
+    main()

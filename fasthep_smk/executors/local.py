@@ -1,0 +1,83 @@
+"""Snakemake for this machine: ``python -m`` this module, then as ever.
+
+It ends as soon as its work is done. Snakemake plans another look at its jobs after each one it
+starts, a second later, and would wait for that in the end.
+
+With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
+descriptor, one JSON list; the process that started it may find that there is nothing to do. It ends
+without a word if nothing comes, and with that process as long as nothing has come.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.sites.own_folders import keep_folders
+from fasthep_smk.util.processes import signal_at_parents_end
+from fasthep_smk.util.scratch import lend_to_snakemake
+
+__all__ = ["main"]
+
+_TOLD_BY = "--told-by"
+
+
+def main() -> None:
+    """Run Snakemake's command line."""
+    told = sys.argv[1:2] == [_TOLD_BY]
+    if told:
+        signal_at_parents_end(signal.SIGKILL)
+        # In the background of a script, Ctrl-C is ignored, and we have inherited that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # what is imported stays: nothing of it is to be collected
+    cli = importlib.import_module("snakemake.cli")
+    _end_at_once()
+    hold_jobs_back()
+    lend_to_snakemake()
+    keep_folders()
+    if told:
+        _wait_to_be_told(int(sys.argv[2]))
+    gc.freeze()
+    gc.enable()
+    sys.argv[0] = "snakemake"
+    try:
+        cli.main()
+    finally:
+        gc.freeze()  # the end of the process is quicker
+
+
+def _wait_to_be_told(descriptor: int) -> None:
+    """Read the arguments and become Snakemake, as if started now; end if there are none."""
+    importlib.import_module("snakemake.cli").get_argument_parser()  # imports the plugins
+    with os.fdopen(descriptor, "rb") as stream:
+        said = stream.read()
+    try:
+        arguments = json.loads(said)
+    except ValueError:  # nothing, or half of it: who started us has ended
+        os._exit(0)
+    signal_at_parents_end(0)
+    sys.argv[1:] = map(str, arguments)
+
+
+def _end_at_once() -> None:
+    """Let what is planned for later end with the rest."""
+    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+
+    def later(self: Any, delay: float) -> None:
+        timer = threading.Timer(delay, self._open_jobs.release)
+        timer.daemon = True
+        timer.start()
+
+    if hasattr(scheduler, "_schedule_reevalutation"):  # a private name: it may be gone
+        scheduler._schedule_reevalutation = later
+
+
+if __name__ == "__main__":
+    main()

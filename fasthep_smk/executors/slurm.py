@@ -1,0 +1,101 @@
+"""Snakemake that loses no job of Slurm's: ``python -m fasthep_smk.executors.slurm``.
+
+When Slurm's controller does not answer for half a minute, Snakemake's plugin (2.8) forgets all jobs
+under way and waits for ever; a job that cannot be submitted then uses up its attempts. And the
+plugin asks for states less and less often, every three minutes in the end, whatever
+``seconds-between-status-checks`` says; a run that fails or is stopped takes as long to end.
+
+Jobs that see no file of this machine but those in a spool (``staging.mode: transfer``) find a
+parcel there, and leave one. One that got lost or was damaged is sent again; that is no failure of
+the job.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.sites.own_folders import keep_folders
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.scratch import lend_to_snakemake
+
+__all__ = ["Executor", "main"]
+
+#: For how long to try to submit a job, and how long to wait between two tries, in seconds.
+_PATIENCE, _PAUSE = 1800, 5
+#: Nothing has reached the controller: the job is not queued, and can be submitted again.
+_NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
+
+plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
+
+
+class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
+    """The plugin's executor; a job is under way until it is known to have ended."""
+
+    def __post_init__(self, *arguments: Any, **options: Any) -> None:
+        self._ended: set[str | None] = set()
+        self._silent_since: float | None = None
+        super().__post_init__(*arguments, **options)
+
+    def format_job_exec(self, job: Any) -> str:
+        """Return the command of a job."""
+        if self._trips is None:
+            return str(super().format_job_exec(job))
+        trip = self._trips.leave(job)
+        command = self._trips.depot.command(trip, attempt=job.attempt, threads=job.threads)
+        return shell(command)
+
+    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        """Yield the jobs that have not ended, also those whose states are not known now."""
+        async for _ in super().check_active_jobs(active_jobs):
+            pass
+        for job in active_jobs:
+            if job.external_jobid not in self._ended:
+                yield job
+        self.next_seconds_between_status_checks = None  # as the profile says
+
+    def report_job_submission(self, job_info: Any, **options: Any) -> None:
+        self._silent_since = None
+        super().report_job_submission(job_info, **options)
+
+    def report_job_success(self, job_info: Any) -> None:
+        self._ended.add(job_info.external_jobid)
+        super().report_job_success(job_info)
+
+    def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
+        """Take a job as failed; one that could not be submitted now is submitted later."""
+        if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
+            later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
+            later.daemon = True
+            later.start()
+            return
+        self._ended.add(job_info.external_jobid)
+        super().report_job_error(job_info, msg=msg, **options)
+
+    def _is_patient(self) -> bool:
+        now = time.monotonic()
+        if self._silent_since is None:
+            self._silent_since = now
+            print("Slurm does not answer, trying again", flush=True)
+        return bool(self.wait) and now - self._silent_since < _PATIENCE
+
+
+def main() -> None:
+    """Run Snakemake's command line."""
+    plugin.Executor = Executor
+    hold_jobs_back()
+    lend_to_snakemake()
+    keep_folders()
+    sys.argv[0] = "snakemake"
+    importlib.import_module("snakemake.cli").main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,341 @@
+"""What of a run's context an operation may see, besides its events, dataset and globals.
+
+An operation is handed a context (``ctx``) that holds everything: all datasets, all their files,
+the partition's name. Most look at little of it. A result that depends on nothing but its events,
+its dataset's metadata and the globals stands when a dataset or a file is added and when files are
+cut otherwise.
+
+======== ====================================================================================
+sight    what is seen
+======== ====================================================================================
+names    the names of all datasets of the run, in their order
+dataset  the whole entry of its own dataset, with its list of files and number of events
+place    the partition: its name, file and range; what files are named after
+run      everything, all datasets with their metadata and files included
+======== ====================================================================================
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from fasthep_smk.flow import op_identity
+from fasthep_smk.util import files
+
+__all__ = ["SIGHTS", "Sight", "forget", "own_sources", "sees_variation", "sights"]
+
+Sight = Literal["names", "dataset", "place", "run"]
+SIGHTS: tuple[Sight, ...] = ("names", "dataset", "place", "run")
+
+#: Entries of the context that are the same for all partitions of a dataset, whatever else there
+#: is in the run, or that say where files go, which no result may depend on.
+_OWN = frozenset(
+    {
+        "dataset_name",
+        "dataset_eventtype",
+        "dataset_group",
+        "dataset_is_data",
+        "dataset_xs",
+        "dataset_n_unskimmed_events",
+        "dataset_filter_efficiency",
+        "eventtype",
+        "globals",
+        "primary_stream",
+        "expr_registry",
+        "node_id",
+        "stage_id",
+        "variation",
+        "outdir",
+        "build_paths",
+        "provenance",
+        "_warnings",
+        "runtime_resources",
+        "resources",
+        "resolved_resources",
+    }
+)
+
+
+_OURS = "fasthep_smk"
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+#: What shows all variables of a function that calls it, or of any function.
+_OF_VARIABLES = ("locals", "eval", "exec")
+_OF_FRAMES = ("f_locals", "getargvalues")
+#: What sources speak of that look at the systematic variation.
+_OF_VARIATIONS = (b"variation", b"build_paths", b"outdir")
+
+#: The source that reads its own partition and nothing else.
+_ROOT_TREE = "fasthep_carpenter.sources.root_tree:"
+
+#: Entries of the context that show more, and what they show.
+_SHOWS: Mapping[str, Sight] = {
+    "dataset_names": "names",
+    "dataset": "dataset",
+    "dataset_nevents": "dataset",
+    "partition": "place",
+}
+
+
+def sights(
+    *,
+    role: str,
+    implementation: str,
+    params: Mapping[str, Any],
+    modifiers: Iterable[str],
+    known: Iterable[str] = (),
+) -> frozenset[Sight]:
+    """Return what an operation may see of the run besides its own events and dataset.
+
+    ``implementation`` is its ``module:object``, ``modifiers`` those of its modifiers; ``known``
+    names the workflow's globals.
+    """
+    found: set[Sight] = set()
+    for reference in (implementation, *modifiers):
+        module = reference.partition(":")[0]
+        if not op_identity.is_published(module):
+            found |= _seen_by(reference, frozenset(known))
+    if role == "source" and not implementation.startswith(_ROOT_TREE):
+        found.add("run")  # one may read other files of its dataset than its partition's
+    if role in ("sink", "observer"):
+        found.add("place")  # it names its files after the partition
+    if role == "observer":
+        found.add("names")  # one may report on the first dataset only
+    # The number of events of a dataset changes with its files; expressions can use it.
+    if "nevents" in files.canonical_json(dict(params)):
+        found.add("dataset")
+    if any(_lists_datasets(axis) for axis in params.get("axes") or ()):
+        found.add("names")
+    return frozenset(found)
+
+
+def _seen_by(reference: str, known: frozenset[str]) -> set[Sight]:
+    """Return what a user's operation may see; one that cannot be read may see everything."""
+    if op_identity.is_installed(reference.partition(":")[0]):
+        return {"run"}  # it may stand in another module of its package
+    keys = context_keys(reference)
+    if keys is None:
+        return {"run"}
+    return {_SHOWS.get(key, "run") for key in keys - _OWN - known}
+
+
+def _lists_datasets(axis: Any) -> bool:
+    """Tell whether the bins of a histogram's axis are the datasets of the run."""
+    return (
+        isinstance(axis, Mapping) and axis.get("source") == "dataset_name" and not axis.get("bins")
+    )
+
+
+def sees_variation(implementation: str, modifiers: Iterable[str]) -> bool:
+    """Tell whether a user's operation may depend on the systematic variation it runs for.
+
+    Published ones do not (they see it only in where files go). A user's may read
+    ``ctx["variation"]`` or write files of its own: one whose sources speak of either, or hand the
+    whole context to what cannot be read, is never shared between variations.
+    """
+    return any(map(_sees_variation, (implementation, *modifiers)))
+
+
+@cache
+def _sees_variation(reference: str) -> bool:
+    module = reference.partition(":")[0]
+    if not module or op_identity.is_published(module):
+        return False
+    if context_keys(reference) is None:
+        return True
+    texts = [path.read_bytes() for path in _sources(module).values()]
+    return any(word in text for text in texts for word in _OF_VARIATIONS)
+
+
+@cache
+def context_keys(reference: str) -> frozenset[str] | None:
+    """Return the entries of ``ctx`` that ``module:object`` looks up; ``None``: perhaps all.
+
+    Searched are the user's own modules. Only ``ctx["name"]``, ``ctx.get("name")`` and our
+    ``rng(ctx)`` are understood. A context that is handed on, or looked at in any other way, may be
+    used for everything; so may one that reaches an object which is no function or class of these
+    modules, but what a library made of one.
+    """
+    module, _, name = reference.partition(":")
+    trees: dict[str, ast.Module] = {}
+    for own, path in _sources(module).items():
+        try:
+            trees[own] = ast.parse(path.read_bytes())
+        except (OSError, SyntaxError, ValueError):
+            return None
+    if not _is_own(trees, module, name):
+        return None
+    found: set[str] = set()
+    for tree in trees.values():
+        keys = _keys(tree)
+        if keys is None:
+            return None
+        found |= keys
+    return frozenset(found)
+
+
+@cache
+def own_sources(module: str) -> dict[str, Path]:
+    """Return the analysis's own modules among a module and what it imports.
+
+    FAST-HEP's packages and ours are not among them, also where they are installed to be edited.
+    """
+    return {
+        name: path
+        for name, path in op_identity.own_sources(module).items()
+        if not op_identity.is_published(name) and name.partition(".")[0] != _OURS
+    }
+
+
+def _sources(module: str) -> dict[str, Path]:
+    """Return what is searched for an operation: own modules; of an installed one, its module."""
+    path = op_identity.module_file(module)
+    if path is not None and op_identity.is_installed(module):
+        return {module: path}
+    return own_sources(module)
+
+
+def _is_own(trees: Mapping[str, ast.Module], module: str, name: str) -> bool:
+    """Tell whether an object is a function or class of these modules, as it is written there."""
+    if module not in trees:
+        return False
+    bound = [node for node in ast.walk(trees[module]) if name in _binds(node)]
+    return bool(bound) and all(_is_plain(node, name, trees) for node in bound)
+
+
+def _binds(node: ast.AST) -> list[str]:
+    """Return the names that a statement or expression gives to something."""
+    if isinstance(node, _DEFINITIONS):
+        return [node.name]
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [one.asname or one.name for one in node.names]
+    return [node.id] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else []
+
+
+def _is_plain(node: ast.AST, name: str, trees: Mapping[str, ast.Module]) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        base = node.module or ""
+        original = next(one.name for one in node.names if (one.asname or one.name) == name)
+        places = [own for own in trees if own == base or (node.level and own.endswith(f".{base}"))]
+        return any(_is_own(trees, own, original) for own in places)
+    if not isinstance(node, _DEFINITIONS):
+        return False
+    made_by = [*node.decorator_list, *(node.bases if isinstance(node, ast.ClassDef) else [])]
+    return {_first_name(one) for one in made_by} <= _harmless(trees)
+
+
+def _harmless(trees: Mapping[str, ast.Module]) -> set[str | None]:
+    """Return the names of what is the user's own or FAST-HEP's, in these modules."""
+    found: set[str | None] = {"object", "Protocol", "ABC", "dataclass", "dataclasses"}
+    for node in (node for tree in trees.values() for node in ast.walk(tree)):
+        if isinstance(node, _DEFINITIONS):
+            found.add(node.name)
+        elif isinstance(node, ast.ImportFrom) and op_identity.is_published(node.module or ""):
+            found.update(one.asname or one.name for one in node.names)
+    return found
+
+
+def _first_name(node: ast.AST) -> str | None:
+    """Return the name that an expression such as ``name.attribute(...)`` begins with."""
+    while isinstance(node, ast.Attribute | ast.Call | ast.Subscript):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def _keys(tree: ast.AST) -> set[str] | None:
+    """Return the entries of contexts that a module looks up, ``None`` if that cannot be told."""
+    found: set[str] = set()
+    understood: set[ast.AST] = set()
+    generators = _names_of_rng(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and _is_context(node.value):
+            key, name = node.slice, node.value
+        elif generators and isinstance(node, ast.Call) and ast.unparse(node.func) in generators:
+            # What its seed is made of is in every signature.
+            given = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "ctx")]
+            understood.update(filter(_is_context, given))
+            continue
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "get"
+            and node.args
+            and _is_context(node.func.value)
+        ):
+            key, name = node.args[0], node.func.value
+        else:
+            continue
+        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+            found.add(key.value)
+            understood.add(name)
+    escapes = any(node not in understood and _escapes(node) for node in ast.walk(tree))
+    return None if escapes else found
+
+
+def _escapes(node: ast.AST) -> bool:
+    """Tell whether a context may be used here in a way that is not understood."""
+    if isinstance(node, ast.Name):
+        return (node.id == "ctx" and isinstance(node.ctx, ast.Load)) or node.id in _OF_FRAMES
+    if isinstance(node, ast.Attribute):
+        return node.attr == "ctx" or node.attr in _OF_FRAMES
+    if isinstance(node, ast.Constant):
+        # Looked up by name, in **arguments perhaps; pandas takes variables so.
+        return isinstance(node.value, str) and (node.value == "ctx" or "@ctx" in node.value)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return _uses_rest(node) or _uses_variables(node)
+    return False
+
+
+def _names_of_rng(tree: ast.AST) -> set[str]:
+    """Return how a module calls our ``rng``, unless it gives these names to something else."""
+    found: set[str] = set()
+    taken: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == _OURS and not node.level:
+            found.update(one.asname or one.name for one in node.names if one.name == "rng")
+        elif isinstance(node, ast.Import):
+            names = [one.asname or one.name for one in node.names if one.name == _OURS]
+            found.update(f"{name}.rng" for name in names)
+        else:
+            taken += _binds(node)
+            taken += [node.arg] if isinstance(node, ast.arg) else []
+    return {name for name in found if name.partition(".")[0] not in taken}
+
+
+def _arguments(function: _Function) -> list[str]:
+    """Return the names of a function's arguments that may be given by name."""
+    return [one.arg for one in (*function.args.args, *function.args.kwonlyargs)]
+
+
+def _uses_rest(function: _Function) -> bool:
+    """Tell whether a function looks at its ``**rest``, where the context may be."""
+    rest = function.args.kwarg
+    if rest is None or "ctx" in _arguments(function):
+        return False
+    return any(isinstance(node, ast.Name) and node.id == rest.arg for node in ast.walk(function))
+
+
+def _uses_variables(function: _Function) -> bool:
+    """Tell whether a function that has a context looks at its variables in some other way."""
+    if "ctx" not in _arguments(function):
+        return False
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and (node.func.id in _OF_VARIABLES or (node.func.id in ("vars", "dir") and not node.args))
+        for node in ast.walk(function)
+    )
+
+
+def forget() -> None:
+    """Forget what modules were: they are looked at again."""
+    for known in (_sees_variation, context_keys, own_sources):
+        known.cache_clear()
+
+
+def _is_context(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "ctx"

@@ -1,0 +1,1 @@
+"""What is changed in FAST-HEP, each with its reason."""

@@ -1,0 +1,115 @@
+"""A compiled plan as a document: read from FAST-HEP's YAML once, handed to jobs as JSON.
+
+``plan.yaml`` of 10,000 partitions takes FAST-HEP's own reader 4 s. The plan is read once with
+libyaml's parser (same values, a tenth of the time); a job gets a JSON file with everything but
+the partitions, which stand in the task tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.patches.quick_yaml import parse_written
+from fasthep_smk.util import plain_values
+
+__all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
+
+
+def read_plan(path: Path) -> Any:
+    """Return the plan of a compiled ``plan.yaml``, as ``hepflow.api.load_plan_file`` would."""
+    return plan_from(parse_written(path.read_bytes()) or {})
+
+
+def plan_from(document: dict[str, Any]) -> Any:
+    """Return the plan that a document (the content of ``plan.yaml``) describes."""
+    plan = upstream.ExecutionPlan(
+        context=dict(document.get("context") or {}),
+        registry=dict(document.get("registry") or {}),
+        provenance=dict(document.get("provenance") or {}),
+        execution=dict(document.get("execution") or {}),
+        execution_hooks=list(document.get("execution_hooks") or []),
+        reports=list(document.get("reports") or []),
+        data_flow=dict(document.get("data_flow") or {}),
+    )
+    plan.partitions = [partition_from(item) for item in document.get("partitions") or []]
+    for item in document.get("nodes") or []:
+        plan.add_node(_node_from(item))
+    return plan
+
+
+def draws(plan: Any) -> bool:
+    """Tell whether a plan makes plots: what that needs takes a second to import."""
+    sinks = plan.registry.get("sinks") or {}
+    known = [sinks.get(node.impl) or {} for node in plan.nodes]
+    return any(str(item.get("impl", "")).startswith("fasthep_render.hist.") for item in known)
+
+
+def partition_from(item: dict[str, Any]) -> Any:
+    """Return the partition that a mapping describes (entries ``[start, stop)`` of one file)."""
+    return upstream.ExecutionPartition(
+        id=str(item["id"]),
+        dataset=str(item["dataset"]),
+        file=str(item["file"]),
+        source=str(item["source"]),
+        part=str(item["part"]),
+        start=item.get("start"),
+        stop=item.get("stop"),
+    )
+
+
+def slim_text(plan: Any) -> str:
+    """Return the plan without its partitions as JSON text, for jobs."""
+    document = plan.to_dict()
+    del document["partitions"]
+    document.pop("data_flow", None)  # used when translating only
+    return json.dumps(plain_values.to_plain(document), indent=1) + "\n"
+
+
+def read_slim(path: Path, partitions: Iterable[dict[str, Any]] = ()) -> Any:
+    """Return the plan of a job, with the given partitions."""
+    plan = plan_from(plain_values.from_plain(json.loads(path.read_text(encoding="utf-8"))))
+    plan.partitions = [partition_from(item) for item in partitions]
+    return plan
+
+
+def subset(plan: Any, node_ids: Iterable[str]) -> Any:
+    """Return ``plan`` reduced to some nodes.
+
+    Only these are executed; the full index stays, since FAST-HEP looks up inactive upstream nodes
+    there.
+    """
+    wanted = set(node_ids)
+    nodes = [node for node in plan.nodes if node.id in wanted]
+    return replace(plan, nodes=nodes, node_index=dict(plan.node_index))
+
+
+def _node_from(item: dict[str, Any]) -> Any:
+    partitioning = dict(item.get("partitioning") or {})
+    return upstream.ExecutionNode(
+        id=str(item["id"]),
+        graph_node_id=str(item.get("graph_node_id") or item["id"]),
+        role=item["role"],
+        impl=str(item["impl"]),
+        inputs=[
+            upstream.PlanInputRef(
+                node_id=str(ref["node_id"]),
+                output_name=str(ref["output_name"]),
+                input_name=str(ref["input_name"]),
+            )
+            for ref in item.get("inputs") or []
+        ],
+        params=dict(item.get("params") or {}),
+        outputs=dict(item.get("outputs") or {}),
+        input_scope=item.get("input_scope", "global"),
+        output_scope=item.get("output_scope", "global"),
+        partitioning=upstream.PartitionSpec(
+            mode=partitioning.get("mode", "none"), chunk_size=partitioning.get("chunk_size")
+        ),
+        materialize=item.get("materialize", "never"),
+        meta=dict(item.get("meta") or {}),
+    )

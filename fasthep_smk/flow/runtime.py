@@ -1,0 +1,333 @@
+"""Run parts of a plan with FAST-HEP's own runtime: its ops, hooks, modifiers and provenance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.flow import plan_files, upstream
+from fasthep_smk.flow.operation import enter_operation
+from fasthep_smk.flow.rng import FILE
+from fasthep_smk.flow.summary import Run, listed
+
+__all__ = ["Session", "StageError", "prepare_build"]
+
+Key = tuple[str, str]
+Store = dict[Key, Any]
+
+
+class StageError(Exception):
+    """An operation raised: which node of the plan, and what."""
+
+    def __init__(self, node: Any, cause: BaseException) -> None:
+        super().__init__(f"{type(cause).__name__}: {cause}")
+        self.node_id: str = node.id
+        self.stage: str = str(dict(node.meta or {}).get("stage_id") or node.id)
+        self.impl: str = node.impl
+        self.cause = cause
+
+
+class _Hooks(upstream.HookManager):  # type: ignore[misc]
+    """FAST-HEP's hook manager that also remembers which node raised."""
+
+    failed: Any = None
+
+    def before_node(self, *, node: Any, **details: Any) -> None:
+        enter_operation(node.impl)
+        super().before_node(node=node, **details)
+
+    def has_event(self, event: str, *, node: Any = None) -> bool:
+        return True if event == "on_node_error" else bool(super().has_event(event, node=node))
+
+    def on_node_error(self, *, node: Any, **details: Any) -> None:
+        if self.failed is None:
+            self.failed = node
+        super().on_node_error(node=node, **details)
+
+
+class Session:
+    """One job's use of FAST-HEP's runtime: a plan, a context, one set of hooks.
+
+    ``outdir`` is where operations write; a job hands a folder of its own and moves the files when
+    it has succeeded.
+    """
+
+    def __init__(self, plan: Any, outdir: Path) -> None:
+        self.plan = plan
+        self.outdir = outdir
+        self.registry = upstream.runtime_registry_from_config(plan.registry)
+        self.hooks: Any = _Hooks.from_plan(plan)
+        self.ctx: dict[str, Any] = dict(plan.context)
+        self.ctx.update(
+            outdir=str(outdir),
+            build_paths=upstream.BuildPaths.from_plan(plan, outdir=outdir),
+            execution=plan.execution,
+        )
+        self.ctx.update(dict(self.ctx.get("globals") or {}))
+        self.ctx["_warnings"] = []
+        self.recorder: Any = upstream.ensure_runtime_provenance(self.ctx)
+        self.ctx.setdefault("runtime_resources", {})
+        self.ctx.setdefault("resources", self.ctx.setdefault("resolved_resources", {}))
+        upstream.ensure_expr_registry(self.ctx, plan.registry)
+        self.ctx.setdefault("dataset_names", list(self.ctx.get("datasets") or {}))
+
+    # --- steps of a run, in FAST-HEP's order ----------------------------------------------------
+
+    def side_products(self, nodes: Iterable[str]) -> tuple[Store, list[dict[str, Any]]]:
+        """Run the global side products (nodes that no partition feeds).
+
+        Returns them and what FAST-HEP's summary says of those that outlive the partitions.
+        """
+        plan = plan_files.subset(self.plan, nodes)
+        made: Store = self._watched(
+            upstream.execute_global_side_product_nodes,
+            plan,
+            ctx=self.ctx,
+            registry_cfg=plan.registry,
+            hook_manager=self.hooks,
+        )
+        kept = upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
+        return made, [_outline(spec, made[spec.key()]) for spec in kept if spec.key() in made]
+
+    def partition(
+        self,
+        nodes: Iterable[str],
+        partition: dict[str, Any] | None,
+        given: Store,
+        file_digest: str | None = None,
+    ) -> tuple[Store, list[dict[str, Any]]]:
+        """Run nodes for one partition, or unpartitioned.
+
+        ``file_digest`` stands for the partition's file in the seeds of random numbers, where its
+        name is not the one in the workflow. Returns their products and what FAST-HEP's summary
+        says of those that outlive a partition.
+        """
+        wanted = set(nodes)
+        plan = plan_files.subset(self.plan, wanted)
+        ctx = self.ctx
+        described = None
+        if partition is not None:
+            described = plan_files.partition_from(partition)
+            ctx = upstream.build_partition_context(plan, base_ctx=ctx, partition=described)
+            if file_digest is not None:
+                ctx[FILE] = file_digest
+        store = self._watched(
+            upstream.execute_plan_partition,
+            plan,
+            ctx=ctx,
+            registry_cfg=plan.registry,
+            initial_values=given,
+            hook_manager=self.hooks,
+        )
+        made = {key: value for key, value in store.items() if key not in given}
+        self._name_dataset(made, ctx)
+        boundary = [
+            spec
+            for spec in upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
+            if spec.node_id in wanted
+        ]
+        products = upstream.extract_boundary_products(
+            self.plan,
+            made,
+            partition=described,
+            boundary=boundary,
+            runtime_registry=self.registry,
+            ctx=ctx,
+        )
+        made.update({item.key(): item.value for item in products})
+        return made, [_outline(item) for item in products] if described else listed(made)
+
+    def reduce(self, stores: Iterable[Mapping[Key, Any]], dataset: str | None) -> Store:
+        """Combine the products of partitions (or, without ``dataset``, of datasets), in order.
+
+        Every kind of product that can be merged is merged at once, also if there is one value
+        only: that is what tags a cutflow with its dataset.
+        """
+        grouped: dict[Key, list[Any]] = {}
+        for store in stores:
+            for key, value in store.items():
+                grouped.setdefault(key, []).append(value)
+        return {key: self._reduced(key, values, dataset) for key, values in grouped.items()}
+
+    def dataset_end(self, dataset: str, store: Store) -> Store:
+        """Run what comes at the end of a dataset: its writers, renders and hooks."""
+        ctx = upstream.build_dataset_context(self.plan, base_ctx=self.ctx, dataset_name=dataset)
+        self._watched(
+            upstream.execute_dataset_sinks,
+            self.plan,
+            dataset_name=dataset,
+            dataset_value_store=store,
+            ctx=ctx,
+            registry_cfg=self.plan.registry,
+            hook_manager=self.hooks,
+        )
+        self._name_dataset(store, ctx)
+        return store
+
+    def write_products(self, store: Store) -> None:
+        """Write histograms, cutflows and other final products."""
+        items = upstream.materialize_final_products(
+            self.plan,
+            value_store=store,
+            outdir=str(self.outdir),
+            registry_cfg=self.plan.registry,
+        )
+        upstream.register_product_bindings(self.ctx, items)
+
+    def end_nodes(self) -> list[str]:
+        """Return the nodes that come at the end of the run, in order: plots, tables, writers."""
+        earlier = ("partition_end", "dataset_end")
+        sinks = [node for node in self.plan.nodes if node.role == "sink"]
+        return [node.id for node in sinks if upstream.sink_when(node) not in earlier]
+
+    def import_ops(self, nodes: Iterable[str]) -> None:
+        """Import what declares these nodes, for all processes that are forked afterwards."""
+        for node in nodes:
+            upstream.component_spec_for_node(self.plan.get_node(node), self.plan.registry)
+
+    def run_end_nodes(self, store: Store, nodes: Iterable[str]) -> None:
+        """Run nodes that come at the end of the run; their products are put into ``store``."""
+        self._watched(
+            upstream.execute_final_nodes,
+            plan_files.subset(self.plan, nodes),
+            value_store=store,
+            ctx=self.ctx,
+            registry_cfg=self.plan.registry,
+            hook_manager=self.hooks,
+        )
+
+    def write_manifests(self, store: Mapping[Key, Any], build: Path) -> None:
+        """Write the provenance records and the writers' manifests of the run into ``build``."""
+        upstream.write_writer_manifests(
+            self.plan, stores=[dict(store)], outdir=str(build), runtime_provenance=self.recorder
+        )
+
+    def write_to(self, outdir: Path) -> None:
+        """Let operations write to another folder from here on."""
+        self.outdir = outdir
+        self.ctx.update(
+            outdir=str(outdir),
+            build_paths=upstream.BuildPaths.from_plan(self.plan, outdir=outdir),
+        )
+
+    def settle(self, build: Path, runs: Iterable[Run]) -> None:
+        """Go on in the build folder itself, with what all jobs recorded, this one included."""
+        self.write_to(build)
+        del self.ctx["provenance"]
+        self.recorder = upstream.ensure_runtime_provenance(self.ctx)
+        self.replay(runs)
+
+    def run_end(self) -> None:
+        """Tell the hooks that the run is over."""
+        self.hooks.run_end(plan=self.plan, ctx=self.ctx, summary={})
+
+    # --- records --------------------------------------------------------------------------------
+
+    def replay(self, runs: Iterable[Run]) -> None:
+        """Take over what other jobs recorded, as if it had happened here."""
+        for run in runs:
+            for operation in run.operations:
+                self.recorder.record_operation_record(operation)
+            for name, resource in run.resources.items():
+                self.recorder.record_resource_record(name, resource)
+
+    def record(
+        self,
+        *,
+        partition: dict[str, Any] | None = None,
+        boundary: Iterable[dict[str, Any]] = (),
+        replayed: int = 0,
+    ) -> Run:
+        """Return what this job did; the first ``replayed`` operations were other jobs'."""
+        return Run(
+            partition=partition,
+            boundary=list(boundary),
+            operations=list(self.recorder.operation_records())[replayed:],
+            resources=dict(self.recorder.serialise_resources()),
+            hooks=list(self.hooks.usage_summary()["enabled"]),
+            warnings=list(self.ctx["_warnings"]),
+        )
+
+    # --- helpers --------------------------------------------------------------------------------
+
+    def _watched(self, call: Any, plan: Any, **arguments: Any) -> Any:
+        """Call into the runtime; say which node failed if one does."""
+        self.hooks.failed = None
+        try:
+            return call(plan, **arguments)
+        except Exception as error:
+            if self.hooks.failed is not None:
+                raise StageError(self.hooks.failed, error) from error
+            raise
+
+    def _reduced(self, key: Key, values: list[Any], dataset: str | None) -> Any:
+        node = self.plan.get_node(key[0])
+        kind = str(node.outputs.get(key[1]))
+        if kind == "event_stream":
+            joined = _concatenated(values)
+            if joined is not None:
+                return joined
+        handler = self.registry.product_handlers.get(kind)
+        if handler is not None and handler.merge is None and handler.combine is not None:
+            result = values[0]
+            for value in values[1:]:
+                result = handler.combine(
+                    result, value, node=node, output_name=key[1], dataset_name=dataset
+                )
+            return result
+        return upstream.reduce_product_values(
+            self.plan, self.registry, key=key, values=values, dataset_name=dataset
+        )
+
+    def _name_dataset(self, store: Store, ctx: Mapping[str, Any]) -> None:
+        """Give artifact references the dataset and partition they belong to, where they lack it.
+
+        FAST-HEP's reduction refuses a partition's artifact without a dataset, which all sinks but
+        its ROOT writer return.
+        """
+        partition = dict(ctx.get("partition") or {})
+        for (node, port), value in store.items():
+            if isinstance(value, upstream.ArtifactReference):
+                value.producer_node = value.producer_node or node
+                value.output_name = value.output_name or port
+                value.dataset_name = value.dataset_name or ctx.get("dataset_name")
+                value.partition_id = value.partition_id or partition.get("id")
+
+
+def _outline(item: Any, value: Any = None) -> dict[str, Any]:
+    """Return how FAST-HEP's summary lists a product, or a value of a kind of products."""
+    policy = getattr(item, "policy", item)
+    return {
+        "node": item.node_id,
+        "port": item.output_name,
+        "kind": item.kind,
+        "representation": policy.representation,
+        "type": type(getattr(item, "value", value)).__name__,
+    }
+
+
+def prepare_build(plan: Any, build: Path) -> None:
+    """Make the folders that FAST-HEP expects in a build folder."""
+    paths = upstream.BuildPaths.from_plan(plan, outdir=build)
+    upstream.ensure_build_layout(
+        paths.root,
+        variation=paths.variation,
+        backend_directories=upstream.backend_build_directories(
+            plan.registry, plan.execution, provenance=plan.provenance
+        ),
+    )
+
+
+def _concatenated(values: list[Any]) -> Any:
+    """Return event streams as one, in order; ``None`` if they are something else."""
+    import awkward as ak
+
+    if all(isinstance(value, ak.Array) for value in values):
+        return values[0] if len(values) == 1 else ak.concatenate(values)
+    names = {next(iter(v)) if isinstance(v, dict) and len(v) == 1 else None for v in values}
+    if len(names) == 1 and None not in names:
+        name = names.pop()
+        inner = _concatenated([value[name] for value in values])
+        return None if inner is None else {name: inner}
+    return None

@@ -1,0 +1,231 @@
+"""Findings about a workflow before FAST-HEP's compiler sees it.
+
+Only what the compiler loses without a word, says without naming the place, or would write to disk
+before it can be refused. The language itself is FAST-HEP's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fasthep_smk.config.secret_urls import secret_findings
+from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.names import folder_problem
+
+__all__ = [
+    "datasets_of",
+    "document_findings",
+    "ignored_reads",
+    "name_finding",
+    "pickles_of",
+    "root_trees_of",
+]
+
+_WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
+
+
+def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+    """Return what is wrong with a workflow whose includes are merged into ``document``."""
+    if not document:
+        return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
+    shapes = [
+        Finding(
+            file=workflow, key=key, problem="is not a mapping", value=repr(document[key])[:60],
+            expected=f"{key}: with names below it",
+        )
+        for key in ("data", "analysis", "sources", "systematics", "execution")
+        if document.get(key) is not None and not isinstance(document[key], dict)
+    ]  # fmt: skip
+    return shapes or [
+        *secret_findings(document, file=workflow),
+        *_dataset_findings(document, workflow),
+        *_variation_findings(document, workflow),
+        *_stage_findings(document, workflow),
+    ]
+
+
+_EXPECTED = "data.datasets, sources and analysis.stages"
+
+
+def name_finding(name: str, problem: str, *, key: str, workflow: str) -> Finding:
+    """Return the finding for a dataset or variation that no folder can be named after."""
+    shown = repr(name if len(name) <= 60 else f"{name[:57]}...")
+    expected = "a name that can be a folder's: plain text, no '..', no slash at its ends"
+    return Finding(file=workflow, key=key, problem=problem, value=shown, expected=expected)
+
+
+def datasets_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return name and content of each dataset, as far as they are well formed, in order."""
+    data = _mapping(document.get("data"))
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for block in (document.get("datasets"), data.get("datasets")):
+        if isinstance(block, list):
+            items = [item for item in block if isinstance(item, dict) and item.get("name")]
+            found += [(str(item["name"]).strip(), item) for item in items]
+        elif isinstance(block, dict):
+            found += [(str(name).strip(), _mapping(item)) for name, item in block.items()]
+    return found
+
+
+def ignored_reads(document: Mapping[str, Any]) -> list[str]:
+    """Return the patterns of files whose changes do not count: ``smk: {ignore_reads: …}``."""
+    return _said(document, "ignore_reads")
+
+
+def pickles_of(document: Mapping[str, Any]) -> list[str]:
+    """Return the packages whose objects jobs may hand on as pickles: ``smk: {pickles_of: …}``."""
+    return _said(document, "pickles_of")
+
+
+def _said(document: Mapping[str, Any], key: str) -> list[str]:
+    listed = _mapping(document.get("smk")).get(key)
+    return [str(item) for item in listed] if isinstance(listed, list) else []
+
+
+def root_trees_of(document: Mapping[str, Any]) -> list[str] | None:
+    """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
+    sources = document.get("sources")
+    if not sources:  # FAST-HEP's default source
+        defaults = _mapping(_mapping(document.get("data")).get("defaults"))
+        return [str(defaults.get("tree_primary") or "events")]
+    if not isinstance(sources, dict):
+        return None
+    trees: list[str] = []
+    for source in sources.values():
+        kind = _mapping(source).get("kind", "root_tree")
+        tree = _mapping(source).get("tree")
+        if kind != "root_tree" or not isinstance(tree, str):
+            return None
+        trees.append(tree)
+    return trees
+
+
+def _dataset_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+    datasets = datasets_of(document)
+    seen: set[str] = set()
+    for name, content in datasets:
+        if name in seen:
+            yield Finding(
+                file=workflow,
+                key="data.datasets",
+                problem="two datasets have the same name: the files of one would be lost",
+                value=repr(name),
+                expected="a name for each dataset; one dataset may list several files",
+            )
+        seen.add(name)
+        if problem := folder_problem(name):
+            yield name_finding(name, problem, key="data.datasets", workflow=workflow)
+        nevents = content.get("nevents")
+        if nevents is not None and not re.fullmatch(r"\s*\d*\s*", str(nevents)):
+            yield Finding(
+                file=workflow,
+                key=f"data.datasets[{name!r}].nevents",
+                problem="is not a number of events",
+                value=repr(nevents),
+                expected="a whole number, or no nevents",
+            )
+    if not datasets and root_trees_of(document):
+        yield Finding(
+            file=workflow,
+            key="data.datasets",
+            problem="there is no dataset: a source of ROOT files has nothing to read",
+            expected="at least one dataset with a name and files",
+        )
+
+
+def _variation_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+    variations = _mapping(document.get("systematics")).get("variations")
+    for item in variations if isinstance(variations, list) else []:
+        texts = [_mapping(item).get("name")]
+        for values in _mapping(_mapping(item).get("matrix")).values():
+            texts += values if isinstance(values, list) else []
+        for text in texts:
+            if isinstance(text, str) and (problem := folder_problem(text)):
+                yield name_finding(text, problem, key="systematics.variations", workflow=workflow)
+
+
+def _stage_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+    raw = _mapping(document.get("analysis")).get("stages")
+    stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
+    known = {str(stage.get("id")) for stage in stages}
+    for section in ("sources", "joins"):
+        known |= {str(name) for name in _mapping(document.get(section))}
+    if not _mapping(document.get("sources")):
+        known.add("events")  # FAST-HEP's default source
+    for number, stage in enumerate(stages):
+        name = stage.get("id")
+        key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
+        for required in ("id", "op"):
+            if not str(stage.get(required) or "").strip():
+                yield Finding(
+                    file=workflow, key=key, problem=f"the stage has no {required!r}",
+                    expected="an id and an op for every stage",
+                )  # fmt: skip
+        yield from _reference_findings(stage, key, known, workflow)
+        yield from _when_findings(stage, key, workflow)
+        yield from _port_findings(stage, key, workflow)
+
+
+def _reference_findings(
+    stage: Mapping[str, Any], key: str, known: set[str], workflow: str
+) -> Iterator[Finding]:
+    raw = stage.get("from", stage.get("in"))
+    listed = raw if isinstance(raw, list) else [raw]
+    for item in listed:
+        name = item.get("node") if isinstance(item, dict) else item
+        if not isinstance(name, str) or not name:
+            continue
+        # Node ids (stage.A, read.events) and clones of a variation (A@up) are FAST-HEP's business.
+        plain = name.partition("@")[0]
+        if plain in known or plain.partition(".")[2] in known:
+            continue
+        close = nearest(name, known)
+        yield Finding(
+            file=workflow,
+            key=f"{key}.from",
+            problem="no stage, source or join of this name",
+            value=repr(name),
+            expected=f"one of the workflow's, such as {close!r}" if close else "one of its stages",
+        )
+
+
+def _when_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterator[Finding]:
+    for section in ("write", "render"):
+        raw = stage.get(section)
+        for number, item in enumerate(raw if isinstance(raw, list) else [raw]):
+            when = _mapping(item).get("when")
+            if when is not None and str(when).strip() not in _WHEN:
+                close = nearest(str(when), _WHEN)
+                yield Finding(
+                    file=workflow,
+                    key=f"{key}.{section}[{number}].when",
+                    problem="is not a time at which something can be written",
+                    value=repr(when),
+                    expected=", ".join(map(repr, _WHEN[:3])),
+                    hint=f"did you mean {close!r}?" if close else None,
+                )
+
+
+def _port_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterator[Finding]:
+    raw = stage.get("from", stage.get("in"))
+    listed = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
+    ports: dict[str, list[str]] = {}
+    for item in listed:
+        ports.setdefault(str(item.get("node")), []).append(str(item.get("port", "stream")))
+    for node, names in ports.items():
+        if len(names) > 1:
+            yield Finding(
+                file=workflow,
+                key=f"{key}.from",
+                problem=f"takes {len(names)} inputs from {node!r}: FAST-HEP keeps one of them "
+                "and drops the others",
+                value=", ".join(names),
+                expected="at most one port of each stage",
+                hint="let a stage in between pass the second port on",
+            )
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

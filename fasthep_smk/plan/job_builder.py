@@ -1,0 +1,171 @@
+"""The jobs of a workflow while they are made: what is known of nodes, and which jobs there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from fasthep_smk.config.routing import Router
+from fasthep_smk.plan.columns import live_columns
+from fasthep_smk.plan.node_routes import joint_route
+from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.product_keys import dataset_names, partition_counts
+from fasthep_smk.plan.rules import Job, JobScope, Read, Rule, Variation
+from fasthep_smk.plan.signatures import (
+    NodeSignature,
+    Origin,
+    closed_sources,
+    context_content,
+    node_signatures,
+)
+from fasthep_smk.plan.tasks import Granularity, cut
+from fasthep_smk.util.files import digest_of
+from fasthep_smk.util.names import encode
+
+__all__ = ["NO_DATASET", "PARTITIONS_PER_FINISH", "Book"]
+
+#: With more partitions than this in a dataset, reducing them is a job of its own.
+PARTITIONS_PER_FINISH = 32
+NO_DATASET = "all"
+
+
+class Book:
+    """What all jobs are made from, and where those made so far put their products.
+
+    A job of one variation whose signature equals that of an earlier variation is not made: its
+    readers are sent to the other's results.
+    """
+
+    def __init__(
+        self,
+        variations: list[Variation],
+        granularity: Granularity,
+        identity: Callable[[str], str],
+        router: Router,
+    ) -> None:
+        self.variations = variations
+        self.router = router
+        self.identity = cache(identity)
+        self.varied = variations[0].name is not None
+        graphs = {item.label: item.graph for item in variations}
+        datasets: list[Mapping[str, Any] | None] = [
+            item.dataset(partition) for item in variations for partition in dataset_names(item)
+        ] or [None]
+        self.live = {label: live_columns(graph) for label, graph in graphs.items()}
+        self.closed = closed_sources(graphs, self.live)
+        self.static = {label: node_signatures(graph, label) for label, graph in graphs.items()}
+        self.tasks = cut(graphs, granularity, datasets, router, self.static)
+        self.merges = granularity == "stage" or any(
+            any(node.scope == "dataset" for node in item.graph.nodes.values())
+            or any(count > PARTITIONS_PER_FINISH for count in partition_counts(item).values())
+            for item in variations
+        )
+        #: The folder of each job, by its rule, variation and place; the signature of each folder.
+        self.folder_of: dict[tuple[str, ...], str] = {}
+        self.signatures: dict[str, str] = {}
+        #: What the nodes make of each partition, by variation and place: however they are joined.
+        self.values: dict[tuple[str, ...], dict[str, str]] = {}
+        self._made: dict[tuple[Any, ...], str] = {}
+        self._contexts: dict[tuple[str, str | None], str] = {}
+        self._known: dict[tuple[Any, ...], tuple[str, dict[str, NodeSignature]]] = {}
+
+    def rule(
+        self, name: str, scope: JobScope, wildcards: tuple[str, ...], *, archive: bool = False
+    ) -> Rule:
+        prefix = ("variation",) if self.varied else ()
+        return Rule(name, scope, (), self.router.route([]), (*prefix, *wildcards), archive=archive)
+
+    def add(
+        self,
+        rule: Rule,
+        item: Variation,
+        place: tuple[str, ...],
+        *,
+        nodes: tuple[str, ...],
+        reads: tuple[Read, ...],
+        files: tuple[str, ...],
+        signature: str,
+        dataset: str | None = None,
+        partition: Partition | None = None,
+        origin: Origin | None = None,
+        missing: tuple[Partition, ...] = (),
+        values: Mapping[str, str] | None = None,
+    ) -> None:
+        at = (rule.name, item.label, *place)
+        signed_as, known = self.known(item, dataset)
+        rule.nodes.setdefault(signed_as, {}).update({node: known[node] for node in nodes})
+        earlier = self._made.get((rule.name, signature, place))
+        if earlier is not None:
+            self.folder_of[at] = earlier
+            return
+        named = [*([encode(item.label)] if self.varied else []), *map(encode, place)]
+        job = Job(
+            rule=rule.name,
+            wildcards=dict(zip(rule.wildcards, named, strict=True)),
+            variation=item.label,
+            dataset=dataset,
+            partition=partition,
+            nodes=nodes,
+            reads=reads,
+            files=files,
+            signature=signature,
+            signed_as=signed_as,
+            origin=origin,
+            missing=missing,
+            values=values or {},
+        )
+        rule.jobs[job.key] = job
+        self._made[(rule.name, signature, place)] = job.folder
+        self.folder_of[at] = job.folder
+        self.signatures[job.folder] = signature
+
+    def known(self, item: Variation, dataset: str | None) -> tuple[str, dict[str, NodeSignature]]:
+        """Return the signatures of the nodes as a dataset has them, and a name for them.
+
+        Datasets that the same stages apply to share them.
+        """
+        if dataset is None:
+            return item.label, self.static[item.label]
+        if (at := (item.label, dataset)) not in self._known:
+            content, graph = item.dataset(dataset), item.graph
+            inactive = tuple(node for node in graph.nodes if not graph.active(node, content))
+            alike = (item.label, inactive)
+            if alike not in self._known:
+                self._known[alike] = (item.label, self.static[item.label])
+                if inactive:
+                    found = node_signatures(graph, item.label, content)
+                    self._known[alike] = (f"{item.label}/{dataset}", found)
+            self._known[at] = self._known[alike]
+        return self._known[at]
+
+    def context(self, item: Variation, dataset: str | None) -> str:
+        """Return the signature of what ops see for a dataset."""
+        at = (item.label, dataset)
+        if at not in self._contexts:
+            content = item.dataset(dataset) if dataset is not None else None
+            self._contexts[at] = digest_of(context_content(item.graph, content))
+        return self._contexts[at]
+
+    def names(self, item: Variation) -> list[str]:
+        return [str(name) for name in item.graph.plan.context.get("dataset_names") or ()]
+
+    def digests(
+        self, item: Variation, nodes: Iterable[str], dataset: str | None = None
+    ) -> list[str]:
+        _, known = self.known(item, dataset)
+        return [known[node].digest for node in nodes]
+
+    def all_files(self, item: Variation) -> list[str]:
+        datasets = item.graph.plan.context.get("datasets") or {}
+        listed = [str(file) for one in datasets.values() for file in one.get("files") or ()]
+        return list(dict.fromkeys(listed))
+
+    def identities(self, files: Iterable[str]) -> list[str]:
+        return [self.identity(file) for file in files]
+
+    def send(self, rule: Rule, item: Variation, nodes: Iterable[str], what: str) -> None:
+        """Give a rule the route that its nodes ask for."""
+        found = joint_route(what, [item.graph.nodes[node] for node in nodes], self.router)
+        rule.route = found[0]
+        rule.warnings.extend(text for text in found[1] if text not in rule.warnings)

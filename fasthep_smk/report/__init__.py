@@ -1,0 +1,1 @@
+"""What a build folder tells people."""

@@ -1,0 +1,221 @@
+"""What is in a build folder: jobs done, running, failed and to do; who runs; disk.
+
+Everything is read from the folder itself. Nothing is compiled or changed, and neither FAST-HEP nor
+Snakemake is imported, so that it can be asked as often as one likes.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tabulate import tabulate
+
+from fasthep_smk.storage import damage, failures, layout, missing_report, run_lock
+from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, survey
+from fasthep_smk.storage.jobs import TaskJob, find_build, is_done, read_jobs
+from fasthep_smk.storage.retention import cleanable
+from fasthep_smk.util import files
+from fasthep_smk.util.units import about_bytes
+
+__all__ = ["State", "Status", "as_data", "as_text", "look", "state_of"]
+
+State = Literal["done", "running", "failed", "to do"]
+_STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
+#: How many failed jobs are shown, and how much of each.
+_FAILED, _WIDTH = 10, 160
+
+
+@dataclass(frozen=True)
+class Status:
+    """A build folder at one moment. ``states`` are those of the jobs, by their folders.
+
+    ``run`` says who works on it: ``host``, ``pid``, ``since``; ``freeable`` is what
+    ``fasthep-smk clean`` would delete: nothing as long as somebody does. ``damaged`` are files of
+    finished jobs, and how; ``None`` if they were not looked at.
+    """
+
+    build: Path
+    jobs: list[TaskJob]
+    states: Mapping[str, State]
+    failed: list[failures.Failure]
+    run: Mapping[str, Any] | None
+    disk: Survey
+    freeable: dict[str, Amount]
+    damaged: dict[str, str] | None = None
+
+
+def look(folder: Path, *, verify: bool = False) -> Status:
+    """Return the status of a build folder; to ``verify`` it, all files of finished jobs are read.
+
+    Raises:
+        Findings: it is no build folder, or its task tables cannot be read.
+    """
+    build = find_build(folder)
+    run = run_lock.holder(build)
+    jobs = read_jobs(build)
+    notes = {(note.rule, note.key): note for note in failures.read_all(build)}
+    states = {
+        job.folder: state_of(is_done(build, job), notes.get((job.rule, job.key)), run)
+        for job in jobs
+    }
+    disk = survey(build, jobs, done=[path for path, state in states.items() if state == "done"])
+    parts = cleanable(disk) if jobs and run is None else []
+    freed = freed_by(part.files for part in parts)
+    return Status(
+        build=build,
+        jobs=jobs,
+        states=states,
+        failed=[notes[job.rule, job.key] for job in jobs if states[job.folder] == "failed"],
+        run=run,
+        disk=disk,
+        freeable={part.what: one for part, one in zip(parts, freed, strict=True)},
+        damaged=_damaged(build, states) if verify else None,
+    )
+
+
+def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
+    """Return the damaged files of finished jobs; products may be gone: they are made again."""
+    records, found = {}, {}
+    for folder in [folder for folder, state in states.items() if state == "done"]:
+        path = f"{folder}/{layout.RECORD}"
+        try:
+            records[folder] = files.unseal(files.read_plain(build / path))
+        except FileNotFoundError:
+            continue  # a run has just removed it
+        except (OSError, files.Altered) as error:
+            found[path] = f"is damaged ({error})"
+    for results in damage.of_results(build, records, content=True).values():
+        found |= results
+    products = damage.of_products(build, records, content=True)
+    return found | {path: how for path, how in products.items() if how != damage.GONE}
+
+
+def state_of(done: bool, note: failures.Failure | None, run: Mapping[str, Any] | None) -> State:
+    """Return the state of a job, by the note that it left and who works on its folder.
+
+    A job leaves a note when it starts, as if it had been killed. On another machine its process
+    cannot be seen: there it counts as running as long as the run goes on.
+    """
+    if done:
+        return "done"
+    if note is None:
+        return "to do"
+    if note.kind != "killed":
+        return "failed"
+    here = note.host == socket.gethostname()
+    return "running" if (failures.lives(note) if here else run is not None) else "failed"
+
+
+def as_text(status: Status) -> str:
+    """Return the status as lines for a person."""
+    lacking = missing_report.reported(status.build)
+    parts = [_rules(status), lacking, _run(status), _failed(status.failed)]
+    parts += [_verified(status.damaged), _disk(status)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def as_data(status: Status) -> dict[str, Any]:
+    """Return the status as plain data; sizes are in bytes."""
+    return {
+        "build": str(status.build),
+        "rules": [{"rule": rule, **counts} for rule, counts in _counts(status).items()],
+        "run": status.run,
+        "incomplete": bool(missing_report.reported(status.build)),
+        "failed": [
+            {
+                "rule": note.rule,
+                "key": note.key,
+                "kind": note.kind,
+                "problem": note.problem,
+                "stage": note.stage,
+                "dataset": note.dataset,
+                "file": note.file,
+                "log": str(failures.log_of(note)),
+            }
+            for note in status.failed
+        ],
+        **({} if status.damaged is None else {"damaged": status.damaged}),
+        "disk": {kind: _plain(status.disk.usage[kind]) for kind in KINDS},
+        "total": _plain(status.disk.total),
+        "clean": {what: _plain(one) for what, one in status.freeable.items()},
+    }
+
+
+def _counts(status: Status) -> dict[str, dict[str, int]]:
+    """Return how many jobs of each rule are in each state."""
+    counts: dict[str, Counter[str]] = {}
+    for job in status.jobs:
+        counts.setdefault(job.rule, Counter())[status.states[job.folder]] += 1
+    return {
+        rule: {**{state: found[state] for state in _STATES}, "total": found.total()}
+        for rule, found in counts.items()
+    }
+
+
+def _rules(status: Status) -> str:
+    counts = _counts(status)
+    if not counts:
+        return f"nothing is translated in {status.build} yet"
+    rows = [[rule, *found.values()] for rule, found in counts.items()]
+    if len(rows) > 1:
+        rows.append(
+            ["all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))]
+        )
+    return tabulate(rows, headers=["rule", *_STATES, "total"])
+
+
+def _run(status: Status) -> str:
+    run = status.run
+    if run is None:
+        return "nobody works on it now"
+    return f"process {run['pid']} on {run['host']} works on it since {run['since']}"
+
+
+def _failed(failed: list[failures.Failure]) -> str:
+    if not failed:
+        return ""
+    lines = [f"{len(failed)} job{'s' if len(failed) != 1 else ''} failed:"]
+    for note in failed[:_FAILED]:
+        line = f"    {note.rule} {note.key}".rstrip() + f": {failures.in_short(note)}"
+        lines.append(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}...")
+    if len(failed) > _FAILED:
+        lines.append(f"    ... and {len(failed) - _FAILED} more")
+    return "\n".join(lines)
+
+
+def _verified(damaged: Mapping[str, str] | None) -> str:
+    if damaged is None:
+        return ""
+    if not damaged:
+        return "all files of finished jobs are as they were made"
+    count = len(damaged)
+    lines = [f"{count} file{'s' if count != 1 else ''} of finished jobs damaged:"]
+    lines += [f"    {name} {how}" for name, how in damaged.items()]
+    return "\n".join([*lines, "'fasthep-smk WORKFLOW --verify' makes them again"])
+
+
+def _disk(status: Status) -> str:
+    usage = status.disk.usage
+    rows = [
+        [kind, about_bytes(usage[kind].size), usage[kind].files]
+        for kind in KINDS
+        if usage[kind].files
+    ]
+    total = status.disk.total
+    rows.append(["together", about_bytes(total.size), total.files])
+    table = tabulate(rows, headers=["disk", "size", "files"], colalign=("left", "right", "right"))
+    freed = sum(status.freeable.values(), Amount())
+    if status.run is not None:
+        return table
+    if not freed.files:
+        return f"{table}\n\nnothing to clean"
+    return f"{table}\n\nfasthep-smk clean frees {about_bytes(freed.size)} in {freed.files} files"
+
+
+def _plain(one: Amount) -> dict[str, int]:
+    return {"bytes": one.size, "files": one.files}

@@ -1,0 +1,258 @@
+"""Which nodes of a job have to run if the products of the others exist: the choice is made here.
+
+With the default granularity one changed histogram shares its job with the source, the selections
+and all other histograms. Their products exist in the superseded job's folder, and with luck the
+event stream that the histogram is filled from (see ``plan.wiring``). The job then runs that one
+node, and takes over the rest. If anything of it is gone when the job starts, it runs as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fasthep_smk.plan.rules import Job, Read, Rule
+from fasthep_smk.plan.wiring import Wire, Wiring
+from fasthep_smk.reuse.adopt import Index, spare_streams, values_of
+from fasthep_smk.reuse.store import Store
+from fasthep_smk.storage import run_records
+
+__all__ = ["Given", "Part", "nodes_to_run", "part_of"]
+
+Key = tuple[str, str]
+_Item = TypeVar("_Item")
+#: Tells whether a product exists with at least these columns.
+_Exists = Callable[[Key, tuple[str, ...] | None], bool]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a job takes over from one folder (relative to the build) of a job so signed.
+
+    ``nodes`` are those whose records come from there, ``keys`` the job's own products, ``streams``
+    what nodes that run read, ``spares`` the streams that are kept on.
+    """
+
+    folder: str
+    signature: str
+    nodes: tuple[str, ...]
+    keys: tuple[Key, ...]
+    streams: tuple[Key, ...]
+    spares: tuple[Key, ...]
+    results: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a task table has it."""
+        pairs = {"keys": self.keys, "streams": self.streams, "spares": self.spares}
+        return {
+            "folder": self.folder,
+            "signature": self.signature,
+            "nodes": list(self.nodes),
+            **{name: [list(key) for key in keys] for name, keys in pairs.items()},
+            "results": list(self.results),
+        }
+
+
+@dataclass(frozen=True)
+class Part:
+    """The nodes of a job that run, what they read of other jobs, and what is taken over."""
+
+    nodes: tuple[str, ...]
+    reads: tuple[Read, ...]
+    given: tuple[Given, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as a task table has it."""
+        reads = [
+            {"folder": one.folder, "keys": [list(key) for key in one.keys]} for one in self.reads
+        ]
+        return {
+            "nodes": list(self.nodes),
+            "reads": reads,
+            "given": [one.as_dict() for one in self.given],
+        }
+
+
+def nodes_to_run(
+    nodes: Iterable[str],
+    wired: Wiring,
+    stands: Mapping[str, bool],
+    exists: _Exists,
+) -> set[str] | None:
+    """Return which nodes of a job have to run; ``None`` if it should run as a whole.
+
+    ``stands`` tells of each node whether it ran before with all products that the job must have.
+    """
+    nodes = list(nodes)
+    run = {node for node in nodes if not stands[node]}
+    while True:
+        lacking = {
+            key[0]
+            for key, columns in _taken_in(run, wired.wires, nodes).items()
+            if not exists(key, columns)
+        }
+        if not lacking:
+            break
+        run |= lacking
+    if not run or not _is_worth_it(run, nodes, wired):
+        return None
+    return run
+
+
+def _is_worth_it(run: set[str], nodes: list[str], wired: Wiring) -> bool:
+    """Tell whether running these nodes only is right, and saves something."""
+    if run & wired.writers:
+        return False  # which files an earlier job wrote by which node is not known
+    sources = run & wired.sources
+    if not sources:
+        return len(run) < len(nodes)
+    # FAST-HEP reads no events for a source that nothing follows but observers of the schema.
+    read = {wire.key[0] for node in run - sources for wire in wired.wires.get(node, ())}
+    return sources <= read and 2 * len(run) <= len(nodes)
+
+
+def _taken_in(
+    run: set[str], wires: Mapping[str, tuple[Wire, ...]], nodes: Iterable[str]
+) -> dict[Key, tuple[str, ...] | None]:
+    """Return what the running nodes take from nodes of their job that do not run."""
+    others = set(nodes) - run
+    found: dict[Key, tuple[str, ...] | None] = {}
+    for wire in (wire for node in run for wire in wires.get(node, ())):
+        if wire.key[0] not in others:
+            continue
+        before = found.get(wire.key, ())
+        both = None if before is None or wire.columns is None else {*before, *wire.columns}
+        found[wire.key] = None if both is None else tuple(sorted(both))
+    return found
+
+
+def part_of(rule: Rule, job: Job, index: Index, store: Store) -> Part | None:
+    """Return what of a job has to run; ``None`` if all of it."""
+    return _Choice(rule, job, index, store).part()
+
+
+class _Choice:
+    def __init__(self, rule: Rule, job: Job, index: Index, store: Store) -> None:
+        self.rule = rule
+        self.job = job
+        self.index = index
+        self.store = store
+        self.wired = rule.wirings[job.signed_as]
+        self.values = values_of(rule, job)
+        self._usable: dict[Path, bool] = {}
+
+    def part(self) -> Part | None:
+        keeps = [key for key in self.rule.keeps if key[0] in self.values]
+        places = {key: self._places(key, self.rule.live.get(key)) for key in keeps}
+        ran = {
+            node: [folder for folder in self.index.ran.get(value, []) if self._is_usable(folder)]
+            for node, value in self.values.items()
+        }
+        stands = {
+            node: bool(found) and all(places[key] for key in keeps if key[0] == node)
+            for node, found in ran.items()
+        }
+        if not any(stands.values()):
+            return None
+        run = nodes_to_run(
+            self.job.nodes, self.wired, stands, lambda key, live: bool(self._places(key, live))
+        )
+        if run is None:
+            return None
+        streams = _taken_in(run, self.wired.wires, self.job.nodes)
+        return self._put_together(
+            run,
+            {node: found for node, found in ran.items() if node not in run},
+            {key: found for key, found in places.items() if key[0] not in run},
+            {key: self._places(key, live) for key, live in streams.items()},
+        )
+
+    def _is_usable(self, folder: Path) -> bool:
+        """Tell whether a record can be told as part of another, and its files still stand."""
+        if folder not in self._usable:
+            record = self.index.records[folder]
+            writes = bool(record["results"]) and bool(self.wired.writers)
+            self._usable[folder] = run_records.is_quiet(record) and not (
+                writes
+                and (
+                    not record["made_of"]["nodes"].keys() <= self.values.keys()
+                    or self.store.lost_results(record)
+                )
+            )
+        return self._usable[folder]
+
+    def _places(self, key: Key, live: Iterable[str] | None) -> list[Path]:
+        return [
+            folder
+            for folder in self.index.made(self.values[key[0]], key[1], live)
+            if self._is_usable(folder) and self.index.is_there(folder, key)
+        ]
+
+    def _put_together(
+        self,
+        run: set[str],
+        ran: Mapping[str, list[Path]],
+        made: Mapping[Key, list[Path]],
+        streams: Mapping[Key, list[Path]],
+    ) -> Part:
+        """Return the choice with as few folders as possible."""
+        counts: dict[Path, int] = {}
+        for found in (*ran.values(), *made.values(), *streams.values()):
+            for folder in found:
+                counts[folder] = counts.get(folder, 0) + 1
+
+        def ended(folder: Path) -> float:
+            return float(self.index.records[folder]["ended"])
+
+        def best(found: list[Path], node: str) -> Path:
+            # Of jobs that wrote one file for the user, the last one knows what is in it now.
+            first = 0 if node in self.wired.writers else 1
+            return max(found, key=lambda folder: (first * counts[folder], ended(folder)))
+
+        nodes = _by_folder({node: best(found, node) for node, found in ran.items()})
+        keys = _by_folder({key: best(found, key[0]) for key, found in made.items()})
+        wanted = _by_folder({key: best(found, key[0]) for key, found in streams.items()})
+        spares = {
+            key: folder
+            for key, folder in spare_streams(self.rule, self.job, self.index).items()
+            if key[0] not in run
+        }
+        kept_on = _by_folder(spares)
+        given = [
+            Given(
+                folder=str(folder.relative_to(self.store.build)),
+                signature=str(self.index.records[folder]["signature"]),
+                nodes=tuple(nodes.get(folder, ())),
+                keys=tuple(keys.get(folder, ())),
+                streams=tuple(wanted.get(folder, ())),
+                spares=tuple(kept_on.get(folder, ())),
+                results=self._results(folder, nodes.get(folder, ())),
+            )
+            for folder in dict.fromkeys([*nodes, *keys, *wanted, *kept_on])
+        ]
+        ordered = tuple(node for node in self.job.nodes if node in run)
+        return Part(ordered, self._reads(run), tuple(given))
+
+    def _results(self, folder: Path, nodes: Iterable[str]) -> tuple[str, ...]:
+        """Return the files for the user that a job's nodes here wrote."""
+        if not self.wired.writers.intersection(nodes):
+            return ()
+        return tuple(self.index.records[folder]["results"])
+
+    def _reads(self, run: set[str]) -> tuple[Read, ...]:
+        """Return what the running nodes read of other jobs."""
+        wanted = {wire.key for node in run for wire in self.wired.wires.get(node, ())}
+        found = [
+            Read(read.folder, tuple(key for key in read.keys if key in wanted))
+            for read in self.job.reads
+        ]
+        return tuple(read for read in found if read.keys)
+
+
+def _by_folder(places: Mapping[_Item, Path]) -> dict[Path, list[_Item]]:
+    found: dict[Path, list[_Item]] = {}
+    for item, folder in places.items():
+        found.setdefault(folder, []).append(item)
+    return found

@@ -1,0 +1,55 @@
+"""Which plots, tables and files at the end of a run need not be made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.plan.rules import Job
+from fasthep_smk.reuse.partial import Given, Part
+from fasthep_smk.reuse.store import Record
+from fasthep_smk.storage import hard_links
+
+__all__ = ["part_of_end"]
+
+
+def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> Part | None:
+    """Return what of the job that ends a run has to run; ``None`` if all of it.
+
+    ``found`` are folders of finished jobs with their records. All that is taken over comes from one
+    of them: the last one has what those before it had.
+    """
+    best: tuple[int, float] = (0, 0.0)
+    chosen: tuple[Path, Record, list[str]] | None = None
+    for folder, record in found:
+        if record["rule"] != job.rule or not record.get("values"):
+            continue
+        nodes = [node for node, value in job.values.items() if _stands(record, node, value, build)]
+        rank = (len(nodes), float(record["ended"]))
+        if nodes and rank > best:
+            best, chosen = rank, (folder, record, nodes)
+    if chosen is None:
+        return None
+    folder, record, nodes = chosen
+    given = Given(
+        folder=str(folder.relative_to(build)),
+        signature=str(record["signature"]),
+        nodes=tuple(nodes),
+        keys=tuple(
+            (entry["node"], entry["port"]) for entry in record["products"] if entry["node"] in nodes
+        ),
+        streams=(),
+        spares=(),
+        results=tuple(name for node in nodes for name in record["values"][node]["files"]),
+    )
+    return Part(tuple(node for node in job.nodes if node not in nodes), (), (given,))
+
+
+def _stands(record: Mapping[str, Any], node: str, value: str, build: Path) -> bool:
+    """Tell whether a node's files are there and as long as they were written."""
+    made = record["values"].get(node)
+    if made is None or made["value"] != value:
+        return False
+    known = record["results"]
+    return all(hard_links.is_file(build / name, known[name]) for name in made["files"])

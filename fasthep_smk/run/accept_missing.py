@@ -1,0 +1,163 @@
+"""Going on without some partitions: how many may be missing, which are, and how that is said.
+
+A partition is known by its dataset and part. If any task fails for it in any systematic variation,
+all reductions are made without it, so that variations stay comparable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from fasthep_smk.plan.partitions import Place, missing_entries
+from fasthep_smk.storage import layout
+from fasthep_smk.storage.layout import RECORD
+from fasthep_smk.storage.missing_report import count, line, reported
+from fasthep_smk.util.errors import JobsFailed, RunFailed
+
+if TYPE_CHECKING:
+    from fasthep_smk.plan.rules import Variation
+    from fasthep_smk.translate.translation import Translation
+
+__all__ = [
+    "Limit",
+    "Place",
+    "last_word",
+    "lost_with_others",
+    "to_leave_out",
+]
+
+_LIMIT = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?)\s*%")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How many partitions may be missing: a number, or a share of all partitions of the run."""
+
+    text: str
+    number: int | None
+    share: Fraction
+
+    @classmethod
+    def parse(cls, text: str) -> Limit:
+        """Return the limit that ``text`` states: ``3`` or ``1%``.
+
+        Raises:
+            ValueError: it is neither, or nothing could ever be missing; the message says which.
+        """
+        found = _LIMIT.fullmatch(text.strip())
+        if found is None:
+            raise ValueError(f"{text!r} is neither a number of partitions nor a percentage")
+        number = int(found[1]) if found[1] else None
+        share = Fraction(found[2] or 0) / 100
+        if share > 1:
+            raise ValueError(f"{text!r} is more than all partitions")
+        if not number and not share:
+            raise ValueError(f"{text!r} accepts nothing: use --keep-going")
+        return cls(text.strip(), number, share)
+
+    def of(self, total: int) -> int:
+        """Return how many of ``total`` partitions may be missing; a share is rounded down."""
+        return int(self.share * total) if self.number is None else self.number
+
+    def said(self, total: int) -> str:
+        """Return what it accepts of ``total`` partitions, for a message."""
+        accepted = f"--accept-missing {self.text} accepts {self.of(total)} of {total}"
+        return accepted if self.number is not None else f"{accepted} (rounded down)"
+
+
+def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> dict[Place, str]:
+    """Return the partitions to go on without, each with what went wrong with it in one line.
+
+    ``error`` ended the run of ``translation``, which may lack partitions already.
+
+    Raises:
+        RunFailed: something else failed too, too much is missing, or all of a dataset.
+    """
+    failed = _failed(error, translation)
+    if failed is None or _without_record(translation) - failed.keys() - translation.without.keys():
+        raise error
+    missing = {**translation.without, **failed}
+    total = len(_places(translation.variations))
+    if len(missing) > limit.of(total):
+        raise RunFailed(f"{error}\n{count(len(missing), total)}; {limit.said(total)}")
+    for item in translation.variations:
+        for dataset in dict.fromkeys(partition.dataset for partition in item.partitions):
+            parts = [one.part for one in item.partitions if one.dataset == dataset]
+            if all((dataset, part) in missing for part in parts):
+                varied = f" of variation {item.name!r}" if item.name else ""
+                raise RunFailed(
+                    f"{error}\nall partitions of dataset {dataset!r}{varied} are missing: results "
+                    "without a whole dataset are not accepted"
+                )
+    return missing
+
+
+def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
+    """Tell whether partitions are missing only because they shared a batch job with a failed one.
+
+    A batch job ends with the first of its partitions that fails: the rest of them has not run.
+    """
+    failed = _failed(error, translation)
+    lost = _without_record(translation) - translation.without.keys()
+    return bool(translation.placement.together and failed is not None and lost - failed.keys())
+
+
+def last_word(translation: Translation, limit: Limit | None) -> str:
+    """Return what a run must say last if results lack partitions: which, and why.
+
+    The results may lack them since an earlier run, of which this one has made nothing new.
+    """
+    without = translation.without
+    if not without or limit is None:
+        return reported(translation.written.build)
+    lacking = {
+        (one.dataset, one.file, one.start, one.stop): one
+        for item in translation.variations
+        for one in item.partitions
+        if (one.dataset, one.part) in without
+    }
+    total = len(_places(translation.variations))
+    return "\n".join(
+        [
+            f"THE RESULTS ARE INCOMPLETE: {count(len(without), total)}:",
+            *(f"    {line(entry)}" for entry in missing_entries(lacking.values(), without)),
+            f"{limit.said(total)}; the next run tries again what is missing",
+        ]
+    )
+
+
+def _failed(error: JobsFailed, translation: Translation) -> dict[Place, str] | None:
+    """Return the partitions of the failed jobs; ``None`` if other jobs failed too."""
+    jobs = {
+        layout.log(rule.name, job.wildcards.values()): job
+        for rule in translation.rules
+        for job in rule.jobs.values()
+    }
+    failed: dict[Place, str] = {}
+    for log, reason in error.reasons.items():
+        job = jobs.get(log)
+        if job is None and translation.placement.together:
+            continue  # what the batch system captured of several jobs at once
+        if job is None or job.partition is None:
+            return None
+        failed.setdefault((job.partition.dataset, job.partition.part), reason)
+    return failed
+
+
+def _without_record(translation: Translation) -> set[Place]:
+    """Return the partitions for which some task is not done."""
+    build = translation.written.build
+    return {
+        (job.partition.dataset, job.partition.part)
+        for rule in translation.rules
+        for job in rule.jobs.values()
+        if job.partition is not None and not (build / job.folder / RECORD).exists()
+    }
+
+
+def _places(variations: Iterable[Variation]) -> set[Place]:
+    return {(one.dataset, one.part) for item in variations for one in item.partitions}

@@ -1,0 +1,109 @@
+"""Where a run shows how it goes: lines, bars in a terminal, or problems only."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Protocol, TextIO
+
+from fasthep_smk.run.job_counts import Facts, Tally
+
+__all__ = ["Lines", "Problems", "Screen", "is_terminal", "screen"]
+
+#: Runs of more jobs do not say each of them.
+_EACH = 100
+_SHARE = 0.05
+_SECONDS = 10.0
+
+
+class Screen(Protocol):
+    """What a run is shown on. ``facts`` is what it wants to know of jobs."""
+
+    facts: Facts
+
+    def begin(self, tally: Tally) -> None:
+        """Show which jobs there are; ``tally`` is kept up to date from now on."""
+
+    def step(self, done: int, total: int) -> None:
+        """Show that so many jobs are done."""
+
+    def say(self, text: str) -> None:
+        """Show a line about the run."""
+
+    def problem(self, text: str) -> None:
+        """Show a line about something that went wrong."""
+
+    def close(self) -> None:
+        """End what is drawn again and again; lines can still be shown."""
+
+
+class Lines:
+    """A line for each finished job; for each twentieth, or every ten seconds, of many."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self.facts = Facts()
+        self._stream = stream
+        self._clock = clock
+        self._said = 0
+        self._time = clock()
+
+    def begin(self, tally: Tally) -> None:
+        total = tally.total
+        parts = ", ".join(f"{item.total} x {rule}" for rule, item in tally.rules.items())
+        self.say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
+        self._said, self._time = 0, self._clock()
+
+    def step(self, done: int, total: int) -> None:
+        few = total <= _EACH or done == total or done - self._said >= _SHARE * total
+        if few or self._clock() - self._time >= _SECONDS:
+            self._said, self._time = done, self._clock()
+            self.say(f"[{done}/{total}] jobs done")
+
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def problem(self, text: str) -> None:
+        self.say(text)
+
+    def close(self) -> None:
+        """Nothing is drawn again."""
+
+
+class Problems:
+    """Nothing but problems."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.facts = Facts()
+        self._stream = stream
+
+    def begin(self, tally: Tally) -> None:
+        """Show nothing."""
+
+    def step(self, done: int, total: int) -> None:
+        """Show nothing."""
+
+    def say(self, text: str) -> None:
+        """Show nothing."""
+
+    def problem(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def close(self) -> None:
+        """Nothing is drawn again."""
+
+
+def screen(stream: TextIO, facts: Callable[[], Facts], *, quiet: bool = False) -> Screen:
+    """Return what shows a run on ``stream``. ``facts`` is called if there is a use for them."""
+    if quiet:
+        return Problems(stream)
+    if not is_terminal(stream):
+        return Lines(stream)
+    from fasthep_smk.run.progress_bars import Bars  # it imports rich
+
+    return Bars(stream, facts())
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Tell whether lines of ``stream`` can be written over."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")

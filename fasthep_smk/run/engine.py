@@ -1,0 +1,381 @@
+"""Start Snakemake on a translated workflow, show how it goes, and say what failed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+from fasthep_smk import sites
+from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.run import display
+from fasthep_smk.run.credential_watch import watch
+from fasthep_smk.run.fork_server import Warmth, WarmWorker, correct_benchmarks, warm_worker
+from fasthep_smk.run.job_counts import Facts
+from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
+from fasthep_smk.run.prestart import Ahead, environment
+from fasthep_smk.run.snakemake_output import Patience, Progress, Reader
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.translate.write import Written
+from fasthep_smk.util import disk_full, files
+from fasthep_smk.util.errors import JobsFailed, RunFailed
+from fasthep_smk.util.masking import masked
+
+__all__ = ["Outcome", "dry_run", "run"]
+
+#: Of so many failed jobs everything is said; the batch system is not asked about more.
+_SHOWN = 10
+_WITHOUT_A_WORD = "ended without a word: killed, perhaps for want of memory"
+_GONE = re.compile(r"^(/.+) \(missing locally")
+_USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How many jobs of each rule ran or would run; the folders of those that would.
+
+    Of a bundle of jobs, its marker.
+    """
+
+    jobs: dict[str, int]
+    folders: frozenset[str] = frozenset()
+
+    @property
+    def total(self) -> int:
+        return sum(self.jobs.values())
+
+
+def run(
+    written: Written,
+    *,
+    system: str = "local",
+    jobs: int | None = None,
+    keep_going: bool = False,
+    extra: Sequence[str] = (),
+    output: TextIO,
+    quiet: bool = False,
+    verbose: bool = False,
+    facts: Callable[[], Facts] = Facts,
+    reasons: Callable[[Progress], list[str]] | None = None,
+    patience: int = 60,
+    keep_logs: int | None = None,
+    held: int | None = None,
+    ahead: Ahead | None = None,
+    plots: bool = False,
+) -> Outcome:
+    """Run the workflow; ``extra`` goes to Snakemake unchanged.
+
+    ``jobs`` is how many cores are used at a time, on a cluster how many jobs. With ``keep_going``,
+    jobs that do not need a failed one still run. ``output`` shows how it goes, or only what goes
+    wrong if ``quiet``, or also why jobs start cold if ``verbose``; ``facts`` are asked for if it
+    can show them. When no job has ended for ``patience`` seconds, ``reasons`` is asked why, and its
+    lines are printed. After a success, logs older than ``keep_logs`` seconds are removed. ``held``
+    is the lock of the build folder, which Snakemake's process shares. What was started ``ahead`` of
+    a run is taken over; with ``plots``, the warm worker gets ready for those.
+
+    Raises:
+        JobsFailed: jobs failed; the message names each.
+        RunFailed: Snakemake ended with another error.
+    """
+    log = written.build / layout.RUN_LOG
+    log.parent.mkdir(parents=True, exist_ok=True)
+    if system != "local":
+        for captured in layout.CAPTURED:  # errors there may quote anything, too
+            (written.build / captured).mkdir(parents=True, exist_ok=True)
+            (written.build / captured).chmod(0o700)
+    going = ["--keep-going"] if keep_going else []
+    arguments = _arguments(written, system, jobs, [*going, *extra])
+    failures.forget(written.build)
+    name = str(written.build.resolve())
+    screen = display.screen(output, facts, quiet=quiet)
+    well = False
+    reader = Reader(screen, name)
+    try:
+        with contextlib.ExitStack() as stack:
+            stack.callback(screen.close)
+            stream = stack.enter_context(log.open("wb", buffering=0))
+            files.close_to_others(stream.fileno())
+            stack.enter_context(Patience(reader, reasons, patience))
+            here = system == "local"
+            stack.enter_context(watch(written.build, reader.problem))
+            variables = environment(written.build, held)
+            variables = variables if here else without_secrets(variables)
+            worker = stack.enter_context(
+                warm_worker(variables, system=system, ahead=_taken_over(ahead, variables, here))
+            )
+            if plots:
+                worker.expect_plots()
+            start = _Start(system, arguments, variables, ahead, held, worker.warmth)
+            # Elsewhere, jobs that are left are taken back.
+            status = _follow(start, written.build, stream, reader, waits=here)
+            if verbose:
+                for why in worker.reasons():
+                    reader.say(f"jobs that start cold, in a Python of their own: {why}")
+        well = status == 0
+        if status != 0:
+            raise _what_failed(written, log, status, reader, sites.system(system))
+    finally:
+        if held is not None and not well:
+            end_marked(held)  # what was killed may have left processes
+        # A batch system keeps jobs that Snakemake gave up; only those of this run are touched.
+        take_back = sites.system(system).take_back
+        left = reader.submitted and take_back(reader.run, written.build, reader.submitted)
+        if left:
+            reader.say(left)
+        _sort_captured(log.parent)
+        if system == "local" and reader.jobs:
+            correct_benchmarks(written.build)
+        files.discard(written.build / "smk" / "stage")  # of jobs that were killed
+    if keep_logs is not None:
+        _prune_logs(log.parent, keep_logs)
+    return Outcome(reader.jobs)
+
+
+def _sort_captured(folder: Path) -> None:
+    """Put what a batch system captured of jobs' standard error beside ``out``, into ``err``."""
+    for path in (folder / "out").rglob("*.err"):
+        goal = folder / "err" / path.relative_to(folder / "out")
+        with contextlib.suppress(OSError):  # it is in ``out``, then
+            goal.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(goal)
+
+
+def _prune_logs(folder: Path, keep: int) -> None:
+    """Remove logs that nobody has written to for ``keep`` seconds: this run has succeeded."""
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # another one's, or gone already
+            if path.is_file() and time.time() - path.stat().st_mtime > keep:
+                path.unlink()
+
+
+def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
+    """Return which jobs would run; run nothing.
+
+    Raises:
+        RunFailed: Snakemake refuses the workflow.
+    """
+    command = _python("local") + _arguments(written, "local", None, ["--dry-run", *extra])
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        env=environment(written.build, None),
+        cwd=written.build,
+    )
+    reader = Reader(None)
+    reader.lines(f"{done.stdout}\n{done.stderr}".splitlines())
+    if done.returncode != 0:
+        raise RunFailed(_refusal(reader))
+    return Outcome(reader.jobs, frozenset(reader.folders))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """How Snakemake starts: its arguments and environment, what it shares with us."""
+
+    system: str
+    arguments: list[str]
+    variables: dict[str, str]
+    ahead: Ahead | None
+    held: int | None
+    warm: Warmth
+
+    def __call__(self, folder: Path) -> subprocess.Popen[str]:
+        process = None
+        if self.ahead is not None:
+            process = self.ahead.take_snakemake(self.arguments, self.variables)
+        return process or subprocess.Popen(
+            [*_python(self.system), *self.arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**self.variables, **self.warm.environment},
+            cwd=folder,
+            start_new_session=True,
+            pass_fds=(*(() if self.held is None else (self.held,)), *self.warm.shared),
+        )
+
+
+def _taken_over(ahead: Ahead | None, variables: dict[str, str], here: bool) -> WarmWorker | None:
+    """Return the warm worker that was started ahead of the run, if it is one for this."""
+    if ahead is not None and not here:
+        ahead.discard()
+    return ahead.take_worker(variables) if ahead is not None else None
+
+
+def _follow(start: _Start, folder: Path, log: BinaryIO, reader: Reader, *, waits: bool) -> int:
+    """Run Snakemake, copy what it prints to ``log``, and return its exit status.
+
+    It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
+    its running jobs end and removes its lock. SIGTERM is handled alike; a second one ends
+    everything at once. If it is killed, its jobs go on; with ``waits``, so do we, until they end.
+    """
+    process: subprocess.Popen[str] | None = None
+    asked_to_stop = False
+
+    def stop(_number: int, _frame: object) -> None:
+        nonlocal asked_to_stop
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL if asked_to_stop else signal.SIGINT)
+        asked_to_stop = True
+
+    # Before Snakemake starts: in the background of a script, Ctrl-C is ignored, and it would
+    # inherit that.
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = start(folder)
+        assert process.stdout is not None
+        if start.held is not None:
+            share(start.held, process.pid)
+        if asked_to_stop:
+            os.killpg(process.pid, signal.SIGINT)
+        for line in process.stdout:
+            with contextlib.suppress(OSError):  # the disk is full: what runs goes on
+                log.write(masked(line).encode("utf-8", "surrogateescape"))
+            reader.line(line.rstrip("\n"))
+        status = process.wait()
+        if waits:
+            _let_jobs_end(folder, reader)
+        left = locks_of_snakemake(folder) and not reader.locked_out
+        if start.held is not None and status >= 0 and not left:
+            unshare(start.held)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked_to_stop:
+        raise KeyboardInterrupt
+    return status
+
+
+def _let_jobs_end(folder: Path, reader: Reader) -> None:
+    """Wait for jobs that go on although Snakemake has ended: what they finish counts."""
+    told = False
+    while left := [note for note in failures.read_all(folder) if failures.lives(note)]:
+        if not told:
+            jobs = "a job" if len(left) == 1 else f"{len(left)} jobs"
+            reader.say(f"Snakemake has ended before {jobs} under way: what they finish counts")
+        told = True
+        time.sleep(0.2)
+
+
+def _signal(status: int) -> str:
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _python(system: str) -> list[str]:
+    return [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE]
+
+
+def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:
+    # Run in the build folder: Snakemake would expand variables and globs in the profile's path.
+    arguments = ["--profile", str(written.profile.relative_to(written.build))]
+    if jobs is not None:
+        arguments += ["--cores" if system == "local" else "--jobs", str(jobs)]
+    return [*arguments, *extra]
+
+
+def _refusal(reader: Reader) -> str:
+    """Return why Snakemake did not start: its own line of it if there is one."""
+    found = [line for line in reader.tail if _USAGE.match(line)]
+    return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
+
+
+def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
+    return [found[1] for line in lines if (found := pattern.match(line.strip()))]
+
+
+def _moved_away(paths: list[str]) -> str:
+    """Return which files were there when the run began, and were not when a job needed them."""
+    return "\n".join(
+        [
+            "input files were moved or deleted while the run went on; what finished is kept:",
+            *(f"    {path}" for path in paths[:_SHOWN]),
+            *([f"    ... and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []),
+            "    hint: put them back, then run the same command again",
+        ]
+    )
+
+
+def _no_space(build: Path, failed: list[failures.Failure]) -> str:
+    """Return that the disk is full, and which jobs that has cost."""
+    lines = [str(disk_full.finding(build))]
+    for item in failed[:3]:
+        what = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
+        lines.append(f"    failed:  {what}{f', {item.key}' if item.key else ''}: {item.problem}")
+    if len(failed) > 3:
+        lines.append(f"    ... and {len(failed) - 3} more")
+    return "\n".join(lines)
+
+
+def _what_failed(
+    written: Written, log: Path, status: int, reader: Reader, system: sites.System
+) -> RunFailed:
+    failed = failures.read_all(written.build)
+    if (
+        any(item.kind == "disk" for item in failed)
+        or reader.disk_full
+        or disk_full.is_full(log.parent)
+    ):
+        return RunFailed(_no_space(written.build, failed))
+    if status < 0 and not failed:
+        return RunFailed(
+            f"Snakemake was killed ({_signal(status)}); what finished is kept, run again to go on\n"
+            f"    log:     {log}"
+        )
+    noted = {log for item in failed for log in failures.logs_of(item)}
+    silent = [item for item in dict.fromkeys(reader.failed_logs.values()) if item not in noted]
+    count = len(failed) + len(silent)
+    if not count and any(_USAGE.match(line) for line in reader.tail):
+        return RunFailed(_refusal(reader))
+    if not count and (gone := dict.fromkeys(_matches(_GONE, reader.tail))):
+        return RunFailed(_moved_away(list(gone)))
+    if not count:
+        tail = [f"    {line}" for line in reader.tail]
+        title = f"Snakemake ended with status {status} (log: {log}):"
+        return RunFailed("\n".join([title, *tail]))
+    fate = functools.cache(lambda job: masked(system.fate(job) or "") or None)
+    title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
+    shown = [
+        failures.message(
+            item,
+            written.build,
+            log=failures.log_of(item),
+            profile=written.profile,
+            fate=fate,
+        )
+        for item in failed[:_SHOWN]
+    ]
+    heard = {item: reader.messages.get(item) or _WITHOUT_A_WORD for item in silent}
+    words: dict[str, list[str]] = {}
+    for item in silent[: _SHOWN - len(shown)]:
+        words.setdefault(heard[item], []).append(item)
+    for said, items in words.items():
+        jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
+        logs = [written.build / item for item in items]
+        found = [f"    log:     {path}" for path in logs if path.exists()]
+        shown.append("\n".join([f"{jobs}: {said}", *found]))
+    more = [f"... and {count - _SHOWN} more, see {log}"]
+    text = "\n".join([title, *shown, *(more if count > _SHOWN else [])])
+    if status != 1:  # it was killed itself: what would still have run is unknown
+        return RunFailed(text)
+    reasons = {
+        str(failures.log_of(item)): failures.in_short(item, fate if place < _SHOWN else None)
+        for place, item in enumerate(failed)
+    }
+    return JobsFailed(text, {**reasons, **heard}, reader.done)

@@ -1,0 +1,208 @@
+"""Keep a warm worker for a run on one machine; see ``worker.warm`` for what it does."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.storage import layout
+from fasthep_smk.storage.layout import FORK_SERVER
+from fasthep_smk.util import files, scratch
+from fasthep_smk.util.scratch import Scratch
+from fasthep_smk.worker.processes import COLD, ONE_THREAD
+
+__all__ = [
+    "WarmWorker",
+    "Warmth",
+    "changed_by_shells",
+    "correct_benchmarks",
+    "warm_worker",
+    "why_cold",
+]
+
+_SOCKET, _ERRORS = "worker", "errors"
+
+
+@dataclass(frozen=True)
+class Warmth:
+    """What Snakemake is started with: variables, and the descriptors that it shares."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    shared: tuple[int, ...] = ()
+
+
+class WarmWorker:
+    """A warm worker, from its start to its end; it also ends with all who share its lifeline.
+
+    ``why_cold`` tells why there is none: jobs start cold. There is a temporary folder in any case.
+    """
+
+    def __init__(self, environment: Mapping[str, str], system: str = "local") -> None:
+        """Start one for a run with this environment.
+
+        Raises:
+            OSError: there is no space for a temporary folder.
+        """
+        self._scratch = Scratch(socket_name=_SOCKET)
+        self._lifeline, self._held = os.pipe()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.why_cold = why_cold(system)
+        if self.why_cold is None:
+            try:
+                self._process = self._start(environment)
+            except OSError as error:
+                self.why_cold = f"the fork server cannot be started ({error})"
+        os.close(self._lifeline)
+
+    def _start(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        own = (self._lifeline, self._scratch.owner)
+        command = [sys.executable, "-P", "-m", "fasthep_smk.worker.fork_server", str(self._socket)]
+        with (self._scratch.path / _ERRORS).open("wb") as errors:
+            return subprocess.Popen(
+                [*command, *map(str, own)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                env={**environment, **ONE_THREAD},
+                pass_fds=own,
+                start_new_session=True,
+            )
+
+    @property
+    def _socket(self) -> Path:
+        return self._scratch.path / _SOCKET
+
+    @property
+    def warmth(self) -> Warmth:
+        """What Snakemake has to be started with."""
+        folder = {scratch.VARIABLE: str(self._scratch.path)}
+        if self._process is not None:
+            folder[FORK_SERVER] = str(self._socket)
+        return Warmth(folder, (self._held, self._scratch.owner))
+
+    def expect_plots(self) -> None:
+        """Let it import what plots need, as soon as it has nothing else to do."""
+        with contextlib.suppress(OSError):  # it was killed
+            os.write(self._held, b"p")
+
+    def reasons(self) -> list[str]:
+        """Return why jobs have started cold until now."""
+        if self._process is None:
+            return [str(self.why_cold)]
+        told: Counter[str] = Counter()
+        errors = ""
+        with contextlib.suppress(OSError):
+            errors = (self._scratch.path / _ERRORS).read_text(errors="replace")
+            told = Counter((self._scratch.path / COLD).read_text(errors="replace").splitlines())
+        found = [f"{number} of them: {why}" for why, number in told.items()]
+        if self._process.poll() is not None:
+            last = (errors.splitlines() or [f"status {self._process.returncode}"])[-1]
+            found.append(f"the fork server has ended ({last})")
+        return found
+
+    def end(self) -> None:
+        """End it, or let it end with Snakemake."""
+        os.close(self._held)
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # Snakemake shares the lifeline
+                self._process.wait(timeout=10)
+        self._clear()
+
+    def discard(self) -> None:
+        """End it at once: it has had no job."""
+        os.close(self._held)
+        self._clear()
+
+    def _clear(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._scratch.remove()
+
+
+def why_cold(system: str) -> str | None:
+    """Return why no job of a run can be forked; ``None`` if there can be a fork server."""
+    if system != "local":
+        return f"jobs of {system} start in a Python of their own"
+    if os.environ.get(FORK_SERVER) == "":
+        return f"{FORK_SERVER} is set to nothing"
+    return None
+
+
+def changed_by_shells() -> str:
+    """Return the variables that matter and that a job would get with another value than a run.
+
+    Snakemake starts jobs in a shell, which may read a file of the user's (``BASH_ENV``).
+    """
+    from fasthep_smk.worker.fork_server import differing
+
+    shell = shutil.which("bash") or "sh"
+    command = [shell, "-c", "sh -c 'env -0'; true"]
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
+    found = [item.partition(b"=") for item in done.stdout.split(b"\0") if item]
+    return differing(os.environb, {name: value for name, _, value in found})
+
+
+@contextlib.contextmanager
+def warm_worker(
+    environment: Mapping[str, str], *, system: str = "local", ahead: WarmWorker | None = None
+) -> Iterator[WarmWorker]:
+    """Start a warm worker and end it with the block, or with Snakemake if we are killed before.
+
+    ``environment`` is that of the run; ``ahead`` one that was started for it before. Where it
+    cannot be started, jobs start cold.
+    """
+    worker = ahead or WarmWorker(environment, system)
+    try:
+        yield worker
+    finally:
+        worker.end()
+
+
+def correct_benchmarks(build: Path) -> None:
+    """Write into Snakemake's benchmarks what jobs of the warm worker really took.
+
+    Snakemake has measured the client that waited for them.
+    """
+    for path in (build / layout.BENCHMARKS).rglob("*.tsv"):
+        record = _record(build, path)
+        if not record.get("used", {}).get("warm"):
+            continue
+        with contextlib.suppress(OSError, csv.Error, StopIteration, ValueError):
+            with path.open(newline="", encoding="utf-8") as stream:
+                rows = csv.DictReader(stream, delimiter="\t")
+                row = next(rows)
+                names = list(rows.fieldnames or ())
+            real = {"max_rss": record["used"]["memory"] / 2**20, "cpu_time": record["used"]["cpu"]}
+            if row["max_vms"] == "NA":
+                continue  # done before
+            row.update(dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"))
+            row.update({name: f"{value:.2f}" for name, value in real.items()})
+            row["mean_load"] = f"{100 * real['cpu_time'] / max(float(row['s']), 0.01):.2f}"
+            lines = ["\t".join(names), "\t".join(row[name] for name in names)]
+            files.write_text(path, "\n".join(lines) + "\n")
+
+
+def _record(build: Path, benchmark: Path) -> dict[str, Any]:
+    """Return the record of the job that a benchmark is of."""
+    *folders, name = benchmark.relative_to(build / layout.BENCHMARKS).with_suffix("").parts
+    place = [] if [name] == folders else [name]
+    places = (
+        Path(build, layout.WORK, *folders, *place, layout.RECORD),
+        Path(build, layout.BUNDLES, *folders, f"{name}.json"),
+    )
+    for path in places:
+        with contextlib.suppress(OSError, ValueError):
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else {}
+    return {}

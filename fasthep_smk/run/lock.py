@@ -1,0 +1,298 @@
+"""One run at a time on a build folder; what a run that was killed left behind is cleared away.
+
+The holder is a lock on ``smk/lock`` (flock), shared with Snakemake's process: it ends when both are
+gone, however they ended. What stands in the file is for people and for the next holder. Snakemake
+and all that it starts carry a mark in their environment, by which the next holder finds them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk import sites
+from fasthep_smk.run.snakemake_output import Reader
+from fasthep_smk.storage import failures, layout, obstacles
+from fasthep_smk.storage.run_lock import is_orphan, read_lock
+from fasthep_smk.util import disk_full, files, system_errors
+from fasthep_smk.util.errors import Findings, SmkError
+from fasthep_smk.util.ownership import make_own
+
+__all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "mark", "share", "unshare"]
+
+#: Seconds that processes of a killed run get to end by themselves.
+_GRACE = 5.0
+_MARK = "FASTHEP_SMK_RUN"
+#: Bytes of the lock's content: on a disk that gets full, it is written where it stands.
+_LENGTH = 400
+
+
+class Held(SmkError):
+    """Another run works on the build folder."""
+
+    @classmethod
+    def by(cls, who: Mapping[str, Any], build: Path) -> Held:
+        """Return the error that names a process, its host and since when."""
+        return cls(
+            f"another run works on {build}\n"
+            f"    by       process {who.get('pid', '?')} on {who.get('host', '?')}, "
+            f"since {who.get('since', '?')}\n"
+            "    hint     wait for it, stop it, or choose another --outdir"
+        )
+
+
+@contextlib.contextmanager
+def hold(build: Path) -> Iterator[int]:
+    """Hold a build folder for a run; yield the file descriptor to share with Snakemake.
+
+    Raises:
+        Held: another run holds it, or Snakemake alone; the message says which.
+        DiskFull: in the meantime, there was no space left to write into it.
+        Findings: it cannot be written to, or something else is where files of ours belong.
+    """
+    path = build / layout.LOCK
+    new = not path.parent.exists()
+    with disk_full.saying(build):
+        descriptor = _open(path, build)
+        try:
+            _lock(descriptor, build)
+            obstacles.make_way(build, obstacles.WRITTEN_FIRST)
+            if os.fstat(descriptor).st_mtime > time.time():
+                _date_back(build)
+            if os.fstat(descriptor).st_size and read_lock(descriptor).get("state") != "ended":
+                _clear_after_crash(build, descriptor)
+            if locks_of_snakemake(build):
+                _take_over_from_snakemake(build, descriptor)
+            _write(descriptor, state="running")
+            try:
+                yield descriptor
+            finally:
+                # A Snakemake that was killed has left its lock, and perhaps jobs.
+                if "snakemake" not in read_lock(descriptor):
+                    _write(descriptor, state="ended")
+        finally:
+            os.close(descriptor)
+            if new and [item.name for item in path.parent.iterdir()] == ["lock"]:
+                # Nothing was made of it: the workflow was refused.
+                path.unlink()
+                for folder in (path.parent, build / ".snakemake", build):
+                    with contextlib.suppress(OSError):
+                        folder.rmdir()
+
+
+def _open(path: Path, build: Path) -> int:
+    """Return a descriptor of the lock; an empty folder in its place is removed."""
+    try:
+        obstacles.check_folders(build)
+        make_own(path.parent, private=True)
+        make_own(build / ".snakemake", private=True)
+        if path.is_dir() or (path.is_symlink() and not path.exists()):
+            system_errors.clear(path)
+        # A link would have another file written to, a FIFO would wait for somebody.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise OSError(errno.ENOTSUP, "is no file", str(path))
+        return descriptor
+    except OSError as error:
+        if disk_full.shown(error):
+            raise
+        raise Findings([system_errors.finding(error)]) from error
+
+
+def _date_back(build: Path) -> None:
+    """Give what lies in the future the time it is now: the clock was wrong when it was made.
+
+    Snakemake fails a job that makes something older than what it reads.
+    """
+    now = time.time()
+    for folder in (build / layout.WORK, build / layout.BUNDLES):
+        for path in folder.rglob("*"):
+            if path.lstat().st_mtime > now:
+                os.utime(path, follow_symlinks=False)
+
+
+def mark(descriptor: int) -> dict[str, str]:
+    """Return the environment variable by which processes of a run on this folder are known."""
+    status = os.fstat(descriptor)
+    return {_MARK: f"{status.st_dev}:{status.st_ino}"}
+
+
+def locks_of_snakemake(build: Path) -> list[Path]:
+    """Return the files by which Snakemake says that it works on the folder, or did when it died."""
+    return list((build / ".snakemake" / "locks").glob("*"))
+
+
+def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
+    """Clear away what a plain Snakemake left when it was killed.
+
+    Its lock says nothing of who made it: where no Snakemake of this machine works in the folder, it
+    is taken for a left one.
+
+    Raises:
+        Held: one does.
+    """
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if (process / "cwd").samefile(build) and b"snakemake" in (
+                process / "cmdline"
+            ).read_bytes():
+                raise Held(
+                    f"another run works on {build}\n"
+                    f"    by       process {process.name}, Snakemake without fasthep-smk\n"
+                    "    hint     wait for it, stop it, or choose another --outdir"
+                )
+    print(
+        "fasthep-smk: warning: a Snakemake that is not on this machine any more has left its lock; "
+        "taken over",
+        file=sys.stderr,
+    )
+    _clear_after_crash(build, descriptor)
+
+
+def share(descriptor: int, snakemake: int) -> None:
+    """Note which process shares the lock: it goes on if ours is killed."""
+    _write(
+        descriptor, state="running", snakemake=snakemake, snakemake_born=failures.born(snakemake)
+    )
+
+
+def unshare(descriptor: int) -> None:
+    """Note that Snakemake has ended by itself, and left nothing behind."""
+    _write(descriptor, state="running")
+
+
+def _lock(descriptor: int, build: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return
+    except BlockingIOError:
+        who = read_lock(descriptor)
+    except OSError:
+        return  # a file system without locks: Snakemake's own lock is left
+    if not is_orphan(who) or not _end_and_lock(descriptor):
+        raise Held.by(who, build)
+
+
+def _end_and_lock(descriptor: int) -> bool:
+    """End what is left of a run that was killed, and lock; tell whether that worked."""
+    _end(lambda: _marked(descriptor), signal.SIGINT, signal.SIGKILL)
+    end = time.monotonic() + _GRACE
+    while time.monotonic() < end:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _end(find: Callable[[], set[int]], *numbers: signal.Signals) -> None:
+    """Send the processes that ``find`` finds one signal after the other until none is left."""
+    for number in numbers:
+        told: set[int] = set()
+        end = time.monotonic() + _GRACE
+        while (left := find()) and time.monotonic() < end:
+            for pid in left - told:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            told |= left
+            time.sleep(0.1)
+
+
+def end_marked(descriptor: int) -> None:
+    """End the processes of this machine that the run which holds this lock has started."""
+    _end(lambda: _marked(descriptor), signal.SIGTERM, signal.SIGKILL)
+
+
+def _marked(descriptor: int) -> set[int]:
+    """Return the processes of this machine that a run on this folder has started."""
+    ((name, value),) = mark(descriptor).items()
+    if os.environ.get(name) == value:
+        return set()  # we are one of them
+    wanted = f"{name}={value}".encode()
+    found: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                found.add(int(folder.name))
+    return found
+
+
+def _write(descriptor: int, **state: Any) -> None:
+    content = {
+        **state,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "born": failures.born(os.getpid()),
+        "since": time.strftime("%Y-%m-%d %H:%M:%S"),
+    }
+    length = max(_LENGTH, os.fstat(descriptor).st_size - 1)
+    os.pwrite(descriptor, (json.dumps(content).ljust(length) + "\n").encode(), 0)
+    os.fsync(descriptor)
+
+
+def _clear_after_crash(build: Path, descriptor: int) -> None:
+    """End what is left of the run that was killed, and take away what it left half-written.
+
+    Its jobs would write beside their next attempt. What they had finished has its record and
+    counts.
+    """
+    notes = failures.read_all(build)
+    _end(
+        lambda: _marked(descriptor) | {note.pid or 0 for note in notes if _is_job(note)},
+        signal.SIGTERM,
+        signal.SIGKILL,
+    )
+    _take_back_queued(build)
+    for lock in locks_of_snakemake(build):
+        lock.unlink(missing_ok=True)
+    files.discard(build / "smk" / "stage")
+    for gone in (build / "smk").glob(".*.gone-*"):
+        shutil.rmtree(gone, ignore_errors=True)
+    for folder in (build / "smk", build / "artifacts" / "provenance"):
+        for half_written in folder.rglob(".*.tmp-*"):
+            half_written.unlink(missing_ok=True)
+
+
+def _is_job(note: failures.Failure) -> bool:
+    """Tell whether the process that a note names is the job: a note may say anything.
+
+    A batch system that runs jobs on this machine may have left out the mark.
+    """
+    if not failures.lives(note):
+        return False
+    with contextlib.suppress(OSError):
+        words = Path(f"/proc/{note.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        places = [note.bundle or note.key, note.key]
+        mine = [[note.rule, *(place.split("/") if place else [])] for place in places]
+        ends = [words[-1 - len(one) : -1] for one in mine]
+        return any("fasthep_smk.worker" in word for word in words) and any(
+            end == one for end, one in zip(ends, mine, strict=True)
+        )
+    return False
+
+
+def _take_back_queued(build: Path) -> None:
+    """Take what the killed run had submitted out of its batch system's queue."""
+    reader = Reader(None, str(build.resolve()))
+    try:
+        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        system = sites.system(str(requests["system"]))
+        with (build / layout.RUN_LOG).open(encoding="utf-8", errors="replace") as log:
+            reader.lines(log)
+    except (OSError, ValueError, KeyError, ImportError):
+        return  # it had not come to that
+    if reader.submitted and (said := system.take_back(reader.run, build, reader.submitted)):
+        print(f"fasthep-smk: warning: {said}", file=sys.stderr)

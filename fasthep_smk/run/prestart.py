@@ -1,0 +1,151 @@
+"""What a run on this machine needs later is started while its workflow is compiled.
+
+That is its warm worker, and a Snakemake that has imported all it needs and waits to be told its
+arguments. Nothing of the workflow is known by then: what turns out not to be needed is ended
+without a trace. Each of them ends by itself if this process is killed before it has told them to
+go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fasthep_smk.run.fork_server import WarmWorker
+from fasthep_smk.run.lock import mark
+from fasthep_smk.sites.local import SNAKEMAKE
+from fasthep_smk.storage import layout
+
+__all__ = ["Ahead", "environment", "is_likely_idle", "start_ahead"]
+
+
+def environment(build: Path, held: int | None) -> dict[str, str]:
+    """Return what Snakemake and its jobs get as environment; ``held`` is the run's lock."""
+    # Colours would end up in the log; the width of the table must not depend on the terminal.
+    plain = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    # Snakemake looks at credentials too, from the build folder.
+    for name in ("X509_USER_PROXY", "BEARER_TOKEN_FILE"):
+        if plain.get(name, "").strip():
+            plain[name] = str(Path(plain[name].strip()).absolute())
+    if not _has_cache():
+        plain["XDG_CACHE_HOME"] = str(build / ".snakemake" / "cache")
+    return plain | ({} if held is None else mark(held))
+
+
+def _has_cache() -> bool:
+    """Tell whether Snakemake can write its cache in the user's home: it does not start without."""
+    try:
+        home = os.environ.get("XDG_CACHE_HOME", "").strip() or Path("~/.cache").expanduser()
+        folder = Path(home, "snakemake")
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+class Ahead:
+    """Processes that were started ahead of a run, until it takes them over."""
+
+    def __init__(self, build: Path, held: int) -> None:
+        self._environment = environment(build, held)
+        self._snakemake: subprocess.Popen[str] | None = None
+        self._worker: WarmWorker | None = WarmWorker(self._environment)
+        warmth = self._worker.warmth
+        told_by, self._tell = os.pipe()
+        command = [sys.executable, "-P", "-m", SNAKEMAKE, "--told-by", str(told_by)]
+        try:
+            self._snakemake = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env={**self._environment, **warmth.environment},
+                cwd=build,
+                start_new_session=True,
+                pass_fds=(told_by, held, *warmth.shared),
+            )
+        except OSError:  # the run says why, when it starts its own
+            self.discard()
+        finally:
+            os.close(told_by)
+
+    def take_worker(self, wanted: Mapping[str, str]) -> WarmWorker | None:
+        """Hand over the warm worker to a run with the environment ``wanted``, if it has that."""
+        if wanted != self._environment:  # a module of the user's has changed it
+            self.discard()
+        worker, self._worker = self._worker, None
+        return worker
+
+    def take_snakemake(
+        self, arguments: Sequence[str], wanted: Mapping[str, str]
+    ) -> subprocess.Popen[str] | None:
+        """Start the run: tell Snakemake its arguments. ``None`` if it has to be started anew."""
+        if self._snakemake is None or wanted != self._environment:
+            return None
+        try:
+            with os.fdopen(os.dup(self._tell), "wb") as stream:
+                stream.write(json.dumps(list(arguments)).encode())
+        except OSError:  # it has died
+            return None
+        process, self._snakemake = self._snakemake, None
+        os.close(self._tell)
+        return process
+
+    def discard(self) -> None:
+        """End what was not taken over."""
+        process, self._snakemake = self._snakemake, None
+        if process is not None:
+            os.close(self._tell)
+            _end(process)
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.discard()
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process that has only imported."""
+    process.kill()
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+@contextlib.contextmanager
+def start_ahead(build: Path, held: int | None, *, wanted: bool) -> Iterator[Ahead | None]:
+    """Start what a run in ``build`` needs; end with the block what it has not taken over."""
+    if held is None or not wanted:
+        yield None
+        return
+    try:
+        ahead = Ahead(build, held)
+    except OSError:  # no space for a folder: the run says so, if it comes to that
+        yield None
+        return
+    try:
+        yield ahead
+    finally:
+        ahead.discard()
+
+
+def is_likely_idle(workflow: Path, build: Path) -> bool:
+    """Guess whether a run will have nothing to do: it has ended, and no file is newer than that.
+
+    What is started in vain takes time from the compiler. A wrong guess costs no more than time.
+    """
+    ended = [path.stat().st_mtime for path in (build / layout.WORK / "finish").rglob(layout.RECORD)]
+    if not ended:
+        return False
+    folders = {workflow.parent, Path()}
+    known = [path for folder in folders for path in folder.glob("*.*") if path.suffix in _SOURCES]
+    times = [path.stat().st_mtime for path in (workflow, *known) if path.exists()]
+    return max(times, default=0.0) < min(ended)
+
+
+#: What a workflow is made of.
+_SOURCES = (".yaml", ".yml", ".py")

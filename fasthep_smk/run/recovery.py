@@ -1,0 +1,110 @@
+"""A run to its end, which may take several rounds of Snakemake.
+
+Jobs run again where files were damaged or edited meanwhile, or where they shared a batch job with
+one that failed; and what remains to be done is done without the partitions that may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from fasthep_smk.plan.partitions import Place
+from fasthep_smk.reuse import store
+from fasthep_smk.run import accept_missing
+from fasthep_smk.storage import failures
+from fasthep_smk.storage.observed import Checks, Surroundings, environment_of
+from fasthep_smk.util.errors import JobsFailed, RunFailed
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.engine import Outcome
+    from fasthep_smk.translate.translation import Translation
+    from fasthep_smk.translate.write import Written
+
+__all__ = ["run_to_the_end"]
+
+#: How often a run starts because of damaged or edited files, besides once for each rule: what
+#: makes a damaged file may find that it reads another one.
+_ROUNDS = 3
+#: After these kinds of failures the run goes on by itself.
+_GOES_ON = frozenset({"damaged", "changed"})
+
+
+def run_to_the_end(
+    translation: Translation,
+    start: Callable[[Written, Sequence[str]], Outcome],
+    *,
+    limit: accept_missing.Limit | None,
+    translate_without: Callable[[Mapping[Place, str]], Translation],
+    output: TextIO,
+) -> tuple[int, Translation]:
+    """Run a translation; return how many jobs were done, and the translation that was finished.
+
+    ``start`` runs Snakemake once, with further arguments for it. Up to ``limit`` partitions may be
+    missing in the end: ``translate_without`` makes a translation without them.
+
+    What was edited during the run is looked at when it has ended: results are those of one version
+    of all files.
+
+    Raises:
+        RunFailed: jobs failed, and the run does not go on without them; or files change all the
+            time.
+    """
+    done, rounds_left, apart = 0, _ROUNDS + len(translation.rules), False
+    more: list[str] = []
+    while True:
+        rounds_left -= 1
+        alone = [f"{rule}=1" for rule in translation.placement.together] if apart else []
+        groups = ["--group-components", *alone] if alone else []
+        try:
+            done += start(translation.written, [*more, *groups]).total
+            changes = _changes(translation)
+            if not changes:
+                return done, translation
+            several = f" (and {len(changes) - 1} more)" if len(changes) > 1 else ""
+            said = f"changed during the run: {changes[0]}{several}"
+            if rounds_left <= 0:
+                raise RunFailed(f"{said}\nit changes all the time: run again when it does not")
+            print(f"{said}: what depends on it runs again", file=output)
+            without = translation.without
+        except JobsFailed as error:
+            done += error.done
+            build, without = translation.written.build, translation.without
+            kinds = failures.kinds(build)
+            if kinds & _GOES_ON:
+                more = ["--keep-going"]  # to find at once all that is damaged
+            if rounds_left > 0 and kinds and kinds <= _GOES_ON:
+                who = "made" if kinds == {"damaged"} else "made or read"
+                print(f"{error}\nthe jobs that {who} these files run again", file=output)
+            elif limit is None or failures.some_refused(build):
+                raise  # with a renewed credential nothing would be missing
+            elif rounds_left > 0 and kinds & _GOES_ON:
+                print(f"{error}\nsome of them because of other files: all again", file=output)
+            elif not apart and accept_missing.lost_with_others(error, translation):
+                apart = True
+                print(f"{error}\nwhat shared a batch job with one of them runs alone", file=output)
+            else:
+                without = accept_missing.to_leave_out(error, translation, limit)
+                count = len(without)
+                these = "1 partition" if count == 1 else f"{count} partitions"
+                print(f"{error}\ngoing on without {these}", file=output)
+        translation = translate_without(without)
+        if not translation.settled.reasons:
+            return done, translation
+
+
+def _changes(translation: Translation) -> list[str]:
+    """Return which files are not what they were when the run was planned."""
+    planned, build = translation.planned, translation.written.build
+    found = planned.inputs.changed()
+    for graph in (item.graph for item in planned.variations):
+        own = graph.sources.union(*(node.sources for node in graph.nodes.values()))
+        same = planned.named.identity_now
+        found += [path for path in sorted(own) if same(path) != graph.identity_of(path)]
+    surroundings = Surroundings(planned.named.roots[0], environment_of(build))
+    checks = Checks(build, surroundings, planned.named)
+    for job in translation.rules[-1].jobs.values():
+        record = store.read(build / job.folder)
+        change = checks.change(record) if record is not None else None
+        found += [change] if change is not None else []
+    return list(dict.fromkeys(found))

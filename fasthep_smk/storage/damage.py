@@ -1,0 +1,113 @@
+"""Files that are not as the jobs left them that made them: gone, truncated, changed.
+
+A record describes each file by its size and SHA-256. Sizes are compared at every start, which costs
+a ``stat`` for each file; the content, which has to be read, only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.util import files
+
+__all__ = ["GONE", "difference", "of_products", "of_results", "said"]
+
+GONE = "is gone"
+
+Record = Mapping[str, Any]
+#: What describes a file: its ``size`` in bytes and its ``sha256``.
+Known = Mapping[str, Any]
+
+
+def difference(path: str | Path, known: Known, *, content: bool = False) -> str | None:
+    """Return in words how a file differs from what describes it; ``None`` if it does not.
+
+    With ``content`` it is read, and its checksum compared as well.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 (of many thousands; a path object takes longer)
+        if found.st_size == known["size"] and stat.S_ISREG(found.st_mode):
+            changed = content and files.sha256_file(Path(path)) != known["sha256"]
+            return "has another content (its checksum differs)" if changed else None
+    except (FileNotFoundError, NotADirectoryError):
+        return GONE
+    except OSError as error:
+        return f"cannot be read ({error.strerror or error})"
+    if not stat.S_ISREG(found.st_mode):
+        return "is a folder" if stat.S_ISDIR(found.st_mode) else "is no regular file"
+    if found.st_size > known["size"]:
+        return f"is too long ({found.st_size} instead of {known['size']} bytes)"
+    how = "truncated" if found.st_size else "empty"
+    return f"is {how} ({found.st_size} of {known['size']} bytes)"
+
+
+def of_results(
+    build: Path,
+    records: Mapping[str, Record],
+    *,
+    content: bool = False,
+    others: Callable[[], Iterable[Record]] = tuple,
+) -> dict[str, dict[str, str]]:
+    """Return the damaged files for the user, and how: by the folder of the job to make them again.
+
+    ``records`` are those of finished jobs by their folders. Some files are written by several jobs,
+    one after the other: they are right if any of these has left them so, ``others`` included, and
+    otherwise belong to the last.
+    """
+    claims = [
+        (name, folder, known)
+        for folder, record in records.items()
+        for name, known in record["results"].items()
+    ]
+    found = _differences([(f"{build}/{name}", known) for name, _, known in claims], content)
+    wrong: dict[str, dict[str, str]] = {}
+    right = set()
+    for (name, folder, _), how in zip(claims, found, strict=True):
+        if how is None:
+            right.add(name)
+        else:
+            wrong.setdefault(name, {})[folder] = how
+    if not wrong:
+        return {}
+    for record in others():
+        for name, known in record["results"].items():
+            if name in wrong and difference(build / name, known, content=content) is None:
+                right.add(name)
+    damaged: dict[str, dict[str, str]] = {}
+    for name, by_folder in wrong.items():
+        if name not in right:
+            last = max(by_folder, key=lambda folder: float(records[folder].get("ended") or 0))
+            damaged.setdefault(last, {})[name] = by_folder[last]
+    return damaged
+
+
+def of_products(
+    build: Path, records: Mapping[str, Record], *, content: bool = False
+) -> dict[str, str]:
+    """Return which products of finished jobs are gone or damaged, and how, by their paths."""
+    products = [
+        (f"{folder}/{name}", known)
+        for folder, record in records.items()
+        for name, known in record["files"].items()
+    ]
+    found = _differences([(f"{build}/{path}", known) for path, known in products], content)
+    return {path: how for (path, _), how in zip(products, found, strict=True) if how is not None}
+
+
+def said(results: Mapping[str, str]) -> str:
+    """Return what is wrong with results of one job, in short."""
+    name, how = next(iter(results.items()))
+    more = f", and {len(results) - 1} more of its results" if len(results) > 1 else ""
+    return f"its result {name} {how}{more}"
+
+
+def _differences(items: Sequence[tuple[str, Known]], content: bool) -> list[str | None]:
+    if not content:
+        return [difference(path, known) for path, known in items]
+    with ThreadPoolExecutor() as pool:  # hashing and reading do not hold the interpreter
+        return list(pool.map(lambda item: difference(*item, content=True), items))

@@ -1,0 +1,324 @@
+"""What failed jobs leave for the end of the run: which stage, which events, where, which log.
+
+A job leaves its note when it starts and takes it back when it succeeds: one that is killed, or
+whose machine goes away, has left it too.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from fasthep_smk.storage import layout
+from fasthep_smk.util import disk_full, files
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.names import encode, printable, shell
+from fasthep_smk.util.units import format_bytes
+
+__all__ = [
+    "Failure",
+    "Kind",
+    "born",
+    "clear",
+    "earlier",
+    "forget",
+    "headline",
+    "in_short",
+    "kinds",
+    "lives",
+    "log_of",
+    "logs_of",
+    "message",
+    "note",
+    "one_line",
+    "path_of",
+    "read",
+    "read_all",
+    "some_refused",
+    "span",
+]
+
+#: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
+#: ``killed``: nobody said why; ``damaged``: a file that it reads is not what was written;
+#: ``changed``: an input or source was edited while the run goes on;
+#: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
+#: has ended, or a server has refused it.
+Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"]
+#: Of a longer text of an error, only so many characters are looked at: some 600 are shown.
+_LONGEST = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
+
+    ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
+    is in, if any; ``mend`` is what to do about it, where that can be told. ``pid`` and ``born``
+    (its start in the kernel's clock ticks) tell its process from a later one of the same number.
+    """
+
+    rule: str
+    key: str
+    record: str
+    problem: str
+    bundle: str | None = None
+    kind: Kind = "error"
+    stage: str | None = None
+    op: str | None = None
+    stages: list[str] = field(default_factory=list)
+    dataset: str | None = None
+    file: str | None = None
+    start: int | None = None
+    stop: int | None = None
+    variation: str | None = None
+    pool: str | None = None
+    attempt: int = 1
+    host: str | None = None
+    pid: int | None = None
+    born: int | None = None
+    system: str = "local"
+    batch_job: str | None = None
+    memory: int | None = None
+    used: int | None = None
+    mend: str | None = None
+    earlier: list[dict[str, Any]] = field(default_factory=list)
+
+
+def note(build: Path, failure: Failure) -> None:
+    """Leave a job's note, without the secrets that its texts may quote."""
+    mend = masked(failure.mend) if failure.mend else failure.mend
+    failure = replace(failure, problem=masked(failure.problem), mend=mend)
+    text = json.dumps(asdict(failure), indent=1) + "\n"
+    path = path_of(build, failure.rule, failure.key)
+    try:
+        files.write_text(path, text)
+    except OSError as error:
+        if not disk_full.shown(error) or not path.exists():
+            raise
+        with path.open("r+", encoding="utf-8") as stream:  # the disk is full: where it stands
+            stream.write(text)
+            stream.truncate()
+
+
+def earlier(build: Path, rule: str, key: str) -> list[dict[str, Any]]:
+    """Return what the earlier attempts of a job died of, first to last, for its record."""
+    found = read(path_of(build, rule, key))
+    if found is None:
+        return []
+    names = ("attempt", "pool", "host", "problem", "kind", "batch_job", "memory", "used")
+    return [*found.earlier, {name: getattr(found, name) for name in names}]
+
+
+def born(pid: int) -> int | None:
+    """Return when a process of this machine started, in clock ticks; ``None`` if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        state, *fields = text.rpartition(")")[2].split()
+        return None if state in ("Z", "X") else int(fields[18])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def lives(failure: Failure) -> bool:
+    """Tell whether the process of a job that left this note still runs on this machine."""
+    if failure.kind != "killed" or failure.host != socket.gethostname():
+        return False
+    return failure.pid is not None and failure.born == born(failure.pid) is not None
+
+
+def clear(build: Path, rule: str, key: str) -> None:
+    """Forget that a job failed: it has succeeded."""
+    path_of(build, rule, key).unlink(missing_ok=True)
+
+
+def read_all(build: Path) -> list[Failure]:
+    """Return the failures that no later success has cleared."""
+    paths = sorted((build / "smk" / "failures").glob("*/*.json"))
+    return [found for path in paths if (found := read(path)) is not None]
+
+
+def kinds(build: Path) -> set[Kind]:
+    """Return the kinds of failures that stopped a run."""
+    return {note.kind for note in read_all(build)}
+
+
+def some_refused(build: Path) -> bool:
+    """Tell whether credentials are among what stopped a run."""
+    return any(note.kind == "credential" for note in read_all(build))
+
+
+def headline(failure: Failure) -> str:
+    """Return in one line what failed and why."""
+    if failure.stage:
+        what = f"stage {failure.stage!r} ({failure.op})"
+    else:
+        stages = f" (stages {', '.join(failure.stages)})" if failure.stages else ""
+        what = f"rule {failure.rule}{stages}"
+    return f"{what} failed: {failure.problem}"
+
+
+def message(
+    failure: Failure,
+    build: Path,
+    *,
+    log: Path,
+    profile: Path,
+    fate: Callable[[str], str | None] | None = None,
+) -> str:
+    """Return the lines that tell a person what failed, where, and how to run it alone.
+
+    ``fate`` is asked what the batch system says of a job that was killed.
+    """
+    lines = [headline(failure)]
+    if failure.kind == "killed" and fate is not None and failure.batch_job:
+        said = fate(failure.batch_job)
+        lines += [f"    reason:  {said}"] if said else []
+    before = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
+    lines += [
+        f"    before:  attempt {attempt}: {problem}"
+        for problem, attempt in reversed(before.items())
+        if problem != failure.problem
+    ]
+    if failure.dataset is not None:
+        lines.append(f"    dataset: {failure.dataset}")
+    if failure.file is not None:
+        lines.append(f"    file:    {failure.file} ({span(failure.start, failure.stop)})")
+    if failure.variation not in (None, "nominal"):
+        lines.append(f"    varied:  {failure.variation}")
+    if failure.pool is not None:
+        lines.append(f"    where:   {_where(failure)}")
+    # A last attempt that was not worth trying used next to nothing.
+    most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
+    if failure.memory is not None or most:
+        asked = format_bytes(failure.memory) if failure.memory else "nothing"
+        used = f"{most // 1000**2} MB used" if most else "use unknown"
+        lines.append(f"    memory:  {asked} asked for, {used}")
+    lines += [f"    mend:    {failure.mend}"] if failure.mend else []
+    lines.append(f"    log:     {build / log}")
+    command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
+    lines.append(f"    alone:   {shell(['cd', build])} && {command}")
+    return "\n".join(lines)
+
+
+def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) -> str:
+    """Return one line that says what failed; ``fate`` is asked as for :func:`message`."""
+    text = headline(failure)
+    if failure.variation not in (None, "nominal"):
+        text += f" (variation {failure.variation})"
+    if failure.kind == "killed" and fate is not None and failure.batch_job:
+        said = fate(failure.batch_job)
+        text += f" ({said})" if said else ""
+    return text
+
+
+def span(start: int | None, stop: int | None) -> str:
+    """Return in words which entries of a file a partition is."""
+    if start is None and stop is None:
+        return "all entries"
+    return f"entries {start or 0} to {stop if stop is not None else 'end'}"
+
+
+def log_of(failure: Failure) -> Path:
+    """Return the log of a failed job, relative to the build folder."""
+    return Path(layout.log(failure.rule, failure.key.split("/") if failure.key else ()))
+
+
+def logs_of(failure: Failure) -> list[str]:
+    """Return the logs that tell of a failed job: its own, and that of its bundle."""
+    bundle = [layout.log(failure.rule, failure.bundle.split("/"))] if failure.bundle else []
+    return [str(log_of(failure)), *bundle]
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as a single readable line."""
+    said = str(error)
+    if len(said) > _LONGEST:  # cut between two words: half a secret is not known for one
+        said = said[:_LONGEST].rpartition(" ")[0] or said[:_LONGEST]
+    text = " ".join(said.split()) or type(error).__name__
+    known = type(error).__module__.startswith("fasthep_smk")
+    text = masked(text if known else f"{type(error).__name__}: {text}")
+    return text if len(text) <= 600 else f"{text[:597]}..."
+
+
+def forget(build: Path) -> None:
+    """Drop the notes of an earlier run: its failed jobs run again, or are no longer needed."""
+    shutil.rmtree(build / "smk" / "failures", ignore_errors=True)
+
+
+def _where(failure: Failure) -> str:
+    text = f"pool {failure.pool!r} on {failure.host}"
+    if failure.batch_job:
+        text += f", {failure.system} job {failure.batch_job}"
+    return f"{text}, attempt {failure.attempt}" if failure.attempt > 1 else text
+
+
+def read(path: Path) -> Failure | None:
+    """Return a note; ``None`` if there is none, or it is another version's, or none at all.
+
+    A worker may have sent it: its texts are for a terminal, and are masked once more.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return _understood(content)
+
+
+def _understood(content: Any) -> Failure | None:
+    types = _types()
+    if not isinstance(content, dict) or not all(
+        name in types and isinstance(value, types[name]) for name, value in content.items()
+    ):
+        return None
+    before = content.get("earlier", [])
+    if not all(isinstance(one, dict) and _EARLIER.keys() <= one.keys() for one in before):
+        return None
+    if not all(isinstance(one[name], kind) for one in before for name, kind in _EARLIER.items()):
+        return None
+    if not all(isinstance(one.get("used"), int | None) for one in before):
+        return None
+    if content.get("kind", "error") not in get_args(Kind):
+        return None
+    plain = _plain(content)
+    plain["stages"] = [printable(str(one)) for one in content.get("stages", [])]
+    plain["earlier"] = [_plain(one) for one in before]
+    try:
+        return Failure(**plain)
+    except TypeError:  # something is missing
+        return None
+
+
+def _plain(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the texts of a note as they may be shown."""
+    shown = {name: printable(v) if isinstance(v, str) else v for name, v in content.items()}
+    errors = {name: masked(shown[name]) for name in ("problem", "mend") if shown.get(name)}
+    return {**shown, **errors}
+
+
+#: What is used of an attempt that failed before.
+_EARLIER = {"problem": str, "attempt": int}
+
+
+@cache
+def _types() -> dict[str, tuple[type, ...]]:
+    """Return of which types the values of a note may be, by name."""
+    found = {}
+    for name, hint in get_type_hints(Failure).items():
+        alternatives = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        plain = [
+            str if get_origin(one) is Literal else get_origin(one) or one for one in alternatives
+        ]
+        found[name] = tuple(plain)
+    return found
+
+
+def path_of(build: Path, rule: str, key: str) -> Path:
+    """Return where a job leaves its note."""
+    return build / "smk" / "failures" / rule / f"{encode(key or rule)}.json"

@@ -1,0 +1,86 @@
+"""Products that two jobs' folders share: the files get a second name, nothing is copied."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.storage.damage import difference
+from fasthep_smk.storage.layout import ARCHIVE
+
+__all__ = ["Shared", "entries", "files_of", "is_file", "link", "share"]
+
+Key = tuple[str, str]
+#: An entry of a record's products, and its files with what describes them.
+Shared = tuple[dict[str, Any], dict[str, dict[str, Any]]]
+
+
+def entries(record: Mapping[str, Any]) -> dict[Key, dict[str, Any]]:
+    """Return the products of a record by their keys."""
+    return {(entry["node"], entry["port"]): entry for entry in record["products"]}
+
+
+def files_of(value: Any) -> Iterator[str]:
+    """Yield the files that hold a value: those of its event streams, the archive for the rest."""
+    if isinstance(value, list):
+        for item in value:
+            yield from files_of(item)
+    elif isinstance(value, dict):
+        if value.get("$") == "stream":
+            yield str(value["file"])
+        elif "member" in value and "$" in value:
+            yield ARCHIVE
+        for item in value.values():
+            yield from files_of(item)
+
+
+def is_file(path: Path, known: Mapping[str, Any]) -> bool:
+    """Tell whether a file exists and is as long as what describes it says."""
+    return difference(path, known) is None
+
+
+def share(
+    source: Path, record: Mapping[str, Any], key: Key, goal: Path, *, name: str | None = None
+) -> Shared:
+    """Let ``goal`` have a product of the job in ``source``; its only file is called ``name`` there.
+
+    The content is not looked at: who reads it checks it.
+
+    Raises:
+        ValueError: a file is not as long as it was, or it holds several products.
+        OSError, KeyError: there is no such file or product.
+    """
+    entry = dict(entries(record)[key])
+    names = list(dict.fromkeys(files_of(entry["value"])))
+    if ARCHIVE in names:
+        raise ValueError(f"{key} lies among other products")
+    renamed = {}
+    if name is not None and names == [entry["value"].get("file")]:
+        renamed = {names[0]: name}
+        entry["value"] = {**entry["value"], "file": name}
+    described = {}
+    for old in names:
+        new = renamed.get(old, old)
+        described[new] = link(source / old, goal / new, record["files"][old])
+    return entry, described
+
+
+def link(source: Path, goal: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+    """Give a file a second name; return what describes it.
+
+    Raises:
+        ValueError: it is not as long as it was.
+        OSError: there is no such file.
+    """
+    if source.stat().st_size != known["size"]:
+        raise ValueError(f"{source} is damaged")
+    try:
+        os.link(source, goal)
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError:  # a file system without hard links, or the disk of another folder
+        shutil.copyfile(source, goal)
+    return dict(known)

@@ -1,0 +1,194 @@
+"""What is in the input files: entries and branches of the trees that a workflow reads.
+
+Files are looked at once, their checksums taken once; the answers are kept in the build folder and
+belong to a file's path, size and modification time. Remote files (``root://``, ``https://`` …) are
+opened only when an answer is needed to cut them into partitions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.remote import ask, is_remote
+
+__all__ = [
+    "Inputs",
+    "identity_of",
+    "missing_branches",
+    "problem_finding",
+]
+
+
+def identity_of(path: str, root: Path) -> str:
+    """Return what makes an input file the same file: its name, size and modification time."""
+    if is_remote(path):
+        return path
+    try:
+        status = (root / path).stat()
+    except OSError:
+        return f"{path}|missing"
+    return f"{path}|{status.st_size}|{status.st_mtime_ns}"
+
+
+class Inputs:
+    """Looks into ROOT files and remembers.
+
+    ``root`` is the folder that relative paths start from, ``cache`` the file that remembers.
+    """
+
+    def __init__(self, root: Path, cache: Path) -> None:
+        self.root = root
+        self._cache = cache
+        self._known: dict[str, dict[str, Any]] = {}
+        self._branch_lists: dict[str, list[str]] = {}
+        self._used: set[str] = set()
+        self._checksums: dict[str, str] = {}
+        self._remote: dict[str, str] = {}
+        self._identities: dict[str, str] = {}
+        try:
+            stored = files.unseal(cache.read_bytes())
+            self._known = dict(stored["files"])
+            self._branch_lists = dict(stored["branches"])
+            self._checksums = dict(stored["checksums"])
+            self._remote = dict(stored["remote"])
+        except (OSError, files.Altered, KeyError):
+            pass  # none, altered or another version's: it is made anew
+
+    def identity(self, path: str) -> str:
+        """Return what makes an input file the same file: its name, size and modification time.
+
+        A remote file is known by what its server said when it was asked last.
+        """
+        said = self._remote.get(path)
+        return self.stat(path) if said is None else f"{path}|{said}"
+
+    def stat(self, path: str) -> str:
+        """Return name, size and modification time of a file as they were when first asked for.
+
+        What is learnt of a file later is compared with this: it may be edited meanwhile.
+        """
+        if path not in self._identities:
+            self._identities[path] = identity_of(path, self.root)
+        return self._identities[path]
+
+    def changed(self) -> list[str]:
+        """Return the files that are not what they were when they were first looked at."""
+        known = self._identities.items()
+        return [path for path, seen in known if identity_of(path, self.root) != seen]
+
+    def ask_servers(self, paths: Iterable[str]) -> list[str]:
+        """Ask for the remote ones among ``paths``; return those that no server ever knew."""
+        wanted = [path for path in dict.fromkeys(paths) if is_remote(path)]
+        answers = ask(wanted)
+        if answers:
+            self._remote.update(answers)
+            self._store()
+        return [path for path in wanted if path not in self._remote]
+
+    def checksum(self, path: str) -> str:
+        """Return what makes an input file the same file: its name and the SHA-256 of its content.
+
+        A remote file is known by what its server says, as in :meth:`identity`.
+        """
+        stat = self.identity(path)
+        if is_remote(path) or not (self.root / path).is_file():
+            return stat
+        if stat not in self._checksums:
+            self._checksums[stat] = files.sha256_file(self.root / path)
+            self._store()
+        return f"{path}|sha256:{self._checksums[stat]}"
+
+    def look(
+        self, paths: Iterable[str], trees: Iterable[str], *, alike: Iterable[Sequence[str]] = ()
+    ) -> dict[str, FileFacts]:
+        """Return the facts of each file about ``trees``.
+
+        Groups of files that should be ``alike`` need not be looked at one by one: where there are
+        very many new files, the branches of some of each group are, and the entries of all.
+        """
+        wanted = list(dict.fromkeys(paths))
+        trees = sorted(set(trees))
+        keys = {path: f"{self.identity(path)}|{trees}" for path in wanted}
+        self._used.update(keys.values())
+        missing = [path for path in wanted if keys[path] not in self._known]
+        if missing:
+            brief = _alike(missing, alike) if len(missing) > MANY else frozenset()
+            for path, facts in look_into(missing, trees, self.root, in_brief=brief).items():
+                self._remember(keys[path], facts)
+            self._store()
+        return {path: self._facts(self._known[keys[path]]) for path in wanted}
+
+    def _remember(self, key: str, facts: FileFacts) -> None:
+        lists: dict[str, str] = {}
+        for tree, names in facts.branches.items():
+            ordered = sorted(names)
+            lists[tree] = files.digest_of(ordered)
+            self._branch_lists[lists[tree]] = ordered
+        self._known[key] = {
+            "entries": dict(facts.entries),
+            "branches": lists,
+            "problem": facts.problem,
+        }
+
+    def _facts(self, stored: Mapping[str, Any]) -> FileFacts:
+        return FileFacts(
+            stored["entries"],
+            {
+                tree: frozenset(self._branch_lists[digest])
+                for tree, digest in stored["branches"].items()
+            },
+            stored["problem"],
+        )
+
+    def _is_sound(self, key: str) -> bool:
+        return key in self._known and not self._known[key]["problem"]
+
+    def _store(self) -> None:
+        # A file with a problem is looked at again: it may have been mended without a new date.
+        kept = {key: self._known[key] for key in sorted(self._used) if self._is_sound(key)}
+        used = {digest for item in kept.values() for digest in item["branches"].values()}
+        content = {
+            "files": kept,
+            "branches": {digest: self._branch_lists[digest] for digest in sorted(used)},
+            "checksums": self._checksums,
+            "remote": self._remote,
+        }
+        files.write_text(self._cache, files.seal(content, indent=None))
+
+
+def _alike(paths: Iterable[str], groups: Iterable[Sequence[str]]) -> frozenset[str]:
+    """Return the paths of groups but for some ``MANY``: as many, and evenly, from each group."""
+    new = frozenset(paths)
+    listed = [found for group in groups if (found := [path for path in group if path in new])]
+    room = max(1, MANY // max(1, len(listed)))
+    chosen = (group[:: -(-len(group) // room)] for group in listed)
+    return frozenset().union(*listed).difference(*chosen)
+
+
+def missing_branches(
+    wanted: Iterable[str], facts: FileFacts, tree: str
+) -> list[tuple[str, str | None]]:
+    """Return the branches that a tree lacks, each with the nearest one it has.
+
+    Only plain names are judged: uproot takes expressions too. Of a tree whose branches were not
+    looked at, none are missing.
+    """
+    available = facts.branches.get(tree)
+    if available is None:
+        return []
+    return [
+        (name, nearest(name, available))
+        for name in wanted
+        if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in available
+    ]
+
+
+def problem_finding(path: str, dataset: str, problem: str) -> Finding:
+    """Return the finding for an input file of a dataset that cannot be used."""
+    return Finding(file=path, key=f"dataset {dataset!r}", problem=problem)

@@ -1,0 +1,151 @@
+"""What lies in a build folder: its jobs as last translated, and which of them are done.
+
+Only files are read: nothing is compiled, and neither FAST-HEP nor Snakemake is imported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.storage import layout
+from fasthep_smk.util.errors import Finding, Findings, nearest
+
+__all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
+
+_SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
+#: Bytes of a record in which its signature stands: what was recorded of the run comes later.
+_HEAD = 4096
+
+
+@dataclass(frozen=True)
+class TaskJob:
+    """A job of a task table. ``folder`` and ``plan`` are relative to the build folder.
+
+    ``inputs`` are what Snakemake waits for, ``outputs`` the names of the files in its folder.
+    """
+
+    rule: str
+    key: str
+    scope: str
+    folder: str
+    signature: str
+    plan: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def find_build(folder: Path) -> Path:
+    """Return the absolute path of a build folder.
+
+    Raises:
+        Findings: it is not one; the message names the nearest that is.
+    """
+    build = folder.absolute()
+    if _is_build(build):
+        return build
+    near = _nearest_build(build)
+    if not build.exists():
+        problem = "there is no such folder"
+    elif build.is_dir():
+        problem = "is not a build folder of fasthep-smk"
+    else:
+        problem = "is a file, not a build folder"
+    raise Findings.one(
+        problem,
+        key="BUILD",
+        value=str(folder),
+        expected="a folder that 'fasthep-smk workflow.yaml' has written to (it holds smk/tasks)",
+        hint=f"did you mean {_shown(near, folder)}?" if near else None,
+    )
+
+
+def read_jobs(build: Path) -> list[TaskJob]:
+    """Return the jobs of a build folder as last translated, in the order of the run.
+
+    Raises:
+        Findings: a task table cannot be read.
+    """
+    tables: dict[str, list[TaskJob]] = {}
+    findings: list[Finding] = []
+    for path in sorted((build / layout.TASKS).glob("*.json")):
+        try:
+            tables[path.stem] = _jobs(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            continue  # a run that begins has just removed it
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            findings.append(
+                Finding(
+                    problem=f"this task table cannot be read ({type(error).__name__}: {error})",
+                    file=str(path),
+                    hint="'fasthep-smk translate workflow.yaml' writes it again",
+                )
+            )
+    if findings:
+        raise Findings(findings)
+    order = [*_rules_in_order(build), *tables]
+    return [job for rule in dict.fromkeys(order) for job in tables.get(rule, [])]
+
+
+def is_done(build: Path, job: TaskJob) -> bool:
+    """Tell whether a job has its record, of what the job is now."""
+    try:
+        with (build / job.folder / layout.RECORD).open(encoding="utf-8") as record:
+            found = _SIGNATURE.search(record.read(_HEAD))
+    except (OSError, ValueError):
+        return False
+    return found is not None and found[1] == job.signature
+
+
+def _is_build(folder: Path) -> bool:
+    return (folder / layout.TASKS).is_dir() or (folder / layout.LOCK).is_file()
+
+
+def _nearest_build(folder: Path) -> Path | None:
+    """Return a build folder in, around or beside what is none."""
+    beside = folder.parent / "build"
+    for candidate in (folder / "build", *folder.parents[:3], beside):
+        if _is_build(candidate):
+            return candidate
+    try:
+        builds = {path.name: path for path in folder.parent.iterdir() if _is_build(path)}
+    except OSError:
+        return None
+    close = nearest(folder.name, builds)
+    return builds[close] if close else None
+
+
+def _shown(path: Path, given: Path) -> str:
+    """Return a path as the user would write it: relative if the given one was."""
+    if not given.is_absolute() and path.is_relative_to(Path.cwd()):
+        return repr(str(path.relative_to(Path.cwd())))
+    return repr(str(path))
+
+
+def _jobs(table: dict[str, Any]) -> list[TaskJob]:
+    return [
+        TaskJob(
+            rule=str(table["rule"]),
+            key=str(key),
+            scope=str(table["scope"]),
+            folder=str(job["folder"]),
+            signature=str(job["signature"]),
+            plan=str(job["plan"]),
+            inputs=tuple(map(str, job["inputs"])),
+            outputs=tuple(map(str, table["outputs"])),
+        )
+        for key, job in table["jobs"].items()
+    ]
+
+
+def _rules_in_order(build: Path) -> Iterable[str]:
+    """Return the rules in the order of the run, as far as it is known."""
+    try:
+        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        return [str(rule) for rule in requests["rules"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -1,0 +1,154 @@
+"""Where things lie in a build folder: all paths of ours, relative to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fasthep_smk.util.names import encode
+
+__all__ = [
+    "ARCHIVE",
+    "ARCHIVES",
+    "BENCHMARKS",
+    "BUNDLES",
+    "CAPTURED",
+    "DEPOT",
+    "ENVIRONMENT",
+    "ENVIRONMENTS",
+    "FORK_SERVER",
+    "LEDGER",
+    "LOCK",
+    "LOGS",
+    "OBSERVED",
+    "OLD",
+    "PLANS",
+    "RECORD",
+    "REQUESTS",
+    "RERUNS",
+    "RUN",
+    "RUN_LOG",
+    "SMK",
+    "SPARE",
+    "STAGE",
+    "TASKS",
+    "TRANSFER",
+    "WORK",
+    "benchmark",
+    "bundle",
+    "is_record",
+    "is_result",
+    "is_sealed",
+    "job_folder",
+    "log",
+    "observed",
+    "plan",
+    "stream",
+    "table",
+]
+
+SMK = "smk"
+RUN = "smk/run.json"
+REQUESTS = "smk/requests.json"
+RUN_LOG = "debug/distributed/snakemake.log"
+TASKS = "smk/tasks"
+WORK = "smk/work"
+OLD = "smk/old"
+BUNDLES = "smk/bundles"
+LEDGER = "smk/ledger.json"
+#: What jobs were observed to read, and digests of the variables that a run was started with.
+OBSERVED = "smk/observed"
+#: Which stages a user has asked to run again.
+RERUNS = "smk/reruns.json"
+ENVIRONMENT = "smk/environment.json"
+STAGE = "smk/stage"
+#: How jobs travel, where they do, and in its folder what is under way.
+TRANSFER = "smk/transfer.json"
+DEPOT = "smk/transfer"
+PLANS = "smk/plans"
+BENCHMARKS = "smk/benchmarks"
+LOGS = "debug/distributed/logs"
+#: What a batch system keeps of jobs' standard output and error.
+CAPTURED = ("debug/distributed/out", "debug/distributed/err")
+LOCK = "smk/lock"
+#: Packed environments, where FAST-HEP has those of its own; and if nobody says otherwise, seen from
+#: beside the build folder.
+ARCHIVES = "execution/worker-environments"
+ENVIRONMENTS = f"build/{ARCHIVES}"
+
+#: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
+FORK_SERVER = "FASTHEP_SMK_WARM"
+
+#: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
+_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})
+
+#: In each job's folder: what is written last, and everything but event streams.
+RECORD = "record.json"
+ARCHIVE = "products.zip"
+#: How the name of an event stream ends that a job keeps though nobody has asked for it.
+SPARE = ".spare.arrow"
+
+
+def job_folder(rule: str, place: Iterable[str]) -> str:
+    """Return the folder of a job's products; ``place`` are its wildcards' values."""
+    return "/".join((WORK, rule, *place))  # a path object would take ten times as long
+
+
+def is_record(path: str) -> bool:
+    """Tell whether a path, relative to the build folder, is that of a job's record."""
+    return path.startswith(f"{WORK}/") and path.endswith(f"/{RECORD}")
+
+
+def is_result(path: str) -> bool:
+    """Tell whether an operation may write a file for the user under this path.
+
+    It is relative to the build folder, in its simplest spelling, and in no folder of a run's own.
+    """
+    parts = path.split("/")
+    return parts[0] not in _OF_RUN and not {"", ".", ".."}.intersection(parts) and "\0" not in path
+
+
+def is_sealed(path: str) -> bool:
+    """Return whether a job writes this file with a checksum in it: a record, or observations."""
+    return is_record(path) or path.startswith(f"{OBSERVED}/")
+
+
+def bundle(rule: str, place: Iterable[str]) -> str:
+    """Return the file that says that all jobs of a bundle are done."""
+    return _file(BUNDLES, rule, place, "json")
+
+
+def log(rule: str, place: Iterable[str]) -> str:
+    """Return the log of a job, in the folder that FAST-HEP's documentation shows."""
+    return _file(LOGS, rule, place, "log")
+
+
+def benchmark(rule: str, place: Iterable[str]) -> str:
+    """Return Snakemake's record of a job's time and memory."""
+    return _file(BENCHMARKS, rule, place, "tsv")
+
+
+def observed(digest: str) -> str:
+    """Return the file of observations that several jobs may share."""
+    return f"{OBSERVED}/{digest}.json"
+
+
+def plan(variation: str) -> str:
+    """Return the slim plan of a variation."""
+    return f"{PLANS}/{encode(variation)}.json"
+
+
+def stream(node: str, port: str, *, spare: bool = False) -> str:
+    """Return the name of an event stream's file, in the folder of the job that makes it."""
+    name = encode(node.removeprefix("stage.").replace(".", "_"))
+    suffix = "" if port == "stream" else f"-{encode(port)}"
+    return f"{name}{suffix}{SPARE if spare else '.arrow'}"
+
+
+def table(rule: str) -> str:
+    """Return the task table of a rule."""
+    return f"{TASKS}/{rule}.json"
+
+
+def _file(top: str, rule: str, place: Iterable[str], suffix: str) -> str:
+    *folders, name = [rule, *(list(place) or [rule])]
+    return "/".join((top, *folders, f"{name}.{suffix}"))

@@ -1,0 +1,324 @@
+"""What jobs were observed to read besides what their signatures know, and whether it still holds.
+
+An observation is a file or folder, a module, an installed package or an environment variable, with
+what identified it then. Observations of a job are one file, ``smk/observed/<digest>.json``, which
+jobs that read the same share; a record lists the digests of its own job and of all jobs before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import socket
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from fasthep_smk.flow.distributions import NOT_INSTALLED, package_identity
+from fasthep_smk.flow.named_files import NamedFiles, file_identity
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+
+__all__ = [
+    "Checks",
+    "Kind",
+    "Observation",
+    "Surroundings",
+    "digest_of",
+    "environment_of",
+    "inherited",
+    "is_of",
+    "keep_environment",
+    "load",
+    "machine",
+    "of_session",
+    "save",
+    "start_environment",
+    "written",
+]
+
+#: ``written`` is a file that the workflow names and that a job has written: it is no input.
+Kind = Literal["file", "module", "package", "variable", "written"]
+
+#: Variables that describe a session, a batch system or credentials: no result may depend on them.
+_OF_SESSION = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|_|TERM\w*|COLUMNS|LINES|COLORTERM|NO_COLOR"
+    r"|FORCE_COLOR|CLICOLOR\w*|DISPLAY|WAYLAND_DISPLAY|SSH_\w+|XDG_\w+|LANG|LANGUAGE|LC_\w+|PATH"
+    r"|TMPDIR|TEMP|TMP|TEMPDIR|HOST|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|PS\d|TMUX\w*|STY|TZ"
+    r"|WINDOWID|DBUS_\w+|FASTHEP_SMK_\w+|SNAKEMAKE_\w+|SLURM\w*|\w*CONDOR\w*|\w+_NUM_THREADS"
+    r"|PYTHON\w*|VIRTUAL_ENV\w*|CONDA\w*|MPLBACKEND|MPLCONFIGDIR|CUDA_VISIBLE_DEVICES|X509_\w+"
+    r"|BEARER_TOKEN\w*|KRB5\w+|JE_ARROW_MALLOC_CONF|VECLIB_MAXIMUM_THREADS"
+)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Something that was read, by the operation ``by``.
+
+    ``name`` is a path (relative to the folder of the run, below ``~``, ``module:path`` beside a
+    module, or absolute), or the name of a module, package or variable; ``identity`` is ``None`` if
+    there was none. ``path`` is where the source of a module was; of a file with an absolute path
+    the machine, and of a package the environment that it was seen in.
+    """
+
+    kind: Kind
+    name: str
+    by: str
+    identity: str | None
+    path: str = ""
+
+
+class Surroundings:
+    """Where names of observations are looked up: folder of the run, home, variables.
+
+    ``variables`` are digests of the environment that the run was started with.
+    """
+
+    def __init__(self, launch: Path, variables: Mapping[str, str]) -> None:
+        self._launch = str(launch)
+        real = os.path.realpath(launch)
+        self._starts = tuple(f"{one.rstrip('/')}/" for one in dict.fromkeys([self._launch, real]))
+        self._home = f"{os.path.expanduser('~').rstrip('/')}/"  # noqa: PTH111
+        self._variables = variables
+        self._identity = cache(self._look)
+
+    def name_of(self, path: str) -> str:
+        """Return the name of a file that does not depend on where the project lies."""
+        for start in self._starts:
+            if path.startswith(start):
+                name = path[len(start) :]
+                return f"./{name}" if name.startswith("~/") else name
+        if path.startswith(self._home):
+            return f"~/{path[len(self._home) :]}"
+        return path
+
+    def path_of(self, name: str) -> str:
+        """Return the absolute path of a file."""
+        module, colon, rest = name.partition(":")
+        if colon and module.isidentifier():
+            from fasthep_smk.flow.op_identity import module_file
+
+            file = module_file(module)
+            if file is not None:
+                return str(file.parent / rest)
+        if name.startswith("~/"):
+            return self._home + name[2:]
+        return os.path.join(self._launch, name)  # noqa: PTH118
+
+    def identity(self, one: Observation) -> str | None:
+        """Return what identifies now what was observed."""
+        return self._identity(one.kind, one.name, one.path)
+
+    def _look(self, kind: Kind, name: str, path: str) -> str | None:
+        if kind == "variable":
+            return self._variables.get(name)
+        if kind == "package":
+            found = package_identity(name)
+            return None if found == NOT_INSTALLED else found
+        if kind == "module":
+            from fasthep_smk.flow.op_identity import module_file
+
+            file = module_file(name)
+            return file_identity(file if file is not None else self.path_of(path))
+        return file_identity(self.path_of(name))
+
+
+class Checks:
+    """Tells of records whether what their jobs have read is as it was.
+
+    ``named`` knows which files the workflow says to ignore.
+    """
+
+    def __init__(self, build: Path, surroundings: Surroundings, named: NamedFiles) -> None:
+        self._build = build
+        self._surroundings = surroundings
+        self._named = named
+        self._change_of = cache(self._look)
+
+    def change(self, record: Mapping[str, Any]) -> str | None:
+        """Return what has changed, in words; ``None`` if nothing has."""
+        found = (self._change_of(digest) for digest in record.get("observed") or ())
+        return next((text for text in found if text is not None), None)
+
+    def _look(self, digest: str) -> str | None:
+        observations = load(self._build, digest)
+        if observations is None:
+            return "the list of files that it has read is gone"
+        for one in observations:
+            if one.kind == "written" or self._is_ignored(one):
+                continue
+            now = self._surroundings.identity(one)
+            if now != one.identity and not self._is_elsewhere(one, digest):
+                return _in_words(one, now)
+        return None
+
+    def _is_elsewhere(self, one: Observation, digest: str) -> bool:
+        """Whether this is of another machine or environment, and not edited here since.
+
+        A node may have another ``/etc/hosts``, a container other packages: that is no edit.
+        """
+        if one.kind == "package":
+            return one.path not in ("", sys.prefix)
+        if one.kind != "file" or one.path in ("", machine()):
+            return False
+        try:
+            seen = (self._build / layout.observed(digest)).stat().st_mtime
+            return Path(one.name).stat().st_mtime <= seen
+        except OSError:
+            return True
+
+    def _is_ignored(self, one: Observation) -> bool:
+        if one.kind == "variable":
+            return f"${one.name}" in self._named.ignored
+        return one.kind == "file" and self._named.is_ignored(
+            os.path.normpath(self._surroundings.path_of(one.name))
+        )
+
+
+def _in_words(one: Observation, now: str | None) -> str:
+    what = {"variable": f"the variable {one.name}", "package": f"the package {one.name}"}
+    verb = "imported" if one.kind in ("module", "package") else "read"
+    subject = f"{what.get(one.kind, one.name)}, {verb} by {one.by},"
+    if now is None:
+        return f"{subject} is gone"
+    if one.identity is None:
+        return f"{subject} was not there before"
+    if one.kind == "package":
+        return f"{subject} is another version: {one.identity} → {now}"
+    return f"{subject} has changed"
+
+
+def save(build: Path, observations: Iterable[Observation]) -> str:
+    """Write the observations of a job, unless another one has; return their digest."""
+    content = [list(astuple(one)) for one in observations]
+    digest = digest_of(content)
+    path = build / layout.observed(digest)
+    if path.exists():
+        os.utime(path)  # when this was seen last
+    else:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(files.seal({"observations": sorted(content, key=str)}), "utf-8")
+    return digest
+
+
+def digest_of(observations: Iterable[list[Any]]) -> str:
+    """Return what observations are named by; each is a list of its fields."""
+    return files.digest_of(sorted(observations, key=str))
+
+
+def is_of(path: Path) -> bool:
+    """Tell whether a file of observations is what its name says.
+
+    Raises:
+        Altered: it is not what was written.
+    """
+    return digest_of(files.unseal(path.read_bytes()).get("observations", ())) == path.stem
+
+
+def load(build: Path, digest: str) -> list[Observation] | None:
+    """Return observations by their digest, ``None`` if they cannot be read."""
+    try:
+        content = files.unseal(files.read_plain(build / layout.observed(digest)))
+        return [_understood(*item) for item in content["observations"]]
+    except (OSError, KeyError, TypeError, ValueError):
+        return None
+
+
+def _understood(*item: Any) -> Observation:
+    """Return what a worker has sent as an observation.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    one = Observation(*item)
+    texts = (one.name, one.by, one.path)
+    if one.kind not in get_args(Kind) or not all(isinstance(text, str) for text in texts):
+        raise TypeError("of another kind")
+    if not isinstance(one.identity, str | None) or "\0" in one.name + one.path:
+        raise ValueError("no name of a file")
+    os.fsencode(one.name + one.path)
+    return one
+
+
+def written(build: Path) -> list[str]:
+    """Return the names of files that a workflow names and that its jobs have written."""
+    digests = (path.stem for path in sorted((build / layout.OBSERVED).glob("*.json")))
+    found = (one for digest in digests for one in load(build, digest) or ())
+    return list(dict.fromkeys(one.name for one in found if one.kind == "written"))
+
+
+_HEAD = re.compile(rb'"observed": (\[[^\]]*\])')
+
+
+def inherited(build: Path, folders: Iterable[str]) -> list[str]:
+    """Return the digests in the records of finished jobs, by their folders.
+
+    They stand in the head of a record: nothing else of it is read.
+    """
+    found: dict[str, None] = {}
+    for folder in folders:
+        with (
+            contextlib.suppress(OSError, ValueError, TypeError, RecursionError),
+            (build / folder / layout.RECORD).open("rb") as s,
+        ):
+            head = s.read(4096)
+            while (match := _HEAD.search(head)) is None and (more := s.read(65536)):
+                head += more
+            found.update(dict.fromkeys(json.loads(match[1]) if match else ()))
+    return list(found)
+
+
+@cache
+def start_environment() -> Mapping[str, str]:
+    """Return the environment of this process as it was when this was asked first."""
+    return dict(os.environ)
+
+
+def keep_environment(build: Path) -> dict[str, str]:
+    """Write digests of the variables of a run, for its jobs; return them.
+
+    They are keyed by a random number of the build folder: values cannot be told from them, nor
+    compared between build folders.
+    """
+    path = build / layout.ENVIRONMENT
+    salt = secrets.token_hex(16)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        salt = str(json.loads(path.read_text(encoding="utf-8"))["salt"])
+    variables = {
+        name: hashlib.blake2b(
+            os.fsencode(value), key=bytes.fromhex(salt), digest_size=8
+        ).hexdigest()
+        for name, value in sorted(start_environment().items())
+        if not of_session(name)
+    }
+    files.write_text(path, json.dumps({"salt": salt, "variables": variables}, indent=1) + "\n")
+    path.chmod(0o600)
+    return variables
+
+
+def environment_of(build: Path) -> dict[str, str]:
+    """Return the digests of the variables that a run was started with."""
+    try:
+        content = json.loads((build / layout.ENVIRONMENT).read_text(encoding="utf-8"))
+        return dict(content["variables"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+@cache
+def machine() -> str:
+    """Return what tells this machine and environment from others."""
+    return f"{socket.gethostname()}:{sys.prefix}"
+
+
+def of_session(name: str) -> bool:
+    """Whether a variable describes a session, a batch system or credentials."""
+    return _OF_SESSION.fullmatch(name) is not None

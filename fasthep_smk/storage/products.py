@@ -1,0 +1,369 @@
+"""What jobs hand to each other, as files: exact, checksummed, and safe to read back.
+
+A job's products lie in one folder: an ``.arrow`` file for each event stream, ``products.zip`` for
+everything else, and ``record.json``, which is written last, when the others are on disk, and
+describes them: the structure of each value, and size and SHA-256 of every file; it begins with a
+checksum of itself. Histograms are stored in the UHI serialization
+(https://uhi.readthedocs.io/en/latest/serialization.html) with their raw arrays, plain data and
+artifact references as JSON. Only a value of a type that none of these can hold exactly (an object
+of a user's own class) is pickled.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import re
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import awkward as ak
+import hist
+import uhi.io.zip as uhi_zip
+from boost_histogram.serialization import from_uhi, to_uhi
+
+from fasthep_smk.storage import pickles
+from fasthep_smk.storage.damage import difference
+from fasthep_smk.storage.histograms import read_histogram, same_histogram
+from fasthep_smk.storage.layout import ARCHIVE, RECORD, SPARE, is_result
+from fasthep_smk.storage.streams import read_stream, write_stream
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Finding, Findings
+from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
+
+__all__ = [
+    "ARCHIVE",
+    "RECORD",
+    "Damaged",
+    "Key",
+    "Product",
+    "check",
+    "load",
+    "read_record",
+    "save",
+    "verify",
+    "write_record",
+]
+
+# Changes when a file written before cannot be read any more.
+FORMAT = 1
+
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Product:
+    """One value of a job: which node and port made it, of which kind, and where a stream goes."""
+
+    node: str
+    port: str
+    kind: str
+    value: Any
+    stream_file: str | None = None
+    live: tuple[str, ...] | None = None
+
+    @property
+    def key(self) -> Key:
+        return (self.node, self.port)
+
+
+@dataclass(eq=False)
+class Damaged(Findings):
+    """A finished job's file is missing, truncated or altered; ``record`` is that job's record."""
+
+    record: Path = field(default_factory=Path)
+
+
+def save(
+    folder: Path,
+    products: Iterable[Product],
+    *,
+    declared: Iterable[str],
+    adopted: tuple[Path, Iterable[Mapping[str, Any]]] | None = None,
+) -> dict[str, Any]:
+    """Write ``products`` into ``folder``, to the disk itself; return their part of the record.
+
+    ``declared`` names files that must exist afterwards even if no product needed them (a source
+    that delivered no event stream), since Snakemake waits for them. ``adopted`` are entries of
+    another folder's record: what its archive holds of them is copied as it is.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    writer = _Writer(folder)
+    entries = [] if adopted is None else writer.adopt(adopted[0] / ARCHIVE, adopted[1])
+    entries += [writer.entry(product) for product in products]
+    writer.close()
+    for name in declared:
+        if not (folder / name).exists():
+            (folder / name).touch()
+            writer.files.append(name)
+    files.sync_all(folder / name for name in writer.files)
+    files.sync(folder)
+    described = {name: files.described(folder / name) for name in writer.files}
+    return {"format": FORMAT, "products": entries, "files": described}
+
+
+def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write the record: from here on the job counts as done."""
+    with files.atomic_path(folder / RECORD) as temporary:
+        temporary.write_text(files.seal(record), encoding="utf-8")
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the record of a finished job.
+
+    Raises:
+        Damaged: the record is missing, altered or of another format.
+    """
+    path = folder / RECORD
+    try:
+        record = files.unseal(files.read_plain(path))
+    except OSError as error:
+        raise _corrupt(path, f"cannot be read ({error.strerror or error})") from error
+    except files.Altered as error:
+        raise _corrupt(path, f"was altered: {error}") from error
+    if record.get("format") != FORMAT:
+        raise _corrupt(path, "was written by another version of fasthep-smk")
+    _check_names(path, record)
+    return record
+
+
+def _check_names(path: Path, record: Mapping[str, Any]) -> None:
+    """Refuse a record that names files of others: they would be moved and removed with its own."""
+    mine, results = record.get("files"), record.get("results", {})
+    if not isinstance(mine, dict) or not isinstance(results, dict):
+        raise _corrupt(path, "does not list its files")
+    for name in mine:
+        if "/" in name or name in ("", ".", ".."):
+            raise _corrupt(path, f"names {name!r}, which does not lie beside it")
+    for name in results:
+        if not is_result(name):
+            raise _corrupt(path, f"names {name!r}, which is no result of an operation")
+
+
+def verify(folder: Path) -> None:
+    """Check the record of a finished job and the files that it describes, but for spare streams.
+
+    Raises:
+        Damaged: a file is missing, truncated or altered.
+    """
+    described = read_record(folder)["files"]
+    reader = _Reader(folder, described)
+    for name in described:
+        if not name.endswith(SPARE):
+            reader.check(name)
+
+
+def check(folder: Path, record: Mapping[str, Any], name: str) -> None:
+    """Check one file of a finished job.
+
+    Raises:
+        Damaged: it is missing, truncated or altered.
+    """
+    _Reader(folder, record["files"]).check(name)
+
+
+def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, Any]:
+    """Return the products of a finished job, those in ``wanted`` or all, checksums verified.
+
+    Raises:
+        Damaged: a file is missing, truncated or altered, or does not hold what is wanted.
+    """
+    record = read_record(folder)
+    reader = _Reader(folder, record["files"])
+    keys = None if wanted is None else set(wanted)
+    entries = {(entry["node"], entry["port"]): entry for entry in record["products"]}
+    values = {
+        key: reader.value(entry) for key, entry in entries.items() if keys is None or key in keys
+    }
+    reader.close()
+    if keys is not None and keys - set(values):
+        missing = ", ".join(f"{node}.{port}" for node, port in sorted(keys - set(values)))
+        raise _corrupt(folder / RECORD, f"does not hold {missing}")
+    return values
+
+
+class _Writer:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[str] = []
+        self._members = 0
+        self._archive: zipfile.ZipFile | None = None
+
+    def entry(self, product: Product) -> dict[str, Any]:
+        """Write one product; return its description."""
+        stem = product.stream_file or f"{_safe_stem(product)}.arrow"
+
+        def leaf(value: Any) -> dict[str, Any]:
+            if isinstance(value, ak.Array):
+                return self._stream(value, stem, product.live)
+            if isinstance(value, hist.BaseHist):
+                return self._histogram(value)
+            try:
+                reference = _reference_to_plain(value)
+            except NotPlainError:
+                reference = None
+            return reference if reference is not None else self._pickle(value)
+
+        try:
+            plain = to_plain(product.value, leaf=leaf)
+        except pickles.Refused as error:
+            raise Findings.one(
+                "the product cannot be read back",
+                key=f"{product.node}.{product.port}",
+                value=f"{type(product.value).__qualname__} ({error})",
+                expected="arrays, histograms, plain data or objects of own classes",
+                hint=f"if you trust it, say so in the workflow: "
+                f"smk: {{pickles_of: [{error.package}]}}",
+            ) from error
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise Findings.one(
+                "the product cannot be written to a file",
+                key=f"{product.node}.{product.port}",
+                value=f"{type(product.value).__qualname__} ({error})",
+                expected="arrays, histograms, plain data or objects that can be pickled",
+            ) from error
+        return {
+            "node": product.node,
+            "port": product.port,
+            "kind": product.kind,
+            "type": type(product.value).__name__,
+            "live": None if product.live is None else list(product.live),
+            "value": plain,
+        }
+
+    def adopt(self, archive: Path, entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Copy what another archive holds of some products, under the same names."""
+        adopted = [dict(entry) for entry in entries]
+        numbers = {int(one) for one in re.findall(r'"member": "p(\d+)', json.dumps(adopted))}
+        if not numbers:
+            return adopted
+        with zipfile.ZipFile(archive) as source:
+            for item in source.infolist():
+                found = re.match(r"p(\d+)[_.]", item.filename)
+                if found is not None and int(found[1]) in numbers:
+                    self._open().writestr(item, source.read(item))
+        self._members = max(numbers)
+        return adopted
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def _stream(self, array: Any, name: str, live: tuple[str, ...] | None) -> dict[str, Any]:
+        number = 0
+        stem = name.removesuffix(".arrow")
+        while name in self.files:  # a value may hold several arrays, one per dataset
+            number += 1
+            name = f"{stem}.{number}.arrow"
+        meta = write_stream(self.folder / name, array, live=live)
+        self.files.append(name)
+        return {"$": "stream", "file": name, "meta": meta}
+
+    def _histogram(self, histogram: Any) -> dict[str, Any]:
+        try:
+            content = to_uhi(histogram)
+            member = self._member()
+            buffer = io.BytesIO()
+            with zipfile.ZipFile(buffer, "w") as trial:
+                uhi_zip.write(trial, member, content)
+            if not same_histogram(read_histogram(buffer, member, type(histogram)), histogram):
+                return self._pickle(histogram)
+        except (TypeError, ValueError, KeyError, AttributeError):
+            return self._pickle(histogram)
+        uhi_zip.write(self._open(), member, content)
+        return {"$": "histogram", "member": member, "named": isinstance(histogram, hist.NamedHist)}
+
+    def _pickle(self, value: Any) -> dict[str, Any]:
+        member = f"{self._member()}.pickle"
+        self._open().writestr(member, pickles.dump(value))
+        return {"$": "pickle", "member": member}
+
+    def _member(self) -> str:
+        self._members += 1
+        return f"p{self._members}"
+
+    def _open(self) -> zipfile.ZipFile:
+        if self._archive is None:
+            self._archive = zipfile.ZipFile(
+                self.folder / ARCHIVE, "w", compression=zipfile.ZIP_DEFLATED, compresslevel=1
+            )
+            self.files.append(ARCHIVE)
+        return self._archive
+
+
+class _Reader:
+    def __init__(self, folder: Path, described: Mapping[str, Mapping[str, Any]]) -> None:
+        self.folder = folder
+        self._described = described
+        self._verified: set[str] = set()
+        self._archive: zipfile.ZipFile | None = None
+
+    def value(self, entry: Mapping[str, Any]) -> Any:
+        return from_plain(entry["value"], leaf=self._leaf)
+
+    def close(self) -> None:
+        if self._archive is not None:
+            self._archive.close()
+
+    def _leaf(self, item: dict[str, Any]) -> Any:
+        kind = item["$"]
+        if kind == "stream":
+            return read_stream(self.check(item["file"]), item["meta"])
+        if kind == "histogram":
+            cls = hist.NamedHist if item.get("named") else hist.Hist
+            return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
+        if kind == "pickle":
+            try:
+                return pickles.load(self._open().read(item["member"]))
+            except Exception as error:  # a pickle may raise anything
+                raise _corrupt(self.folder / ARCHIVE, f"is not believed: {error}") from error
+        return _reference_from_plain(item)
+
+    def _open(self) -> zipfile.ZipFile:
+        if self._archive is None:
+            self._archive = zipfile.ZipFile(self.check(ARCHIVE))
+        return self._archive
+
+    def check(self, name: str) -> Path:
+        """Return the path of a file that is what was written."""
+        path = self.folder / name
+        if name in self._verified:
+            return path
+        expected = self._described.get(name)
+        if expected is None:
+            raise _corrupt(path, "is not in the record of its job")
+        if problem := difference(path, expected, content=True):
+            raise _corrupt(path, problem)
+        self._verified.add(name)
+        return path
+
+
+def _reference_to_plain(value: Any) -> dict[str, Any] | None:
+    from fasthep_smk.flow import references
+
+    return references.to_plain(value)
+
+
+def _reference_from_plain(item: dict[str, Any]) -> Any:
+    from fasthep_smk.flow import references
+
+    return references.from_plain(item)
+
+
+def _safe_stem(product: Product) -> str:
+    from fasthep_smk.util.names import encode
+
+    return encode(f"{product.node}.{product.port}")
+
+
+def _corrupt(path: Path, problem: str) -> Damaged:
+    finding = Finding(
+        file=str(path),
+        problem=f"this intermediate file {problem}",
+        hint="its job runs again",
+    )
+    return Damaged([finding], path.parent / RECORD)

@@ -1,0 +1,221 @@
+"""What of a build folder may be deleted. Nothing is read or changed here but what is handed over.
+
+Whatever goes is made again by itself when something needs it: each event stream and archive is an
+output of its job and an input of the jobs that read it, so that Snakemake misses it; a spare stream
+is nothing that anybody waits for. A job counts as done by its record, which stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from fasthep_smk.storage import layout
+from fasthep_smk.storage.disk_usage import File, Survey, amount
+from fasthep_smk.storage.jobs import TaskJob
+
+__all__ = [
+    "KEEP",
+    "Freeable",
+    "Keep",
+    "PutAway",
+    "after_success",
+    "cleanable",
+    "oldest_beyond",
+    "put_away",
+]
+
+Keep = Literal["all", "auto", "none"]
+KEEP: tuple[Keep, ...] = ("all", "auto", "none")
+
+#: Bytes of superseded results that are always kept: less is not worth computing again.
+LITTLE = 100 * 1000**2
+
+#: Snakemake's logs of its runs, and its notes on files, which decide nothing here.
+_UNUSED = (".snakemake/log/", ".snakemake/metadata/")
+_NUMBERED = re.compile(r"\.\d+\.arrow$")
+_ATTEMPT = re.compile(r"\.attempt\d+\.log$")
+
+
+@dataclass(frozen=True)
+class Freeable:
+    """Files that may go: why they were there, for a person, and which."""
+
+    what: str
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True)
+class PutAway:
+    """The folder of a superseded job: its files, and when it was put there (POSIX time)."""
+
+    folder: str
+    when: float
+    files: tuple[File, ...]
+
+
+def cleanable(found: Survey, *, everything: bool = False) -> list[Freeable]:
+    """Return what ``fasthep-smk clean`` deletes: nothing that a finished run still needs.
+
+    With ``everything`` only results are left, and the next run starts from nothing.
+    """
+    streams = found.of("event streams") if everything else _idle_streams(found)
+    parts = [
+        Freeable("superseded results", tuple(found.of("superseded results"))),
+        Freeable("event streams", tuple(streams)),
+    ]
+    if everything:
+        parts.append(Freeable("other products", tuple(found.of("other products"))))
+    parts += [
+        Freeable("leftovers of killed jobs", tuple(found.of("unfinished jobs"))),
+        Freeable("logs of succeeded jobs", tuple(_old_logs(found))),
+        Freeable("unused old metadata", tuple(_unused_translation(found))),
+        Freeable("environments", tuple(_environments(found, everything=everything))),
+    ]
+    own = found.of("Snakemake's own")
+    if everything:
+        parts.append(Freeable("Snakemake's own", tuple(own)))
+    else:
+        unused = (file for file in own if file.path.startswith(_UNUSED))
+        parts.append(Freeable("Snakemake's logs and notes", tuple(unused)))
+    return [part for part in parts if part.files]
+
+
+def after_success(
+    found: Survey, keep: Keep, superseded: Iterable[PutAway], *, little: int = LITTLE
+) -> list[Freeable]:
+    """Return what goes after a run that succeeded. ``superseded`` are all folders put away.
+
+    ``auto`` lets superseded results take as much as the current results and intermediates, or
+    ``little`` bytes if that is more.
+    """
+    if keep == "all" or not found.complete:
+        return []
+    superseded = list(superseded)
+    if keep == "none":
+        streams = [file for file in found.of("event streams") if _may_go(file, found)]
+        partitions = {job.folder for job in found.jobs.values() if job.scope == "partition"}
+        archives = [
+            file
+            for file in found.of("other products")
+            if file.name == layout.ARCHIVE and file.folder in partitions
+        ]
+        gone = [file for one in superseded for file in one.files]
+        parts = [
+            Freeable("superseded results", tuple(gone)),
+            Freeable("event streams", tuple(streams)),
+            Freeable("products of partitions", tuple(archives)),
+        ]
+        return [part for part in parts if part.files]
+    current = found.of("results", "event streams", "other products")
+    room = max(amount(current).size, little)
+    beyond = oldest_beyond(room, superseded, beside=current)
+    files = tuple(file for one in beyond for file in one.files)
+    return [Freeable("superseded results", files)] if files else []
+
+
+def _environments(found: Survey, *, everything: bool) -> Iterator[File]:
+    """Yield packed environments but for the one that jobs are sent: packing takes a while."""
+    used = found.environment
+    for file in found.of("environments"):
+        if everything or (used is not None and file.path != used):
+            yield file
+
+
+def oldest_beyond(
+    room: int, superseded: Iterable[PutAway], *, beside: Iterable[File] = ()
+) -> list[PutAway]:
+    """Return the superseded jobs that have to go for the others to take at most ``room`` bytes.
+
+    The oldest go first. What is ``beside`` them costs nothing more when they share it.
+    """
+    seen = {file.inode for file in beside}
+    newest_first = sorted(superseded, key=lambda one: (one.when, one.folder), reverse=True)
+    taken = 0
+    for number, one in enumerate(newest_first):
+        taken += amount(one.files, seen).size
+        if taken > room:
+            return newest_first[number:][::-1]
+    return []
+
+
+def put_away(found: Survey) -> list[PutAway]:
+    """Return the folders of superseded jobs; putting one away has set its modification time."""
+    folders: dict[str, list[File]] = {}
+    for file in found.of("superseded results"):
+        folders.setdefault(_job_folder(file), []).append(file)
+    dated: list[PutAway] = []
+    for folder, files in folders.items():
+        try:
+            when = (found.build / folder).stat().st_mtime
+        except OSError:
+            when = 0.0
+        dated.append(PutAway(folder, when, tuple(files)))
+    return dated
+
+
+def _job_folder(file: File) -> str:
+    parts = file.path.split("/")
+    return "/".join(parts[:3]) if file.path.startswith(f"{layout.OLD}/") else file.folder
+
+
+def _idle_streams(found: Survey) -> list[File]:
+    """Return the event streams of finished jobs that no unfinished job will read."""
+    awaited = {
+        path for job in found.jobs.values() if job.folder not in found.done for path in job.inputs
+    }
+    return [
+        file
+        for file in found.of("event streams")
+        if _may_go(file, found) and f"{file.folder}/{_declared(file)}" not in awaited
+    ]
+
+
+def _may_go(file: File, found: Survey) -> bool:
+    """Tell whether Snakemake misses a stream when something needs it, or nobody would miss it."""
+    job = found.jobs.get(file.folder)
+    if job is None:
+        return False
+    return _declared(file) in job.outputs or file.name.endswith(layout.SPARE)
+
+
+def _declared(file: File) -> str:
+    """Return the declared file that a stream goes with: a value may hold several arrays."""
+    return _NUMBERED.sub(".arrow", file.name)
+
+
+def _old_logs(found: Survey) -> list[File]:
+    """Return the logs of jobs that succeeded or are no more; the run's own log stays.
+
+    What a batch system captured is named after its own jobs: it goes when all jobs are done.
+    """
+    unfinished = {
+        layout.log(*_place(job)) for job in found.jobs.values() if job.folder not in found.done
+    }
+    captured = tuple(f"{folder}/" for folder in layout.CAPTURED)
+    old: list[File] = []
+    for file in found.of("logs"):
+        if file.path.startswith(f"{layout.LOGS}/"):
+            if _ATTEMPT.sub(".log", file.path) not in unfinished:
+                old.append(file)
+        elif file.path.startswith(captured) and not unfinished:
+            old.append(file)
+    return old
+
+
+def _unused_translation(found: Survey) -> list[File]:
+    """Return slim plans and benchmarks of what the last translation has no more."""
+    used = {job.plan for job in found.jobs.values()}
+    used.update(layout.benchmark(*_place(job)) for job in found.jobs.values())
+    places = (f"{layout.PLANS}/", f"{layout.BENCHMARKS}/")
+    return [
+        file
+        for file in found.of("translation")
+        if file.path.startswith(places) and file.path not in used
+    ]
+
+
+def _place(job: TaskJob) -> tuple[str, list[str]]:
+    return job.rule, job.key.split("/") if job.key else []

@@ -1,0 +1,60 @@
+"""Who works on a build folder now, as its lock says."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.storage import failures, layout
+
+__all__ = ["holder", "is_orphan", "read_lock"]
+
+
+def holder(build: Path) -> dict[str, Any] | None:
+    """Return who holds a build folder now (``host``, ``pid``, ``since``); change nothing.
+
+    ``None`` if nobody does. On a file system without locks a process of another host is believed.
+    """
+    try:
+        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        who = read_lock(descriptor)
+        # An ended run's lock is not tried: a run that begins just now would meet us in it.
+        if who.get("state", "ended") == "ended":
+            return None
+        orphan = is_orphan(who)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            return None  # it was killed
+        except BlockingIOError:
+            if orphan:
+                who["pid"] = who.get("snakemake", who["pid"])
+        except OSError:
+            if orphan:
+                return None
+        return {name: who.get(name) for name in ("host", "pid", "since")}
+    finally:
+        os.close(descriptor)
+
+
+def is_orphan(who: dict[str, Any]) -> bool:
+    """Tell whether the holder's first process was killed, so that only its Snakemake is left."""
+    pid = who.get("pid")
+    here = who.get("host") == socket.gethostname()
+    return here and isinstance(pid, int) and failures.born(pid) != who.get("born")
+
+
+def read_lock(descriptor: int) -> dict[str, Any]:
+    """Return what stands in the lock that is open as ``descriptor``."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        content = json.loads(os.pread(descriptor, 4096, 0) or b"{}")
+        if isinstance(content, dict):
+            return content
+    return {}

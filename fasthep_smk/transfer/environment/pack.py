@@ -1,0 +1,124 @@
+"""Building an archive: once, tested, and there only when it is complete."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from fasthep_smk.storage.outdir import make_folder
+from fasthep_smk.transfer.environment.archive import Parts, write_archive
+from fasthep_smk.transfer.environment.check import check_archive
+from fasthep_smk.transfer.environment.conda import CondaContents, is_conda
+from fasthep_smk.transfer.environment.contents import VenvContents
+from fasthep_smk.util import disk_full, files
+from fasthep_smk.util.errors import Findings
+from fasthep_smk.worker.processes import MODULES
+
+__all__ = ["NEEDED", "Packable", "Packed", "archive_path", "contents_of", "pack"]
+
+#: What every job imports; on batch systems it is started by Snakemake.
+NEEDED = (*MODULES, "snakemake")
+
+
+class Packable(Protocol):
+    """An environment that can be packed: ``key`` is known without packing it."""
+
+    @property
+    def kind(self) -> str:
+        """The type, as in ``execution.environment``."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What must be importable."""
+
+    @property
+    def key(self) -> str:
+        """The name of its content."""
+
+    def parts(self) -> AbstractContextManager[Parts]:
+        """Give all its files."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive. ``seconds`` says how long it took to build; ``None`` if it was there."""
+
+    path: Path
+    key: str
+    size: int
+    seconds: float | None
+
+
+def contents_of(kind: str, modules: Iterable[str] = ()) -> Packable:
+    """Return the environment that runs this, to be packed as ``kind``.
+
+    Raises:
+        Findings: it is of another kind.
+    """
+    wanted = tuple(sorted({*NEEDED, *modules}))
+    prefix = Path(sys.prefix)
+    if kind != "packed-venv":
+        return CondaContents(kind, wanted, prefix)
+    if is_conda(prefix):
+        raise Findings.one(
+            "this is an environment of conda or pixi: it holds more than Python packages",
+            key="--environment packed-venv",
+            value=str(prefix),
+            expected="packed-conda or packed-pixi",
+        )
+    return VenvContents(kind, wanted)
+
+
+def archive_path(contents: Packable, folder: Path) -> Path:
+    """Return where the archive of an environment lies, or would."""
+    return folder / f"{contents.kind}-{contents.key}.run"
+
+
+def pack(contents: Packable, folder: Path) -> Packed:
+    """Return the archive of an environment; it is built and tested unless it is there.
+
+    Raises:
+        Findings: the environment cannot be packed, or what was packed does not work.
+        DiskFull: there is no room.
+    """
+    path = archive_path(contents, folder)
+    make_folder(folder, folder, "--output")
+    seconds = None
+    with disk_full.saying(folder), _alone(path):
+        if not path.is_file():
+            began = time.monotonic()
+            _build(contents, path)
+            seconds = time.monotonic() - began
+    return Packed(path, contents.key, path.stat().st_size, seconds)
+
+
+def _build(contents: Packable, path: Path) -> None:
+    for stale in path.parent.glob(f".{path.stem}.*.new*"):  # of one that was killed
+        shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")
+    try:
+        with contents.parts() as parts:
+            write_archive(parts, temporary)
+        temporary.chmod(0o755)
+        check_archive(temporary, contents.modules)
+        files.sync(temporary)
+        temporary.replace(path)
+        files.sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Let one process at a time build an archive."""
+    with path.with_name(f".{path.stem}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,211 @@
+"""``python -m fasthep_smk.transfer.remote_job PARCEL OUTCOME``: a job that came in a parcel.
+
+It runs in a folder of its own, in which all that it was sent lies where the job expects it, and
+what it has made goes back in another parcel: also what it says of its failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from fasthep_smk.storage import layout, observed
+from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
+from fasthep_smk.transfer.credentials import lay_out
+from fasthep_smk.transfer.job_files import BUILD, LAUNCH
+from fasthep_smk.transfer.path_mapping import Places
+from fasthep_smk.util import files
+from fasthep_smk.util.scratch import scratch
+from fasthep_smk.worker.job_retry import SENT
+from fasthep_smk.worker.processes import LOG
+
+__all__ = ["main"]
+
+#: As from the archive that brings the environment: the parcel is damaged; there is no room for it.
+_DAMAGED, _NO_ROOM = 76, 75
+#: A longer text of the user's is sent back as it is.
+_TEXT = 50_000_000
+#: Seconds that a job gets to end by itself when the batch system takes it back.
+_GRACE = 5
+Seen = dict[str, tuple[int, int, int]]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job in a parcel, and write what it made into another; return its exit status."""
+    given = _parser().parse_args(arguments)
+    parcel, outcome = Path(given.parcel).absolute(), Path(given.outcome).absolute()
+    signal.signal(signal.SIGTERM, _end)
+    with scratch("job-") as temporary:
+        folder = temporary.resolve()
+        try:
+            listed = open_parcel(parcel, folder)
+            about = read_about(parcel)
+            variables = lay_out(given.credential, folder / "credentials")
+        except Damaged as error:
+            return _give_up(outcome, _DAMAGED, str(error))
+        except OSError as error:
+            return _give_up(outcome, _NO_ROOM, f"what was sent cannot be unpacked: {error}")
+        there = Places({old: str(folder / new) for old, new in about["places"].items()})
+        for name in (BUILD, LAUNCH, *about["places"].values()):
+            if name in (BUILD, LAUNCH) or "/" not in name:
+                (folder / name).mkdir(exist_ok=True)
+        _rename(folder / BUILD, listed, there)
+        before = _seen(folder / BUILD)
+        status = _run(folder / BUILD, about, given, {**variables, **_home(folder)})
+        after = _seen(folder / BUILD)
+        made = [name for name, seen in after.items() if before.get(name) != seen]
+        made = _name_back(folder / BUILD, made, there.back())
+        gone = [name for name in before if name not in after]  # of what turned out to be damaged
+        told = {**about, "status": status, "host": os.uname().nodename, "gone": gone}
+        write_parcel(outcome, {name: folder / BUILD / name for name in made}, told)
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="errand", description="Run the job in a parcel.")
+    parser.add_argument("parcel", help="what was sent")
+    parser.add_argument("outcome", help="what goes back")
+    parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")
+    parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
+    parser.add_argument("--credential", action="append", default=[], help="KIND=FILE")
+    return parser
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Let the folder and the job go when the batch system takes the job back."""
+    raise SystemExit(143)
+
+
+def _give_up(outcome: Path, status: int, problem: str) -> int:
+    print(problem, file=sys.stderr)
+    write_parcel(outcome, {}, {"status": None, "problem": problem, "host": os.uname().nodename})
+    return status
+
+
+def _home(folder: Path) -> dict[str, str]:
+    """Return variables for a job whose home is another machine's."""
+    if os.access(os.environ.get("HOME", ""), os.W_OK):
+        return {}
+    (folder / "home").mkdir(exist_ok=True)
+    return {"HOME": str(folder / "home")}
+
+
+def _run(
+    build: Path, about: dict[str, Any], given: argparse.Namespace, variables: dict[str, str]
+) -> int:
+    rule, place = about["rule"], about["place"]
+    log = layout.log(rule, place)
+    own = f"{log.removesuffix('.log')}.attempt{given.attempt}.log"
+    (build / log).parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-P", "-m"]
+    if probe := about.get("probe"):
+        command += ["fasthep_smk.worker.probe", probe]
+    else:
+        options = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
+        command += ["fasthep_smk.worker", *options, "--", rule, *place]
+    began = time.monotonic()
+    with (build / log).open("wb") as stream:
+        (build / own).hardlink_to(build / log)
+        environment = {**os.environ, **variables, LOG: own, SENT: "1"}
+        job = subprocess.Popen(command, cwd=build, env=environment, stdout=stream, stderr=stream)
+        try:
+            status = job.wait()
+        finally:
+            _stop(job)
+    if status == 0:
+        benchmark = build / layout.benchmark(rule, place)
+        benchmark.parent.mkdir(parents=True, exist_ok=True)
+        benchmark.write_text(_benchmark(time.monotonic() - began), encoding="utf-8")
+    return status
+
+
+def _stop(job: subprocess.Popen[bytes]) -> None:
+    """End the job if it goes on: it ends what it has started, unless it is killed."""
+    job.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        job.wait(_GRACE)
+    job.kill()
+
+
+def _benchmark(seconds: float) -> str:
+    """Return what Snakemake would write of a job's time and memory: it waits for the file."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime
+    values = {
+        "s": f"{seconds:.4f}",
+        "h:m:s": str(datetime.timedelta(seconds=int(seconds))),
+        "max_rss": f"{used.ru_maxrss / 1024:.2f}",
+        **dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"),
+        "mean_load": f"{100 * cpu / max(seconds, 0.01):.2f}",
+        "cpu_time": f"{cpu:.2f}",
+    }
+    return "\t".join(values) + "\n" + "\t".join(values.values()) + "\n"
+
+
+def _seen(build: Path) -> Seen:
+    """Return the files below a build folder that a job may leave there."""
+    found: Seen = {}
+    for folder, _, names in os.walk(build):
+        for name in names:
+            path = Path(folder, name)
+            status = path.lstat()
+            place = str(path.relative_to(build))
+            if path.is_file() and not place.startswith(f"{layout.STAGE}/"):
+                found[place] = (status.st_size, status.st_mtime_ns, status.st_ino)
+    return found
+
+
+def _rename(build: Path, listed: dict[str, Any], places: Places) -> None:
+    """Let the job's task and plan name the paths of this machine."""
+    for name in listed:
+        path = build.parent / name
+        if name.endswith(".json") and path.name != layout.RECORD and build in path.parents:
+            path.write_text(places.text(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def _name_back(build: Path, made: list[str], places: Places) -> list[str]:
+    """Let what goes back name the paths of the machine that it goes to; return the files' names.
+
+    Observations are named by their content.
+    """
+    changed: dict[str, Any] = {}
+    sealed = [name for name in made if layout.is_sealed(name)]
+    for name in made:
+        path = build / name
+        if name not in sealed and path.stat().st_size <= _TEXT:
+            with contextlib.suppress(UnicodeDecodeError):
+                old = path.read_bytes().decode("utf-8")
+                if (new := places.text(old)) != old:
+                    path.write_bytes(new.encode("utf-8"))
+                    changed[name] = files.described(path)
+    renamed: dict[str, str] = {}
+    records = [name for name in sealed if layout.is_record(name)]
+    for name in sealed:
+        if name not in records:
+            content = places.value(files.unseal((build / name).read_bytes()))
+            (build / name).unlink()
+            digest = observed.digest_of(content["observations"])
+            renamed[Path(name).stem] = digest
+            (build / layout.observed(digest)).write_text(files.seal(content), encoding="utf-8")
+    for name in records:
+        content = places.value(files.unseal((build / name).read_bytes()))
+        known = content["results"]
+        known |= {one: new for one, new in changed.items() if one in known}
+        content["observed"] = [renamed.get(one, one) for one in content["observed"]]
+        (build / name).write_text(files.seal(content), encoding="utf-8")
+    others = [name for name in made if name not in sealed]
+    return [*others, *map(layout.observed, dict.fromkeys(renamed.values())), *records]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,188 @@
+"""The depot: where what jobs are sent and what they send back lies, on this side."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.storage import layout
+from fasthep_smk.transfer.archive import Damaged, write_parcel
+from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
+from fasthep_smk.transfer.job_files import load_of
+from fasthep_smk.transfer.receive import Arrival, accept
+
+__all__ = ["NODE", "Depot", "Trip"]
+
+#: What a worker runs first, as it is installed.
+NODE = Path(__file__).with_name("node.sh")
+_CREDENTIALS = "credentials"
+
+
+@dataclass(frozen=True)
+class Trip:
+    """A job under way: its rule and wildcards' values, and its files.
+
+    These are relative to the build folder, or absolute paths in the spool. ``credentials`` are
+    files by kind, absolute paths.
+    """
+
+    rule: str
+    place: tuple[str, ...]
+    parcel: str
+    outcome: str
+    credentials: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Depot:
+    """The depot of a build folder."""
+
+    build: Path
+
+    @cached_property
+    def _settings(self) -> dict[str, Any]:
+        text = (self.build / layout.TRANSFER).read_text(encoding="utf-8")
+        content: dict[str, Any] = json.loads(text)
+        return content
+
+    @property
+    def python(self) -> str:
+        """The Python of jobs, or the archive of one: a path on workers, or relative to the build.
+
+        In a spool, workers find the archive there.
+        """
+        python = str(self._settings["python"])
+        if self.spool is not None and self.brings_python:
+            return str(self.spool / Path(python).name)
+        return python
+
+    @property
+    def spool(self) -> Path | None:
+        """The folder that workers see, where the batch system sends nothing."""
+        found = self._settings.get("spool")
+        return Path(found) if found else None
+
+    @property
+    def node(self) -> Path:
+        """What a worker runs first: a copy, which the batch system can read as it can parcels."""
+        return (self.spool or self.build / layout.DEPOT) / NODE.name
+
+    def command(self, trip: Trip, *, attempt: int, threads: int) -> list[str]:
+        """Return what a worker runs that sees the spool."""
+        assert self.spool is not None, "what is sent has places of its own"
+        options = ["--attempt", str(attempt), "--threads", str(threads)]
+        for kind, path in trip.credentials.items():
+            options += ["--credential", f"{kind}={path}"]
+        return ["sh", str(self.node), trip.parcel, trip.outcome, self.python, *options]
+
+    @property
+    def brings_python(self) -> bool:
+        """Tell whether jobs are sent their Python."""
+        return bool(self._settings["brings_python"])
+
+    def names_of(self, rule: str) -> list[str]:
+        """Return which wildcards name the jobs of a rule, in order."""
+        return list(self._settings["wildcards"][rule])
+
+    def send(self, rule: str, place: Sequence[str]) -> Trip:
+        """Pack what a job needs.
+
+        Raises:
+            OSError, KeyError: something that it needs is not there.
+            SmkError: a credential cannot be sent from where it is.
+        """
+        trip = self.trip(rule, place)
+        if self._settings.get("probes"):
+            about = {"rule": rule, "place": [], "places": {}, "probe": f"{rule}.json"}
+            write_parcel(self.build / trip.parcel, {}, about)
+            return trip
+        load = load_of(self.build, rule, place, shared=self._settings["shared"])
+        found = credential_files(self.build)
+        if self.spool is None:
+            refuse_unsendable(found)
+        else:
+            found = {kind: self._put(kind, path) for kind, path in found.items()}
+        write_parcel(self.build / trip.parcel, load.content, load.about())
+        return replace(trip, credentials={kind: str(path) for kind, path in found.items()})
+
+    def _put(self, kind: str, path: Path) -> Path:
+        """Put a credential into the spool, as it is now, for nobody else to read."""
+        assert self.spool is not None, "what is sent has places of its own"
+        folder = self.spool / _CREDENTIALS
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder)  # of mode 600
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(path.read_bytes())
+        return Path(name).replace(folder / kind)
+
+    def forget_credentials(self) -> None:
+        """Leave no credential in the spool: no job is under way."""
+        if self.spool is not None:
+            shutil.rmtree(self.spool / _CREDENTIALS, ignore_errors=True)
+
+    def close(self) -> None:
+        """Leave no parcel, and nothing secret, behind when a run has ended."""
+        shutil.rmtree(self.build / layout.DEPOT, ignore_errors=True)
+        if self.spool is not None and self._settings.get("probes"):
+            shutil.rmtree(self.spool, ignore_errors=True)  # no later run has the same one
+        elif self.spool is not None:
+            self.forget_credentials()
+            for path in self.spool.rglob("*.tar"):
+                path.unlink(missing_ok=True)
+
+    def trip(self, rule: str, place: Sequence[str]) -> Trip:
+        """Return where a job's files are on this side, for this one time that it is sent.
+
+        One that was sent before, by a run that was killed, may still be under way: what it leaves
+        may be of another version of the workflow, and it takes its own parcel away.
+        """
+        top = layout.DEPOT if self.spool is None else str(self.spool)
+        name = "/".join((top, rule, *(place or (rule,)))) + f".{secrets.token_hex(4)}"
+        return Trip(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
+
+    def receive(self, trip: Trip, *, late: float = 0) -> Arrival:
+        """Put what a job has sent back in its place, and clear its files away.
+
+        In a spool it is waited for, as many seconds as it may be ``late``.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        if self.spool is not None:
+            _await(Path(trip.outcome), late)
+        try:
+            probe = bool(self._settings.get("probes"))
+            outcome = self.build / trip.outcome
+            return accept(self.build, outcome, trip.rule, trip.place, probe=probe)
+        except Damaged as error:
+            return Arrival(None, str(error))
+        except FileNotFoundError:
+            return Arrival(None, "nothing came back")
+        finally:
+            self.clear(trip)
+
+    def clear(self, trip: Trip) -> None:
+        """Remove the files of a job that is not under way."""
+        for name in (trip.parcel, trip.outcome):
+            (self.build / name).unlink(missing_ok=True)
+
+
+def _await(path: Path, seconds: float) -> None:
+    """Wait for a file of another machine: a shared file system may show it, or all of it, late."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError):
+            list(path.parent.iterdir())  # what is known of the folder is looked up again
+            if path.stat().st_size > 0:
+                return
+        time.sleep(0.2)

@@ -1,0 +1,144 @@
+"""The jobs of a run that are under way to workers and back, as Snakemake's executors see them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from fasthep_smk.config.credentials import Kind
+from fasthep_smk.credentials.credential import Credential
+from fasthep_smk.credentials.discovery import look
+from fasthep_smk.credentials.required import required_of
+from fasthep_smk.credentials.validity import lacking
+from fasthep_smk.storage import failures, products
+from fasthep_smk.transfer.spool import Depot, Trip
+from fasthep_smk.worker.job_retry import CLOCKS
+
+__all__ = ["Trips", "Verdict"]
+
+#: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
+_TRIPS = 3
+#: For how long what a job has left may not be seen here yet, in seconds.
+_LATE = 60
+#: How often a job is sent again because its credential had ended or was refused.
+_RENEWALS = 20
+#: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack
+#: them, or they are damaged.
+_OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a job, with what to say.
+
+    It is ``done``, to be sent ``again`` at once, or ``later``, when its credential is renewed,
+    which is no other attempt; or it has ``failed``.
+    """
+
+    what: Literal["done", "again", "later", "failed"]
+    message: str | None = None
+
+
+class Trips:
+    """Jobs under way, by Snakemake's numbers of them."""
+
+    def __init__(self, build: Path) -> None:
+        self.depot = Depot(build)
+        self._under_way: dict[Any, Trip] = {}
+        self._lost: Counter[Any] = Counter()
+        self._refused: Counter[Any] = Counter()
+        self._sent_with: dict[Any, Mapping[Kind, Credential]] = {}
+
+    def leave(self, job: Any) -> Trip:
+        """Pack what one of Snakemake's jobs needs.
+
+        Raises:
+            OSError, KeyError: something that it needs is not there.
+        """
+        self.forget(job)
+        names = self.depot.names_of(job.rule.name)
+        place = [str(getattr(job.wildcards, one)) for one in names]
+        # Before it is packed: one that is renewed meanwhile counts as another.
+        self._sent_with[job.jobid] = look(one.kind for one in required_of(self.depot.build))
+        try:
+            trip = self.depot.send(job.rule.name, place)
+        except products.Damaged as error:
+            self._tell_of_damage(job, place, error)
+            raise
+        self._under_way[job.jobid] = trip
+        return trip
+
+    def forget(self, job: Any) -> None:
+        """Take back what one of Snakemake's jobs would be sent that was never queued."""
+        trip = self._under_way.pop(job.jobid, None)
+        if trip is not None:
+            self.depot.clear(trip)
+
+    def end(self, job: Any, message: str | None = None) -> Verdict:
+        """Take in what a job has sent back that has ended, with an error if there is a message.
+
+        A job that did not leave is what the executor says.
+        """
+        trip = self._under_way.pop(job.jobid, None)
+        if trip is None:
+            return Verdict("done" if message is None else "failed", message)
+        try:
+            # A job that was killed leaves nothing.
+            arrival = self.depot.receive(trip, late=_LATE if message is None else 0)
+        except OSError as error:  # there is no room here: the others under way are not to blame
+            problem = failures.one_line(error)
+            return Verdict("failed", f"what it sent back could not be put in place: {problem}")
+        if arrival.status == 0:
+            return Verdict("done")
+        if arrival.status is not None:
+            said = message or f"exit status {arrival.status}"
+            others = self._lacks_credential(trip) and self._others_come(job)
+            if others and self._refused[job.jobid] < _RENEWALS:
+                self._refused[job.jobid] += 1
+                return Verdict("later", said)
+            return Verdict("failed", said)
+        # The worker has said so, all went well but for that, or it is named as the reason.
+        lost = arrival.host is not None or message is None or _OF_FILES.search(message) is not None
+        where = f" on {arrival.host}" if arrival.host else ""
+        if lost and self._lost[job.jobid] < _TRIPS:
+            self._lost[job.jobid] += 1
+            return Verdict("again", f"{job.name}: sent again: {arrival.problem}{where}")
+        found = f"({arrival.problem}{where})"
+        return Verdict("failed", f"{message} {found}" if message else found)
+
+    def _tell_of_damage(self, job: Any, place: list[str], error: products.Damaged) -> None:
+        """Let the job run again that has made something damaged, and then this one."""
+        error.record.unlink(missing_ok=True)
+        key = "/".join(place)
+        problem = failures.one_line(error)
+        record = str(next(iter(job.output), ""))
+        failures.note(
+            self.depot.build,
+            failures.Failure(
+                rule=job.rule.name, key=key, record=record, problem=problem, kind="damaged"
+            ),
+        )
+
+    def _others_come(self, job: Any) -> bool:
+        """Tell whether a job may get other credentials: these have ended, or are renewed already.
+
+        Those that are still valid would be refused again, at any number of attempts.
+        """
+        required = required_of(self.depot.build)
+        if lacking(required, now=time.time() + CLOCKS):
+            return True
+        return look(one.kind for one in required) != self._sent_with.get(job.jobid)
+
+    def _lacks_credential(self, trip: Trip) -> bool:
+        """Tell whether a job, or one of a bundle, has failed for want of a credential."""
+        found = failures.read_all(self.depot.build)
+        mine = (trip.rule, "/".join(trip.place))
+        return any(
+            note.kind == "credential" and (note.rule, note.bundle or note.key) == mine
+            for note in found
+        )

@@ -1,0 +1,158 @@
+"""Rules sent to a site: what of their routes it can give, and what it can never run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from fasthep_smk import sites
+from fasthep_smk.config.execution import Execution
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.translate.profile import Placement
+from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.units import format_duration
+
+__all__ = ["capped", "contained", "place", "unsafe_path"]
+
+#: What would not be seen in a message.
+_IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
+
+
+def place(
+    rules: Iterable[Rule], execution: Execution, *, shrink: bool = False
+) -> tuple[Placement, list[Finding], list[str]]:
+    """Return where the rules' jobs go, what is in the way, and what a user should know.
+
+    With ``shrink`` what is larger than the one machine of the site is cut, each cut in a warning.
+    Otherwise a job with a fallback that fits goes there at once; any other is refused.
+    """
+    rules = list(rules)
+    site = execution.site
+    system = sites.system(site.system)
+    here = system.machine(site)
+    attempts: dict[str, tuple[Attempt, ...]] = {}
+    findings: list[Finding] = []
+    notes: list[str] = []
+    for rule in rules:
+        given = rule.route.attempts
+        if here is not None:
+            given, found = _on_one_machine(given, here, shrink=shrink)
+            notes += found
+        attempts[rule.name] = tuple(contained(one, execution) for one in given)
+    pools = execution.router.pools.by_name
+    used = [one for given in attempts.values() for one in given]
+    if here is not None:
+        findings += sites.too_large(used, here)
+    findings += system.problems(used, site)
+    findings += _too_long(used, site.longest, site.file)
+    workers = {
+        name: count
+        for name in dict.fromkeys(one.pool for given in attempts.values() for one in given)
+        if (count := pools[name].settings.workers) is not None
+    }
+    transfers = execution.staging.transfers and here is None
+    together = {
+        rule.name: count
+        for rule in rules
+        if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
+        if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
+    }
+    placement = Placement(
+        site,
+        workers,
+        attempts,
+        execution.router.retries,
+        together,
+        execution.credentials,
+        execution.staging,
+        execution.environment,
+    )
+    return placement, list({str(item): item for item in findings}.values()), notes
+
+
+def contained(attempt: Attempt, execution: Execution) -> Attempt:
+    """Let HTCondor run a job in the container that is asked for; elsewhere Snakemake starts it."""
+    environment = execution.environment
+    if environment is None or environment.image is None or execution.site.system != "htcondor":
+        return attempt
+    own = {"universe": "container", "container_image": environment.image}
+    options = {**own, **attempt.options.get("htcondor", {})}
+    return replace(attempt, options={**attempt.options, "htcondor": options})
+
+
+def _on_one_machine(
+    attempts: tuple[Attempt, ...], here: ResourceRequest, *, shrink: bool
+) -> tuple[tuple[Attempt, ...], list[str]]:
+    if shrink:
+        cut = [sites.shrink(one, here) for one in attempts]
+        return tuple(one for one, _ in cut), [text for _, texts in cut for text in texts]
+    fitting = [one for one in attempts if not sites.shrink(one, here)[1]]
+    if not fitting or len(fitting) == len(attempts):
+        return attempts, []
+    # A later try of a pool that fits asks for more memory: at most all there is.
+    pools = {one.pool for one in fitting}
+    kept = tuple(
+        sites.shrink(one, here)[0] if one.pool in pools else fitting[0] for one in attempts
+    )
+    left = ", ".join(dict.fromkeys(repr(one.pool) for one in attempts if one.pool not in pools))
+    text = f"pool {left} is larger than this machine: pool {fitting[0].pool!r} instead"
+    # The number of attempts stays: it stands in the Snakefile.
+    return kept, [text] if left else []
+
+
+def _too_long(used: Iterable[Attempt], longest: int | None, file: str) -> Iterable[Finding]:
+    for attempt in used:
+        walltime = attempt.request.walltime
+        if longest is not None and walltime is not None and walltime > longest:
+            yield Finding(
+                key=attempt.place("config.walltime"),
+                problem=f"pool {attempt.pool!r} asks for more time than the site gives",
+                value=f"walltime: {attempt.request.shown('walltime')}",
+                expected=f"at most {format_duration(longest)} ({file}: limits.walltime)",
+            )
+
+
+def capped(placement: Placement, cores: int) -> list[str]:
+    """Return which pools get fewer cpus than they ask for because of ``--jobs``."""
+    asked = {one.pool: one.request.cpus for given in placement.attempts.values() for one in given}
+    return [
+        f"pool {pool!r}: {cores} of {cpus} cpus a job, because of --jobs {cores}"
+        for pool, cpus in asked.items()
+        if cpus > cores
+    ]
+
+
+def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | None:
+    """Return the first path that a batch system, or a shell on the way, would not leave as it is.
+
+    Those are the folder that a run is started in, its build folder, and the interpreters of jobs:
+    names of theirs stand in the commands that are submitted.
+    """
+    system, environment = execution.site.system, execution.environment
+    module = sites.system(system)
+    move = "move or rename the folder"
+    folders = module.NOT_IN_FOLDERS
+    found = [
+        (launch, "the folder that this is started in", move, folders),
+        (build, "the build folder", f"another --outdir, or {move}", folders),
+    ]
+    programs = module.NOT_IN_PROGRAMS
+    other = "make the environment in a folder of another name, or move or rename this one"
+    if not execution.staging.sends(system):  # jobs have the interpreter that runs this
+        found.append((Path(sys.executable), "the Python of jobs", other, programs))
+    if environment is not None and environment.image is None and not environment.is_packed:
+        prefix = sys.prefix if environment.prefix == "current" else environment.prefix
+        found.append((Path(prefix), "the environment of jobs", other, programs))
+    for path, what, hint, refused in found:
+        if bad := sorted(refused & set(str(path))):
+            return Finding(
+                problem=f"{system} would take the name of {what} for something else",
+                value=repr(str(path)),
+                expected=f"a path without {', '.join(_IN_WORDS.get(one, one) for one in bad)}: "
+                "it stands in the commands of jobs",
+                hint=hint,
+            )
+    return None

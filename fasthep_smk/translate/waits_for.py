@@ -1,0 +1,84 @@
+"""Which files of other jobs each job waits for, and which jobs are to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fasthep_smk.plan.rules import Job, Read, Rule
+from fasthep_smk.storage.products import ARCHIVE, RECORD
+
+if TYPE_CHECKING:
+    from fasthep_smk.reuse import Settled
+
+__all__ = ["Waits"]
+
+
+class Waits:
+    """What the jobs of a translation wait for. All by the folders of the jobs.
+
+    A finished job whose own files nobody needs does not wait for what runs: Snakemake would run it
+    again after that. What it has read may have been deleted to make room, or was taken over.
+    """
+
+    def __init__(self, rules: Iterable[Rule], settled: Settled) -> None:
+        rules = list(rules)
+        by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
+        self._standing = settled.standing
+        self._reads = {
+            job.folder: [
+                (read.folder, _files_read(read, by_folder[read.folder])) for read in job.reads
+            ]
+            for rule in rules
+            for job in rule.jobs.values()
+        }
+        self._bundles = {
+            rule.jobs[key].folder: [rule.jobs[other].folder for other in one.jobs]
+            for rule in rules
+            for one in rule.bundles.values()
+            for key in one.jobs
+        }
+        #: The jobs that are to run: those without results, and those whose files are needed again.
+        self.unfinished = self._unfinished(settled)
+        #: The jobs that are to run, and all that share a bundle with one of them.
+        self._started = {
+            other for folder in self.unfinished for other in self._bundles.get(folder, [folder])
+        }
+
+    def of(self, job: Job) -> list[str]:
+        """Return the files of other jobs that a job waits for, relative to the build folder."""
+        if job.folder in self._started and job.folder not in self.unfinished:
+            return []  # its bundle runs, and passes it over
+        return [
+            f"{read}/{name}"
+            for read, names in self._reads[job.folder]
+            for name in self._names(job.folder, read, names)
+        ]
+
+    def _names(self, folder: str, read: str, names: list[str]) -> list[str]:
+        if read in self._started and read not in self.unfinished:
+            return []  # it is done: its bundle runs for others, which may fail
+        if folder in self.unfinished or read not in self._started:
+            return names
+        return [RECORD] if read in self._standing and read not in self._bundles else []
+
+    def _unfinished(self, settled: Settled) -> set[str]:
+        left = [folder for folder in self._reads if folder not in settled.standing]
+        running = set(left)
+        while left:
+            for folder, names in self._reads[left.pop()]:
+                gone = any(f"{folder}/{name}" in settled.deleted for name in names)
+                if gone and folder not in running:
+                    running.add(folder)
+                    left.append(folder)
+        return running
+
+
+def _files_read(read: Read, producer: Rule) -> list[str]:
+    files = [RECORD]
+    if producer.archive and any(key not in producer.streams for key in read.keys):
+        files.append(ARCHIVE)
+    files += [producer.streams[key] for key in read.keys if key in producer.streams]
+    if producer.scope == "side" and producer.archive:
+        files.append(ARCHIVE)
+    return list(dict.fromkeys(files))

@@ -1,0 +1,1 @@
+"""Errors, files, names, units: knows nothing of the project."""

@@ -1,0 +1,153 @@
+"""Read YAML of people's without being held up: aliases that multiply, deep nesting, huge files.
+
+PyYAML reads a text of a kilobyte for hours if its aliases are nested and merged, and gives up on
+some hundred levels with an error of Python's. Such a text is refused before it is read, by what
+libyaml's parser says of it, which takes little time and memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk.util.errors import Findings
+
+__all__ = ["bounded_yaml", "check", "load"]
+
+#: Bytes of a file; 100,000 input files are listed in some 15 MB.
+_LARGEST = 20_000_000
+#: Levels, also through aliases; PyYAML itself ends at some 200.
+_DEEPEST = 100
+#: Values in a file, with those that aliases stand for; for PyYAML, that many are some 500 MB. Where
+#: an alias stands for a long text, it counts once more for each 100 characters.
+_MOST = 500_000
+#: Files that a workflow may read with what it includes; each is read as often as it is named.
+_FILES = 1_000
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load(path: Path) -> Any:
+    """Return the value of a YAML file of a person's.
+
+    Raises:
+        Findings: it is too large, too deep, or it or its aliases hold too much.
+    """
+    with path.open(encoding="utf-8") as stream:
+        return yaml.safe_load(_checked(stream, str(path)))
+
+
+@contextlib.contextmanager
+def bounded_yaml(workflow: Path) -> Iterator[None]:
+    """Let ``yaml.safe_load`` refuse in the block what :func:`load` does, and too many files."""
+    original, count = yaml.safe_load, 0
+
+    def bounded_load(stream: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > _FILES:
+            raise Findings.one(
+                f"more than {_FILES} files are read with what it includes",
+                file=str(workflow),
+                key="include",
+                expected="files that include each other a few times",
+                hint="a file that is included twice is read twice, with all that it includes",
+            )
+        _checked(stream, f"a profile that {workflow} uses")  # what has no name of its own
+        return original(stream)
+
+    yaml.safe_load = bounded_load
+    try:
+        yield
+    finally:
+        yaml.safe_load = original
+
+
+def _checked(stream: Any, file: str) -> str:
+    """Return the text of a stream, which is left where it was."""
+    if isinstance(stream, str):
+        check(stream, file)
+        return stream
+    assert isinstance(stream, io.TextIOBase)
+    name = str(getattr(stream, "name", file))
+    _check_size(os.fstat(stream.fileno()).st_size, name)
+    text = stream.read()
+    stream.seek(0)
+    check(text, name)
+    return text
+
+
+def check(text: str, file: str) -> None:
+    """Raise ``Findings`` if a text is too large, too deep, or it or its aliases hold too much.
+
+    A text that is no YAML is let pass: who reads it says so.
+    """
+    _check_size(len(text), file)
+    try:
+        _check_events(text, file, _PARSER)
+    except (yaml.YAMLError, ValueError):
+        # PyYAML's own parser may understand more of it, or less.
+        with contextlib.suppress(yaml.YAMLError, ValueError):
+            _check_events(text, file, yaml.SafeLoader)
+
+
+def _check_size(size: int, file: str) -> None:
+    if size > _LARGEST:
+        raise Findings.one(
+            "is too large",
+            file=file,
+            value=f"{size / 1e6:.0f} MB",
+            expected=f"at most {_LARGEST / 1e6:.0f} MB",
+            hint="a workflow, part of one, or a site's settings; is it another file?",
+        )
+
+
+def _check_events(text: str, file: str, parser: Any) -> None:
+    known: dict[str, tuple[int, int]] = {}  # of each anchor: how many values, how many levels
+    opened: list[tuple[list[int], str | None]] = []
+    count = 0
+    for event in yaml.parse(text, Loader=parser):
+        weight, levels, anchor = 1, 0, getattr(event, "anchor", None)
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append(([1, 0], anchor))
+            if anchor is not None:
+                known.pop(anchor, None)  # it may be an alias of itself in what follows
+        elif isinstance(event, yaml.CollectionEndEvent):
+            (weight, levels), anchor = opened.pop()
+            levels += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            weight += len(event.value) // 100
+        elif isinstance(event, yaml.AliasEvent):
+            weight, levels = known.get(anchor or "", (1, 0))
+        else:
+            continue
+        # What an alias is in an alias counts again: so often will it be looked at.
+        count += weight if isinstance(event, yaml.AliasEvent) else 1
+        if len(opened) + levels > _DEEPEST:
+            _refuse(event, file, "is nested too deeply", f"at most {_DEEPEST} levels")
+        if count > _MOST:
+            expected = f"at most {_MOST:,}, with those that aliases stand for"
+            _refuse(event, file, "holds too many values", expected)
+        if isinstance(event, yaml.CollectionStartEvent):
+            continue
+        if anchor is not None and not isinstance(event, yaml.AliasEvent):
+            known[anchor] = (weight, levels)
+        if opened:
+            own = opened[-1][0]
+            own[0], own[1] = own[0] + weight, max(own[1], levels)
+
+
+def _refuse(event: Any, file: str, problem: str, expected: str) -> None:
+    mark = event.start_mark
+    raise Findings.one(
+        problem,
+        file=file,
+        key=f"line {mark.line + 1}, column {mark.column + 1}",
+        expected=expected,
+        hint="check brackets, indentation, anchors (&) and aliases (*) around that line",
+    )

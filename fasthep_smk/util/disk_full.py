@@ -1,0 +1,112 @@
+"""A disk that is full: told from other errors, and said so that it can be mended."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from fasthep_smk.util.errors import Finding, SmkError
+
+__all__ = ["DiskFull", "finding", "is_full", "said", "saying", "shown", "temporary"]
+
+_NUMBERS = (errno.ENOSPC, errno.EDQUOT)
+_WORDS = tuple(os.strerror(number) for number in _NUMBERS)
+#: What Python says when it has tried to write into each of them.
+_NO_TEMPORARY = "No usable temporary directory"
+#: What must fit for a disk not to count as full, in bytes.
+_LEAST = 64 * 1024
+
+
+class DiskFull(SmkError):
+    """There is no space left where something of ours is to be written."""
+
+
+@contextlib.contextmanager
+def saying(folder: Path) -> Iterator[None]:
+    """Raise :class:`DiskFull` instead of what writing into ``folder`` raises on a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if not shown(error):
+            raise
+        raise DiskFull(str(finding(folder, error))) from error
+
+
+def shown(error: BaseException | None) -> bool:
+    """Tell whether a full disk, or a quota that is used up, is behind an error."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        if (isinstance(error, OSError) and error.errno in _NUMBERS) or said(str(error)):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def said(text: str) -> bool:
+    """Tell whether a program says that the disk is full."""
+    if _NO_TEMPORARY in text:
+        return is_full(temporary()) or is_full(Path())
+    return any(words in text for words in _WORDS)
+
+
+def temporary() -> Path:
+    """Return where programs put what they need for a short time; it may be full itself."""
+    return Path(os.environ.get("TMPDIR") or "/tmp")
+
+
+def is_full(folder: Path) -> bool:
+    """Tell whether next to nothing can be written into a folder any more."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_LEAST))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno in _NUMBERS  # the error that is looked into may be its context
+    return False
+
+
+def finding(folder: Path, error: BaseException | None = None) -> Finding:
+    """Return what to say about a full disk; ``folder`` is where things of ours are written."""
+    folder = _culprit(folder, error)
+    quota = getattr(error, "errno", None) == errno.EDQUOT
+    return Finding(
+        file=str(folder),
+        problem="the quota is used up" if quota else "the disk is full",
+        value=_free(folder),
+        hint="make space there, then run the same command again: what finished is kept",
+    )
+
+
+def _culprit(folder: Path, error: BaseException | None) -> Path:
+    """Return the folder that is full: the error may be about another one than ours."""
+    named = getattr(error, "filename", None)
+    if isinstance(named, str) and Path(named).is_absolute() and Path(named).parent.is_dir():
+        return folder if folder in Path(named).parents else Path(named).parent
+    places = (folder, folder / ".snakemake", temporary())
+    return next(filter(is_full, places), folder)
+
+
+def _free(folder: Path) -> str:
+    """Return how much is free, now that what was half-written is removed."""
+    try:
+        status = os.statvfs(folder)
+    except OSError as error:
+        return str(error.strerror)
+    free = status.f_bavail * status.f_frsize
+    text = f"{_amount(free)} of {_amount(status.f_blocks * status.f_frsize)} are free now"
+    if status.f_files and not status.f_favail:
+        text += f", and none of {status.f_files} files is left to make"
+    return text
+
+
+def _amount(size: int) -> str:
+    for power, unit in ((4, "TB"), (3, "GB"), (2, "MB")):
+        if size >= 10 * 1000**power:
+            return f"{size // 1000**power} {unit}"
+    return f"{size // 1000} kB"

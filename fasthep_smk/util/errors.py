@@ -1,0 +1,139 @@
+"""What a user can do wrong, in one family of exceptions.
+
+Every message answers the same questions in the same order: which file, which key, which value,
+what was expected, and what to do. Several findings are collected and raised together
+(:class:`Findings`), so that a workflow is mended in one round.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from fasthep_smk.util.masking import masked
+
+__all__ = [
+    "Finding",
+    "Findings",
+    "JobsFailed",
+    "RunFailed",
+    "SmkError",
+    "UsageError",
+    "nearest",
+    "not_among",
+    "unsupported",
+]
+
+
+def nearest(name: str, valid: Iterable[str]) -> str | None:
+    """Return the valid name that resembles ``name`` most, or ``None`` if none does."""
+    names = {str(item).lower(): str(item) for item in valid}
+    matches = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
+    return names[matches[0]] if matches else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: where it stands, what was expected and how to mend it."""
+
+    problem: str
+    file: str | None = None
+    key: str | None = None
+    value: str | None = None
+    expected: str | None = None
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        where = ": ".join(part for part in (self.file, self.key) if part)
+        lines = [f"{where}: {self.problem}" if where else self.problem]
+        details = (("found", self.value), ("expected", self.expected), ("hint", self.hint))
+        lines += [f"    {label}: {text}" for label, text in details if text]
+        return "\n".join(lines)
+
+
+def not_among(
+    value: object, known: Iterable[str], *, problem: str, file: str | None, key: str | None
+) -> Finding:
+    """Return that a value is none of those that are known, with the nearest of them."""
+    known = list(known)
+    close = nearest(str(value), known)
+    return Finding(
+        file=file,
+        key=key,
+        problem=problem,
+        value=repr(value),
+        expected=(" or " if len(known) == 2 else ", ").join(known),
+        hint=f"did you mean {close!r}?" if close else None,
+    )
+
+
+class SmkError(Exception):
+    """Base of all errors that are shown as a message, never as a traceback.
+
+    The message holds none of the secrets that what has failed may quote.
+    """
+
+    exit_code = 1
+
+    def __str__(self) -> str:
+        return masked(super().__str__())
+
+
+class UsageError(SmkError):
+    """The command line itself is wrong."""
+
+    exit_code = 2
+
+
+@dataclass(eq=False)
+class Findings(SmkError):
+    """All findings of one check, raised together."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    @classmethod
+    def one(cls, problem: str, **details: str | None) -> Findings:
+        """Return an error that holds a single finding."""
+        return cls([Finding(problem=problem, **details)])
+
+    def __str__(self) -> str:
+        count = len(self.findings)
+        title = "1 problem" if count == 1 else f"{count} problems"
+        return masked("\n".join([f"{title}:", *(f"- {finding}" for finding in self.findings)]))
+
+
+class RunFailed(SmkError):
+    """Jobs ran and at least one of them failed; the message names them."""
+
+
+class JobsFailed(RunFailed):
+    """Jobs failed, and Snakemake ended the run in its own order.
+
+    ``reasons`` says what went wrong with each in one line, by their logs (relative to the build
+    folder), and ``done`` how many jobs succeeded.
+    """
+
+    def __init__(self, message: str, reasons: Mapping[str, str], done: int) -> None:
+        super().__init__(message)
+        self.reasons = reasons
+        self.done = done
+
+
+def unsupported(error: ImportError) -> str:
+    """Return what to do about a FAST-HEP release that lacks what we use of it."""
+    from importlib import metadata
+
+    wanted = [
+        item for item in metadata.requires("fasthep-smk") or [] if item.startswith("fasthep-flow")
+    ]
+    try:
+        found = metadata.version("fasthep-flow")
+    except metadata.PackageNotFoundError:
+        found = "none"
+    return (
+        f"the installed fasthep-flow does not fit: {error}\n"
+        f"    found    fasthep-flow {found}\n"
+        f"    expected {wanted[0] if wanted else 'a tested release'}\n"
+        f"    hint     pip install '{wanted[0] if wanted else 'fasthep-flow'}'"
+    )

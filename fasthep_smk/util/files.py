@@ -1,0 +1,236 @@
+"""Writing files so that they are either absent, the old one or complete; checksums."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "Altered",
+    "atomic_path",
+    "canonical_json",
+    "close_to_others",
+    "described",
+    "digest_of",
+    "discard",
+    "read_plain",
+    "remove",
+    "replace",
+    "seal",
+    "sha256_bytes",
+    "sha256_file",
+    "sync",
+    "sync_all",
+    "unseal",
+    "write_text",
+]
+
+_SEAL = re.compile(rb'^\{\n "checksum": "([0-9a-f]{64})",')
+#: What file systems answer that cannot put a folder's list of names on disk by itself.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
+
+
+class Altered(ValueError):
+    """A sealed text is not what was written."""
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; rename it to ``path`` when the block succeeds.
+
+    With ``durable`` the content reaches the disk before the rename, and the rename before this
+    returns: a power loss leaves the old file or the new one, never an empty one with the new name,
+    and afterwards always the new one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp-{os.getpid()}")
+    # Results are shared as any file of the user's. The mode is the system's own word: to ask for
+    # the umask is to change it, and other threads write files meanwhile.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    mode = stat.S_IMODE(os.fstat(handle).st_mode)
+    os.close(handle)
+    try:
+        yield temporary
+        temporary.chmod(mode)
+        if durable:
+            sync(temporary)
+        replace(temporary, path)
+        if durable:
+            sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def replace(source: Path, goal: Path) -> None:
+    """Rename a file; an empty folder that is where it belongs is removed."""
+    try:
+        source.replace(goal)
+    except IsADirectoryError:
+        try:
+            goal.rmdir()
+        except OSError:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(goal)) from None
+        source.replace(goal)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder if there is one; for whoever works in it, all of it goes at once."""
+    gone = folder.with_name(f".{folder.name}.gone-{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(gone)
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that it holds, if it is there and may be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def sync(path: Path) -> None:
+    """Return when a file's content, or the names in a folder, would survive a power loss."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        if not path.is_dir() or error.errno not in _NO_FOLDER_SYNC:
+            raise
+
+
+def sync_all(paths: Iterable[Path]) -> None:
+    """Sync files or folders, but for those that are gone meanwhile; a disk takes many at a time."""
+
+    def sync_if_there(path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            sync(path)
+
+    paths = list(paths)
+    if len(paths) <= 2:  # threads would take longer to start
+        for path in paths:
+            sync_if_there(path)
+        return
+    with ThreadPoolExecutor(max_workers=8) as pool:
+        list(pool.map(sync_if_there, paths))
+
+
+def close_to_others(*descriptors: int) -> None:
+    """Let nobody else read the files behind descriptors: errors in a log may quote anything."""
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.fchmod(descriptor, 0o600)
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the content of a file; a pipe or device in its place is not waited for.
+
+    Raises:
+        OSError: it cannot be read, or is no plain file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 (it is open)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ENOTSUP, "is a pipe, a device or a folder, not a file", str(path))
+        return stream.read()
+
+
+def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
+    """Write ``text`` atomically; return whether the file changed.
+
+    A file that holds this text already is left alone, time stamp included: regenerating a
+    workflow must not look like an edit.
+    """
+    changed = not path.is_file() or read_plain(path) != text.encode("utf-8")
+    if changed:
+        with atomic_path(path, durable=False) as temporary:
+            temporary.write_bytes(text.encode("utf-8"))
+    if executable and not os.access(path, os.X_OK):
+        path.chmod(path.stat().st_mode | 0o111)
+    return changed
+
+
+def seal(content: Mapping[str, Any], *, indent: int | None = 1) -> str:
+    """Return ``content``, which is not empty, as JSON text that begins with its checksum."""
+    text = json.dumps(content, indent=indent) + "\n"
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    return f'{{\n "checksum": "{digest}",{text[1:]}'
+
+
+def unseal(text: bytes) -> dict[str, Any]:
+    """Return what was given to :func:`seal`.
+
+    Raises:
+        Altered: a single bit is not as it was written, or it was not sealed.
+    """
+    found = _SEAL.match(text)
+    if found is None:
+        raise Altered("it does not begin with a checksum")
+    rest = b"{" + text[found.end() :]
+    if hashlib.sha256(rest).hexdigest() != found[1].decode("ascii"):
+        raise Altered("its checksum differs")
+    try:
+        content: dict[str, Any] = json.loads(rest)
+    except (ValueError, RecursionError):  # whoever has sealed it did not write it as we do
+        raise Altered("it is not JSON") from None
+    return content
+
+
+def sha256_file(path: Path) -> str:
+    """Return the SHA-256 of a file's content as hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_bytes(content: bytes) -> str:
+    """Return the SHA-256 of some bytes as hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def described(path: Path) -> dict[str, Any]:
+    """Return what tells a file from another one: its size in bytes and its SHA-256."""
+    return {"size": path.stat().st_size, "sha256": sha256_file(path)}
+
+
+def canonical_json(value: Any) -> str:
+    """Return ``value`` as JSON whose text depends on content only, not on the order of keys."""
+    from fasthep_smk.util.plain_values import to_plain  # needs NumPy, which takes a while to import
+
+    plain = to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
+    if '"$":"dict"' not in text:
+        return text
+    return json.dumps(_sorted(plain), sort_keys=True, separators=(",", ":"))
+
+
+def digest_of(value: Any) -> str:
+    """Return a 32-digit hexadecimal digest of the content of a JSON-like value."""
+    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _sorted(plain: Any) -> Any:
+    """Sort the pairs of mappings whose keys are no plain texts."""
+    if isinstance(plain, list):
+        return [_sorted(item) for item in plain]
+    if not isinstance(plain, dict):
+        return plain
+    if plain.get("$") == "dict":
+        pairs = [_sorted(pair) for pair in plain["v"]]
+        return {"$": "dict", "v": sorted(pairs, key=lambda pair: json.dumps(pair, sort_keys=True))}
+    return {key: _sorted(item) for key, item in plain.items()}

@@ -1,0 +1,38 @@
+"""What Linux does for a process when its parent or its children end.
+
+Source: ``prctl(2)`` (https://man7.org/linux/man-pages/man2/prctl.2.html).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+__all__ = ["die_with_parent", "keep_descendants", "signal_at_parents_end"]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent is gone: somebody else runs the job."""
+    signal_at_parents_end(signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def signal_at_parents_end(number: int) -> None:
+    """Let the kernel send this process a signal when its parent is gone; 0: none."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def keep_descendants() -> None:
+    """Let all that this process starts stay below it: a batch system ends what it finds there."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    if prctl is not None:
+        prctl(option, int(value), 0, 0, 0)

@@ -1,0 +1,172 @@
+"""Run some nodes of a job and take over what the others made before.
+
+What is taken over is checked when it is read. If anything is not as the translation found it, the
+job is told so by :class:`NotGiven`, and runs as a whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.flow.runtime import Session, StageError
+from fasthep_smk.flow.summary import relocate
+from fasthep_smk.storage import hard_links, products, run_records
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
+
+__all__ = ["NotGiven", "Taken", "run_part"]
+
+Key = tuple[str, str]
+_ENDS = (MemoryLimit, TimeLimit, MemoryError)
+
+
+class NotGiven(Exception):
+    """Something that was to be taken over is gone or damaged, or not enough."""
+
+
+class Taken:
+    """What a job has from earlier ones.
+
+    ``adopted`` are products in the archive of one of them, ``values`` those in others, ``streams``
+    what its nodes read. Event streams are shared as files.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.adopted: tuple[Path, list[dict[str, Any]]] | None = None
+        self.values: dict[Key, Any] = {}
+        self.streams: dict[Key, Any] = {}
+        self.runs: list[dict[str, Any]] = []
+        self.results: list[str] = []
+        self.jobs: list[str] = []
+        self._shared: list[tuple[Path, dict[str, Any], Key]] = []
+        self._spares: list[tuple[Path, dict[str, Any], Key]] = []
+        for given in job.entry["part"]["given"]:
+            self._take(given)
+
+    def _take(self, given: Mapping[str, Any]) -> None:
+        folder = self.job.build / given["folder"]
+        record = products.read_record(folder)
+        if record["signature"] != given["signature"]:
+            raise NotGiven(f"{given['folder']} is another job's now")
+        here = str(self.job.build)
+        there = str(record.get("build") or here)
+        known = hard_links.entries(record)
+        streams, keys, spares = (
+            [(node, port) for node, port in given[name]] for name in ("streams", "keys", "spares")
+        )
+        lie = {key: set(hard_links.files_of(known[key]["value"])) for key in keys}
+        alone = [key for key in keys if lie[key] and products.ARCHIVE not in lie[key]]
+        others = [key for key in keys if key not in alone]
+        if here == there and others and self.adopted is None:
+            if any(lie[key] for key in others):
+                products.check(folder, record, products.ARCHIVE)
+            self.adopted = (folder, [known[key] for key in others])
+            others = []
+        found = products.load(folder, [*streams, *others])
+        self.streams |= {key: found[key] for key in streams}
+        self.values |= {key: relocate(found[key], there, here) for key in others}
+        self._shared += [(folder, record, key) for key in alone]
+        self._spares += [(folder, record, key) for key in spares]
+        told = run_records.runs(record, self.job.entry["partition"], given["nodes"])
+        self.runs += relocate(list(told), there, here)
+        self._take_results(record, given["results"])
+        self.jobs.append(f"{record['rule']}/{record['key']}")
+
+    def _take_results(self, record: Mapping[str, Any], names: list[str]) -> None:
+        for name in names:
+            if files.described(self.job.build / name) != record["results"].get(name):
+                raise NotGiven(f"{name} was changed")
+            self.results.append(name)
+
+    def shared(self) -> list[hard_links.Shared]:
+        """Let the job's folder have those of its products that are files of their own.
+
+        Raises:
+            NotGiven: one is gone or damaged.
+        """
+        names = {(keep["node"], keep["port"]): keep["file"] for keep in self.job.keeps}
+        self.job.folder.mkdir(parents=True, exist_ok=True)
+        found = []
+        try:
+            for folder, record, key in self._shared:
+                for one in hard_links.files_of(hard_links.entries(record)[key]["value"]):
+                    products.check(folder, record, one)
+                goal, name = self.job.folder, names.get(key)
+                entry, described = hard_links.share(folder, record, key, goal, name=name)
+                entry.pop("spare", None)
+                found.append((entry, described))
+        except (OSError, ValueError, KeyError, SmkError) as error:
+            raise _not_given(error) from error
+        return found
+
+    def spares(self, made_anew: set[Key]) -> list[hard_links.Shared]:
+        """Let the job's folder have the spare streams, but for those that were made anew."""
+        names = {(spare["node"], spare["port"]): spare["file"] for spare in self.job.spares}
+        found = []
+        for folder, record, key in self._spares:
+            if key not in made_anew:
+                with contextlib.suppress(OSError, ValueError, KeyError):  # no loss
+                    goal, name = self.job.folder, names[key]
+                    entry, described = hard_links.share(folder, record, key, goal, name=name)
+                    found.append(({**entry, "spare": True}, described))
+        return found
+
+
+def run_part(
+    job: Job, plan: Any, folder: Path, reads: Mapping[Key, Any]
+) -> tuple[Taken, dict[Key, Any], dict[str, Any]]:
+    """Run the nodes that have to; return what is taken over, what was made, what was recorded.
+
+    ``reads`` are the products of other jobs that the nodes read.
+
+    Raises:
+        NotGiven: the job must run as a whole.
+    """
+    nodes = job.entry["part"]["nodes"]
+    try:
+        taken = Taken(job)
+        session = Session(plan, folder)
+        given = {**reads, **taken.streams}
+        made, boundary = session.partition(
+            nodes, job.entry["partition"], given, job.entry.get("file_digest")
+        )
+        run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
+    except StageError as error:
+        if isinstance(error.cause, _ENDS):
+            raise
+        _empty(folder)
+        raise NotGiven(f"{error.stage} failed: {error}") from error
+    except (OSError, ValueError, KeyError, SmkError) as error:
+        raise _not_given(error) from error
+    return taken, made, _merged(plan, [*taken.runs, run])
+
+
+def _not_given(error: Exception) -> Exception:
+    return error if isinstance(error, _ENDS) else NotGiven(str(error))
+
+
+def _merged(plan: Any, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what was recorded of a job's nodes as if all of them had run at once."""
+    order = {node.id: number for number, node in enumerate(plan.nodes)}
+    joined = dict(runs[-1])
+    for name, key in (("boundary", "node"), ("operations", "node_id")):
+        items = [item for run in runs for item in run[name]]
+        joined[name] = sorted(items, key=lambda item: order.get(item.get(key), len(order)))
+    return joined
+
+
+def _empty(folder: Path) -> None:
+    """Remove what nodes wrote before one of them failed."""
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()

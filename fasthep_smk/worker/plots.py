@@ -1,0 +1,330 @@
+"""What comes at the end of a run: plots, tables, writers. Each once, and several at a time.
+
+What an earlier run made with the same signature (see ``plan.endings``) is taken over. The rest is
+made by as many processes as the job has cpus, if none of it can tell the difference. Whatever is in
+the way of that, or goes wrong there, does not count: then all of it is made in this process, one
+after the other as FAST-HEP does, and only what fails there fails the job.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.flow.plot_styles import Looks
+from fasthep_smk.flow.runtime import Session
+from fasthep_smk.flow.summary import relocate
+from fasthep_smk.storage import products, run_records
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.processes import die_with_parent
+from fasthep_smk.worker.job import Job, goal_of
+from fasthep_smk.worker.limits import unwatched
+from fasthep_smk.worker.processes import has_one_thread
+
+__all__ = ["Ending", "run_end", "told"]
+
+Key = tuple[str, str]
+Store = dict[Key, Any]
+
+
+@dataclass
+class Ending:
+    """What nodes at the end of a run made: their products, FAST-HEP's records of them, files.
+
+    Files are relative to the job's folder for what operations write, but for ``results``, those of
+    nodes that were ``taken`` over: they are relative to the build folder.
+    """
+
+    store: Store = field(default_factory=dict)
+    operations: list[dict[str, Any]] = field(default_factory=list)
+    written: dict[str, list[str]] = field(default_factory=dict)
+    results: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> list[str]:
+        return list(self.results)
+
+    def add(self, other: Ending) -> None:
+        """Take in what other nodes made."""
+        self.store |= other.store
+        self.operations += other.operations
+        self.written |= other.written
+        self.results |= other.results
+
+
+class _InTheWay(Exception):
+    """Nodes cannot be run apart from each other."""
+
+
+def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
+    """Run what comes at the end of a run, or take it over; files go below ``folder``.
+
+    ``store`` holds the products of the run and gets those of the end. Without ``written``, what
+    ran cannot be told apart: it has said something that belongs to no node.
+
+    Raises:
+        StageError: a node failed.
+    """
+    nodes = session.end_nodes()
+    said = _said(session)
+    try:
+        ending = _apart(job, session, folder, store, nodes)
+    except _InTheWay as error:
+        print(f"all of it is made anew, one after the other: {masked(str(error))}", file=sys.stderr)
+        first = len(session.record().operations)
+        for node in nodes:
+            session.run_end_nodes(store, [node])
+        ending = Ending(operations=session.record(replayed=first).operations)
+    if _said(session) != said or not run_records.are_quiet(session.record().hooks):
+        ending.written = {}
+    store |= ending.store
+    for key in sorted(store, key=_order(nodes, lambda key: key[0])):
+        store[key] = store.pop(key)
+    ending.operations.sort(key=_order(nodes, lambda item: item.get("node_id")))
+    return ending
+
+
+def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[str]) -> Ending:
+    """Run nodes, or take them over; each as if all of those before it had run here.
+
+    Raises:
+        StageError: a node failed.
+        _InTheWay: that is not so: a node has left something behind, or written another one's file.
+    """
+    first = len(session.record().operations)
+    ending = _taken_over(job)
+    left = [node for node in nodes if node not in ending.taken]
+    known = job.entry.get("values") or {}
+    if set(nodes) <= set(known):
+        session.import_ops(left)
+        looks = Looks(map(session.plan.get_node, nodes))
+    else:
+        looks = Looks(())
+    if len(left) > 1 and job.sent.threads > 1 and set(left) <= set(known):
+        try:
+            child = _Child(session, store, folder.with_name(f"{folder.name}.apart"), looks)
+            ending.add(_side_by_side(child, folder, left, job.sent.threads))
+            left = []
+        except _InTheWay as error:
+            print(f"one after the other: {masked(str(error))}", file=sys.stderr)
+    for node in left:
+        looks.put_on(node)
+        ending.written[node] = _run_here(session, folder, store, node)
+        if not looks.are_kept_by(node):
+            looks.put_on(nodes[0])
+            raise _InTheWay(f"{node} changes how plots look")
+    ending.operations += session.record(replayed=first).operations
+    taken = {name for names in ending.results.values() for name in names}
+    if taken and taken & {str(goal_of(Path(name), job)) for name in _names(ending)}:
+        looks.put_on(nodes[0])
+        raise _InTheWay("a file that was taken over is written by another now")
+    return ending
+
+
+def told(job: Job, ending: Ending) -> dict[str, Any]:
+    """Return what a later job needs to take over what nodes at the end have made."""
+    job.results.extend(name for names in ending.results.values() for name in names)
+    made = {
+        **ending.results,
+        **{
+            node: [str(goal_of(Path(name), job)) for name in names]
+            for node, names in ending.written.items()
+        },
+    }
+    known = job.entry.get("values") or {}
+    counts = Counter(name for names in made.values() for name in names)
+    # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
+    own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
+    content: dict[str, Any] = {
+        "values": {
+            node: {"value": value, "files": made[node]}
+            for node, value in known.items()
+            if node in own
+        }
+    }
+    if ending.taken:
+        content["ran"] = [node for node in job.entry["nodes"] if node not in ending.taken]
+        content["taken_over"] = [f"{job.rule}/{job.key}"]
+    return content
+
+
+def _order(nodes: list[str], name: Callable[[Any], Any]) -> Callable[[Any], int]:
+    places = {node: number for number, node in enumerate(nodes, start=1)}
+    return lambda item: places.get(name(item), 0)
+
+
+def _said(session: Session) -> tuple[int, dict[str, Any]]:
+    """Return what is recorded of no node in particular."""
+    record = session.record()
+    return len(record.warnings), record.resources
+
+
+# --- what an earlier run made ---------------------------------------------------------------------
+
+
+def _taken_over(job: Job) -> Ending:
+    """Return what an earlier job made, if all of it is as the translation has found it."""
+    ending = Ending()
+    for given in job.entry.get("part", {}).get("given", ()):
+        try:
+            ending.add(_given(job, given))
+        except (OSError, ValueError, KeyError, SmkError) as error:
+            print(f"all of it is made anew: {masked(str(error))}", file=sys.stderr)
+            return Ending()
+    return ending
+
+
+def _given(job: Job, given: Mapping[str, Any]) -> Ending:
+    folder = job.build / given["folder"]
+    record = products.read_record(folder)
+    if record["signature"] != given["signature"]:
+        raise ValueError(f"{given['folder']} is another job's now")
+    for name in given["results"]:
+        if files.described(job.build / name) != record["results"].get(name):
+            raise ValueError(f"{name} was changed")
+    here, there = str(job.build), str(record.get("build") or job.build)
+    own = record["runs"][-1]
+    told = [item for item in own["operations"] if item.get("node_id") in given["nodes"]]
+    keys = [(node, port) for node, port in given["keys"]]
+    found = products.load(folder, keys) if keys else {}
+    return Ending(
+        store={key: relocate(value, there, here) for key, value in found.items()},
+        operations=relocate(told, there, here),
+        results={node: record["values"][node]["files"] for node in given["nodes"]},
+    )
+
+
+# --- one after the other --------------------------------------------------------------------------
+
+
+def _run_here(session: Session, folder: Path, store: Store, node: str) -> list[str]:
+    """Run a node; return the files that it has written."""
+    before = _listed(folder)
+    session.run_end_nodes(store, [node])
+    return [name for name, seen in _listed(folder).items() if before.get(name) != seen]
+
+
+def _listed(folder: Path) -> dict[str, tuple[int, int]]:
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() or path.is_symlink():
+            status = path.lstat()
+            found[str(path.relative_to(folder))] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+# --- several at a time ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Child:
+    session: Session
+    store: Store
+    folder: Path
+    looks: Looks
+
+
+#: What a forked process works with: it has this from its parent's memory.
+_child: _Child | None = None
+
+
+def _side_by_side(child: _Child, folder: Path, nodes: list[str], processes: int) -> Ending:
+    """Run nodes in processes of their own, whose files are moved to ``folder``.
+
+    Raises:
+        _InTheWay: one failed, or two wrote one file: what they did is forgotten.
+    """
+    if not run_records.are_quiet(child.session.record().hooks):
+        raise _InTheWay("a hook counts them")
+    try:
+        ending = Ending()
+        for place, one in _forked(child, nodes, processes):
+            if set(_names(one)) & set(_names(ending)):
+                raise _InTheWay("two of them have written one file")
+            one.store = relocate(one.store, str(place), str(folder))
+            one.operations = relocate(one.operations, str(place), str(folder))
+            ending.add(one)
+        for place in child.folder.iterdir():
+            for name in _listed(place):
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).replace(folder / name)
+        return ending
+    finally:
+        shutil.rmtree(child.folder, ignore_errors=True)
+
+
+def _names(ending: Ending) -> list[str]:
+    return [name for names in ending.written.values() for name in names]
+
+
+def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path, Ending]]:
+    """Return the folder of each node's process, and what the node made."""
+    # Imported only where they are needed: every job of a run would have them.
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        pool = ProcessPoolExecutor(
+            min(processes, len(nodes)),
+            multiprocessing.get_context("fork"),
+            initializer=_begin,
+            initargs=(child, os.getpid()),
+        )
+    except (OSError, ImportError, NotImplementedError) as error:  # no memory to share
+        raise _InTheWay(f"processes cannot talk to each other here: {error}") from error
+    try:
+        with unwatched():
+            if not has_one_thread():
+                raise _InTheWay("the process has threads")
+            outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
+        found = [pickle.loads(said) for said in outcomes]
+    except BaseException as error:
+        # If the job's time is over, nobody waits for a plot that takes for ever.
+        for process in multiprocessing.active_children():
+            process.kill()
+        if isinstance(error, BrokenProcessPool):
+            raise _InTheWay("a process was killed") from error
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+    failed = [one for one in found if isinstance(one, str)]
+    if failed:
+        raise _InTheWay(failed[0])
+    return found
+
+
+def _begin(child: _Child, parent: int) -> None:
+    global _child
+    die_with_parent(parent)
+    _child = replace(child, folder=child.folder / str(os.getpid()))
+    _child.folder.mkdir(parents=True)
+    _child.session.write_to(_child.folder)
+
+
+def _run_there(node: str) -> bytes:
+    """Run a node in a forked process; return the pickled outcome, or what went wrong."""
+    assert _child is not None, "the process has begun"
+    session, store, folder = _child.session, _child.store, _child.folder
+    first, said = len(session.record().operations), _said(session)
+    try:
+        _child.looks.put_on(node)
+        written = _run_here(session, folder, store, node)
+        if not _child.looks.are_kept_by(node):
+            return pickle.dumps(f"{node} changes how plots look")
+        if _said(session) != said:
+            return pickle.dumps(f"{node} says something that belongs to no node")
+        made = {key: value for key, value in store.items() if key[0] == node}
+        operations = session.record(replayed=first).operations
+        return pickle.dumps((folder, Ending(made, operations, {node: written})))
+    except Exception as error:  # it will be told by the process that runs it again
+        return pickle.dumps(f"{type(error).__name__}: {error}")

@@ -1,0 +1,146 @@
+"""What a process that forks jobs, and one that is forked, must know about themselves."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import importlib
+import os
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.processes import die_with_parent
+from fasthep_smk.worker.job_end import Before, end_python
+
+__all__ = [
+    "COLD",
+    "LOG",
+    "MODULES",
+    "ONE_THREAD",
+    "exit_status",
+    "has_one_thread",
+    "import_for_good",
+    "live_as",
+]
+
+#: A thread that has been joined is listed for a moment longer: so many looks, a millisecond apart.
+_LOOKS = 20
+#: Libraries for linear algebra start a thread per core where nothing is said; a process with
+#: threads cannot be forked safely.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    # The allocator in pyarrow tidies up in a thread of its own.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+#: What partition jobs and reductions import; nothing of this starts a thread.
+MODULES = (
+    "fasthep_smk.worker.runner",
+    "fasthep_smk.worker.bundle",
+    "fasthep_smk.worker.series",
+    "fasthep_smk.worker.partition",
+    "fasthep_smk.worker.reduction",
+    "fasthep_smk.flow.runtime",
+    "fasthep_smk.sites.local",
+    "fasthep_carpenter.sources.root_tree",
+    "fasthep_carpenter.operations.define",
+    "fasthep_carpenter.operations.hist",
+    "fasthep_carpenter.operations.cutflow",
+    "fasthep_carpenter.expr_helpers",
+    "fasthep_carpenter.products",
+    "fasthep_curator",
+    "fasthep_curator.hooks.dataset_context",
+    "fasthep_curator.products",
+    # These are imported when an array is made, or a record of four-vectors is met.
+    "numpy.ma",
+    "vector.backends.awkward",
+    "vector.backends.awkward_constructors",
+)
+
+#: Names the log of an attempt, which a job that succeeds removes.
+LOG = "FASTHEP_SMK_LOG"
+#: The file beside the fork server's socket that says why jobs are not forked, a line for each.
+COLD = "cold"
+
+
+def import_for_good(names: Iterable[str]) -> None:
+    """Import modules that are never let go; the garbage collector need not look at them again."""
+    gc.disable()
+    for name in names:
+        with contextlib.suppress(Exception):  # a job that needs it will say so
+            importlib.import_module(name)
+    gc.freeze()
+    gc.enable()
+
+
+def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) -> NoReturn:
+    """Be a job, in a forked process, and end with its exit status, as Python ends.
+
+    It leads a session and process group of its own, and is killed if ``parent`` ends. ``outputs``
+    are its standard output and error.
+    """
+    status, me = 1, os.getpid()
+    try:
+        os.setsid()
+        die_with_parent(parent)
+        for goal, output in enumerate(outputs, start=1):
+            os.dup2(output, goal)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
+        # What a library that was imported before the fork removes at its end is for all jobs.
+        atexit.unregister(shutil.rmtree)
+        before = Before()
+        try:
+            status = exit_status(run)
+        except KeyboardInterrupt:
+            _print_error()
+            status = 128 + signal.SIGINT
+        if os.getpid() == me:  # else an operation has forked, and this is what it has forked
+            end_python(status, before)
+    finally:
+        os._exit(status)
+
+
+def exit_status(run: Callable[[], int]) -> int:
+    """Return what a process that only runs this would end with; nothing but Ctrl-C is raised."""
+    try:
+        return run()
+    except SystemExit as error:
+        if error.code is None or isinstance(error.code, int):
+            return (error.code or 0) & 0xFF
+        print(error.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        _print_error()
+        return 1
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+
+
+def _print_error() -> None:
+    """Print the error that is being handled as Python does, without the secrets that it quotes."""
+    print(masked(traceback.format_exc()), end="", file=sys.stderr)
+
+
+def has_one_thread() -> bool:
+    """Tell whether this process can be forked safely: no other thread may hold a lock."""
+    for _ in range(_LOOKS):
+        if len(list(Path("/proc/self/task").iterdir())) == 1:
+            return True
+        time.sleep(0.001)
+    return False

@@ -1,0 +1,96 @@
+"""The rooms of docs/architecture.md are those of the code, and imports go one way."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "fasthep_smk"
+#: What stands beside the rooms: the command, and the public names.
+ENTRANCES = {"__init__", "__main__"}
+
+
+def rooms() -> list[str]:
+    """The rooms of the table, the highest first."""
+    text = (ROOT / "docs/architecture.md").read_text()
+    return re.findall(r"^\| `([a-z_]+)/` \|", text, re.MULTILINE)
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in PACKAGE.rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports() -> list[tuple[str, str]]:
+    """Each import of a module of ours by another, those inside functions too."""
+    known, found = modules(), set()
+    for name, path in known.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                named = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}: a relative import"
+                named = [f"{node.module}.{alias.name}" for alias in node.names]
+            else:
+                continue
+            for one in named:
+                target = one if one in known else one.rpartition(".")[0]
+                if target in known and target != name:
+                    found.add((name, target))
+    return sorted(found)
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def test_the_table_names_all_rooms() -> None:
+    there = {path.stem for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    assert there - ENTRANCES == set(rooms())
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_a_room_imports_only_rooms_below_it(room: str) -> None:
+    order = rooms()
+    below = set(order[order.index(room) :])
+    upwards = [
+        f"{name} imports {target}"
+        for name, target in imports()
+        if room_of(name) == room and room_of(target) not in below | ENTRANCES
+    ]
+    assert upwards == []
+
+
+def test_no_room_imports_an_entrance() -> None:
+    version = {("fasthep_smk.cli.parser", "fasthep_smk")}
+    taken = {(name, target) for name, target in imports() if room_of(target) in ENTRANCES}
+    assert {pair for pair in taken if room_of(pair[0]) not in ENTRANCES} <= version
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    left: dict[str, set[str]] = {name: set() for name in modules()}
+    for name, target in imports():
+        left[name].add(target)
+    while free := [name for name, targets in left.items() if not targets & left.keys()]:
+        for name in free:
+            del left[name]
+    assert left == {}, "these import each other"
+
+
+def test_one_module_alone_imports_hepflow() -> None:
+    others = [
+        str(path.relative_to(ROOT))
+        for path in modules().values()
+        if re.search(r"^\s*(from|import) hepflow", path.read_text(), re.MULTILINE)
+    ]
+    assert others in ([], ["fasthep_smk/flow/upstream.py"])
