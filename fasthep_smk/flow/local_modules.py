@@ -33,7 +33,8 @@ _left_out: dict[Path, str] = {}
 _own: set[str] = set()
 #: Import a module by a name that somebody else gives them.
 _BY_NAME = ("/importlib/__init__.py", "/importlib/util.py", "/logging/config.py", "/pickle.py",
-            "/pkgutil.py", "/runpy.py")  # fmt: skip
+            "/pkgutil.py", "/runpy.py",
+            "<frozen importlib>", "<frozen importlib.util>", "<frozen runpy>")  # fmt: skip
 
 
 def folders(root: Path, workflow: Path) -> tuple[list[str], dict[Path, str]]:
