@@ -1,7 +1,7 @@
 """The only module that imports ``hepflow``.
 
 Everything that fasthep-smk uses of FAST-HEP's compiler and runtime is named here, and
-``tests/unit/test_flow_contract.py`` checks each name and signature, so that a release which
+``tests/unit/flow/test_upstream.py`` checks each name and signature, so that a release which
 changes one of them fails in one place with a clear message. Names with a leading underscore are
 private upstream (its own Dask package imports them too): they are the price of running a part of
 a plan.

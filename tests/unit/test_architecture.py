@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fasthep_smk"
 #: What stands beside the rooms: the command, and the public names.
-ENTRANCES = {"__init__", "__main__"}
+ENTRANCES = {"__init__", "__main__", "py"}  # py.typed
 
 
 def rooms() -> list[str]:

@@ -20,8 +20,8 @@ from fasthep_smk.storage import hard_links, pickles, products, run_records
 from fasthep_smk.storage.products import Product
 from fasthep_smk.worker import cached_streams, partial
 from fasthep_smk.worker.job import Job, Sent
+from tests.unit.plan.test_plan import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
-from tests.unit.test_plan import SIM, partition, rules_of
 
 SOURCE = node("source", "events", tree="events", branches=["px", "py"])
 READ, A, B, HA, HB, HR = (

@@ -10,8 +10,8 @@ from fasthep_smk.plan.rules import Variation
 from fasthep_smk.reuse import Settled
 from fasthep_smk.translate.task_tables import table_texts
 from fasthep_smk.translate.waits_for import Waits
+from tests.unit.plan.test_plan import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
-from tests.unit.test_plan import SIM, partition, rules_of
 
 #: A chain of two stages, one histogram of each.
 PLAN = graph(

@@ -16,7 +16,7 @@ from fasthep_smk.plan.rules import Bundle, Rule
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.snakefile import lengthened
 
-PROFILES = Path(__file__).parents[2] / "profiles"
+PROFILES = Path(__file__).parents[3] / "profiles"
 #: What an attempt of a rule may ask for, with characters that mean something to shells and YAML.
 HOSTILE = "$(touch canary) `id` \"q\" 'p' {x} \\ %s : = é"
 
