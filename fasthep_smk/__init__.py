@@ -8,8 +8,22 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and "fasthep_smk" in sys.o
     # "python -m fasthep_smk" has put the current folder first: a file numpy.py there would run.
     del sys.path[0]
 
+from typing import TYPE_CHECKING, Any
+
 from fasthep_smk.flow.rng import rng
+
+if TYPE_CHECKING:
+    from fasthep_smk.api import Results, Translated, load_results, run, translate
 
 __version__ = "0.1.0"
 
-__all__ = ["__version__", "rng"]
+__all__ = ["Results", "Translated", "__version__", "load_results", "rng", "run", "translate"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Imported when needed: operations and the command line ask for nothing of it.
+    from fasthep_smk import api
+
+    return getattr(api, name)

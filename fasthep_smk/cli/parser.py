@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
-__all__ = ["misplaced", "parse"]
+__all__ = ["misplaced", "names_of_options", "parse"]
 
 _COMMANDS = (
     "run", "translate", "why", "explain", "check", "doctor", "site", "status", "clean", "pack",
@@ -32,6 +32,14 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         # The short form: a workflow instead of a command.
         arguments = ["run", *arguments]
     return _parser().parse_args(arguments), extra
+
+
+def names_of_options(command: str) -> dict[str, str]:
+    """Return the options of a command by their names in Python, ``chunk_size: --chunk-size``."""
+    (commands,) = (one for one in _parser()._actions if one.dest == "command")
+    assert isinstance(commands, argparse._SubParsersAction)
+    found = [action for action in commands.choices[command]._actions if action.option_strings]
+    return {one.dest: one.option_strings[-1] for one in found if one.dest != "help"}
 
 
 def _parser() -> argparse.ArgumentParser:

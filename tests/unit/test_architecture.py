@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fasthep_smk"
 #: What stands beside the rooms: the command, and the public names.
-ENTRANCES = {"__init__", "__main__", "py"}  # py.typed
+ENTRANCES = {"__init__", "__main__", "api", "py"}  # py.typed
 
 
 def rooms() -> list[str]:
@@ -72,15 +72,16 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
 
 
 def test_no_room_imports_an_entrance() -> None:
-    version = {("fasthep_smk.cli.parser", "fasthep_smk")}
+    version = {("fasthep_smk.cli.parser", "fasthep_smk")}  # which is printed
     taken = {(name, target) for name, target in imports() if room_of(target) in ENTRANCES}
     assert {pair for pair in taken if room_of(pair[0]) not in ENTRANCES} <= version
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     left: dict[str, set[str]] = {name: set() for name in modules()}
+    del left["fasthep_smk"]  # its public names are looked up when they are used
     for name, target in imports():
-        left[name].add(target)
+        left.get(name, set()).add(target)
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
         for name in free:
             del left[name]

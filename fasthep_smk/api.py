@@ -1,0 +1,265 @@
+"""Use this package from Python: run workflows, and load their results.
+
+Each run is a process of its own, started as the command: the modules of an analysis are imported
+anew, with the edits since the last one, and the caller's process is left as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.cli.parser import names_of_options
+from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
+
+__all__ = ["Results", "Translated", "load_results", "run", "translate"]
+
+#: A workflow without systematics has one plan, of this name in :attr:`Results.variations`.
+_ONLY = "nominal"
+
+
+@dataclass(frozen=True)
+class Translated:
+    """Where a translation was written."""
+
+    build: Path
+
+    @property
+    def snakefile(self) -> Path:
+        return self.build / "smk" / "Snakefile"
+
+    @property
+    def profile(self) -> Path:
+        """The folder of the generated profile, for ``snakemake --profile``."""
+        return self.build / "smk" / "profile"
+
+
+def run(
+    workflow: str | os.PathLike[str],
+    *,
+    snakemake: Iterable[str] = (),
+    cwd: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> Results:
+    """Run a workflow to its end, as ``fasthep-smk workflow.yaml`` does; return its results.
+
+    ``options`` are those of the command (``fasthep-smk run --help``) with ``_`` for ``-``:
+    ``run("workflow.yaml", profile="slurm", chunk_size=100_000, keep_going=True)``. ``snakemake``
+    are further arguments for Snakemake, ``cwd`` is the folder in which relative paths start.
+    What the command prints goes to standard error.
+
+    Raises:
+        TypeError: there is no such option.
+        RunFailed: the workflow is wrong, or jobs failed; the message is what the command said.
+    """
+    extra = list(snakemake)
+    _call("run", workflow, options, cwd, ["--", *extra] if extra else [])
+    return load_results(_build(options, cwd))
+
+
+def translate(
+    workflow: str | os.PathLike[str], *, cwd: str | os.PathLike[str] | None = None, **options: Any
+) -> Translated:
+    """Write the Snakemake workflow of a FAST-HEP workflow, run nothing; say where it is.
+
+    ``options`` and ``cwd`` are as for :func:`run`.
+
+    Raises:
+        TypeError: there is no such option.
+        RunFailed: the workflow is wrong; the message is what the command said.
+    """
+    _call("translate", workflow, options, cwd)
+    return Translated(_build(options, cwd))
+
+
+def load_results(build: str | os.PathLike[str] = "build") -> Results:
+    """Return the results in a build folder.
+
+    Raises:
+        Findings: it is no build folder, or no run has ended there.
+    """
+    folder = Path(build)
+    found = Results(folder)
+    if not found.variations:
+        raise Findings.one(
+            "has no results of a finished run",
+            file=str(folder),
+            expected="a build folder with run_summary.yaml or reports/VARIATION/run_summary.yaml",
+            hint="run the workflow, or name its --outdir",
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a run has made for its user, in the build folder ``build``.
+
+    Methods take the name of a systematic ``variation``; without one, it is the nominal plan.
+    """
+
+    build: Path
+
+    @cached_property
+    def variations(self) -> tuple[str, ...]:
+        """The names of the systematic variations; ``("nominal",)`` without systematics."""
+        if (self.build / "run_summary.yaml").is_file():
+            return (_ONLY,)
+        found = sorted(path.parent.name for path in self.build.glob("reports/*/run_summary.yaml"))
+        return (*(name for name in found if name == _ONLY), *(n for n in found if n != _ONLY))
+
+    def histograms(self, variation: str | None = None) -> dict[str, Any]:
+        """Return all histograms (``hist.Hist``) by the ids of their stages."""
+        names = self._listed("histograms", variation)
+        return {name: self.histogram(name, variation) for name in names}
+
+    def histogram(self, name: str, variation: str | None = None) -> Any:
+        """Return the histogram (``hist.Hist``) of a stage.
+
+        Raises:
+            Findings: there is none of this name, or it holds what is no histogram.
+        """
+        from fasthep_smk.storage import pickles
+
+        path = self._path("histograms", name, variation)
+        try:
+            return pickles.load(path.read_bytes())
+        except pickles.Refused as error:
+            hint = "if you trust who made it, read it with the module pickle"
+            raise Findings.one(f"is not read: {error}", file=str(path), hint=hint) from error
+
+    def cutflow(self, name: str, variation: str | None = None) -> dict[str, Any]:
+        """Return the cutflow of a stage as FAST-HEP writes it: ``nodes`` with ``stats`` by dataset.
+
+        Raises:
+            Findings: there is none of this name.
+        """
+        found: dict[str, Any] = json.loads(self._path("cutflows", name, variation).read_text())
+        return found
+
+    def files(self, variation: str | None = None) -> list[Path]:
+        """Return all other files that stages and writers have made, plots and tables included."""
+        folder = self._artifacts(variation)
+        skipped = {folder / "histograms", folder / "cutflows", folder / "provenance"}
+        return [
+            path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name != "manifest.json" and not skipped & {*path.parents}
+        ]
+
+    def summary(self, variation: str | None = None) -> dict[str, Any]:
+        """Return ``run_summary.yaml``. Its ``missing_partitions``, if any, are not in results."""
+        import yaml
+
+        name = self._variation(variation)
+        path = "run_summary.yaml" if self._is_only else f"reports/{name}/run_summary.yaml"
+        found: dict[str, Any] = yaml.safe_load((self.build / path).read_text())
+        return found
+
+    @property
+    def _is_only(self) -> bool:
+        return (self.build / "run_summary.yaml").is_file()
+
+    def _variation(self, name: str | None) -> str:
+        known = self.variations
+        if name is None:
+            return known[0]
+        if name not in known:
+            raise self._unknown("variation", name, known)
+        return name
+
+    def _artifacts(self, variation: str | None) -> Path:
+        name = self._variation(variation)
+        return self.build / "artifacts" / ("" if self._is_only else name)
+
+    def _listed(self, kind: str, variation: str | None) -> dict[str, Path]:
+        manifest = self._artifacts(variation) / kind / "manifest.json"
+        if not manifest.is_file():
+            return {}
+        entries = json.loads(manifest.read_text())[kind]
+        return {str(one["id"]): self.build / one["path"] for one in entries}
+
+    def _path(self, kind: str, name: str, variation: str | None) -> Path:
+        known = self._listed(kind, variation)
+        if name not in known:
+            raise self._unknown(kind.removesuffix("s"), name, known)
+        return known[name]
+
+    def _unknown(self, what: str, name: str, known: Iterable[str]) -> SmkError:
+        known = list(known)
+        close = nearest(name, known)
+        return Findings.one(
+            f"has no {what} of this name",
+            file=str(self.build),
+            value=repr(name),
+            expected=", ".join(known) or f"a workflow with a {what}",
+            hint=f"did you mean {close!r}?" if close else None,
+        )
+
+
+def _build(options: Mapping[str, Any], cwd: str | os.PathLike[str] | None) -> Path:
+    return Path(cwd or "") / (options.get("outdir") or "build")
+
+
+def _call(
+    command: str,
+    workflow: str | os.PathLike[str],
+    options: Mapping[str, Any],
+    cwd: str | os.PathLike[str] | None,
+    extra: Iterable[str] = (),
+) -> None:
+    words = [*_words(command, options), os.fspath(workflow), *extra]
+    whole = [sys.executable, "-P", "-m", "fasthep_smk", command, *words]
+    said: list[str] = []
+    with subprocess.Popen(
+        whole, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            for line in process.stdout or ():
+                said.append(line)
+                print(line, end="", file=sys.stderr)
+        except KeyboardInterrupt:  # of a notebook, say, which interrupts this process only
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+    if process.returncode:
+        raise RunFailed(
+            _last_message(said) or f"fasthep-smk ended with status {process.returncode}"
+        )
+
+
+def _last_message(lines: list[str]) -> str:
+    """Return the last message of the command that is no warning."""
+    found = ""
+    for line in lines:
+        if line.startswith("fasthep-smk: "):
+            found = (
+                "" if line.startswith("fasthep-smk: warning: ") else line[len("fasthep-smk: ") :]
+            )
+        elif found:
+            found += line
+    return found.strip()
+
+
+def _words(command: str, options: Mapping[str, Any]) -> list[str]:
+    """Return options as words of a command line."""
+    known = names_of_options(command)
+    words: list[str] = []
+    for name, value in options.items():
+        if name not in known:
+            close = nearest(name, known)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise TypeError(f"fasthep-smk {command} has no option {name!r}{hint}")
+        if value is None or value is False:
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        for one in values:
+            words += [known[name]] if one is True else [f"{known[name]}={one}"]
+    return words
