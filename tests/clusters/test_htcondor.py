@@ -306,6 +306,7 @@ def history_by_rule(
     return found
 
 
+@pytest.mark.long
 def test_the_demo_runs_three_jobs_at_a_time(htcondor: Cluster) -> None:
     """208,000 events in five datasets on three workers: at most three jobs, and three at times."""
     folder = htcondor.new_folder()
@@ -330,6 +331,7 @@ def test_the_demo_runs_three_jobs_at_a_time(htcondor: Cluster) -> None:
 # Jobs come to harm.
 
 
+@pytest.mark.long
 def test_a_removed_job_is_tried_again(
     htcondor: Cluster, right: Callable[[Path], list[str]]
 ) -> None:
@@ -377,6 +379,7 @@ def test_a_job_that_takes_more_memory_gets_more(
     assert not right(folder)
 
 
+@pytest.mark.long
 def test_where_the_pool_has_no_more_memory_the_end_is_clear(htcondor: Cluster) -> None:
     """The op does not run again; the message says who, where, on what, with how much."""
     folder = in_trouble(htcondor, pool={"resources": {"memory": "600MB"}}, memory=900_000_000)
@@ -580,6 +583,7 @@ def test_a_job_whose_machine_goes_away_runs_elsewhere_or_later(
     assert not right(folder)
 
 
+@pytest.mark.long
 def test_a_run_survives_a_restart_of_the_schedd(
     fragile: Cluster, right: Callable[[Path], list[str]]
 ) -> None:

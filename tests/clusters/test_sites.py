@@ -25,19 +25,26 @@ from tests.clusters.analyses import (
 from tests.clusters.conftest import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+LONG = pytest.mark.long
 SNAKEMAKE = FASTHEP_SMK.parent / "snakemake"
 
 
-@pytest.fixture(params=["slurm", "htcondor"])
+@pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """Each of the two batch systems in its turn."""
-    found: Cluster = request.getfixturevalue(request.param)
+    """The batch system of a test."""
+    found: Cluster = request.getfixturevalue(request.getfixturevalue("system"))
     return found
 
 
 @pytest.fixture
-def system(cluster: Cluster) -> str:
-    return cluster.script.stem
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def on_both(first: str) -> pytest.MarkDecorator:
+    """Run a test on both batch systems; in the short form on this one."""
+    cases = [first, pytest.param({"slurm": "htcondor", "htcondor": "slurm"}[first], marks=LONG)]
+    return pytest.mark.parametrize("system", cases, indirect=True)
 
 
 @pytest.fixture
@@ -55,6 +62,7 @@ def hurry(site: Path, system: str) -> None:
     (site / "config.yaml").write_text(yaml.safe_dump(settings))
 
 
+@on_both("slurm")
 def test_a_first_profile_is_written_examined_and_used(
     cluster: Cluster, system: str, folder: Path
 ) -> None:
@@ -87,6 +95,7 @@ def test_a_first_profile_is_written_examined_and_used(
     }
 
 
+@on_both("htcondor")
 def test_a_profile_of_ours_alone_runs_what_was_translated_elsewhere(
     cluster: Cluster, system: str, folder: Path
 ) -> None:
@@ -106,6 +115,7 @@ def test_a_profile_of_ours_alone_runs_what_was_translated_elsewhere(
     assert (folder / "build" / "artifacts" / "histograms" / "MuonPt.pkl").exists()
 
 
+@on_both("htcondor")
 def test_the_doctor_says_which_pool_cannot_be_reached(
     cluster: Cluster, system: str, folder: Path
 ) -> None:
@@ -127,6 +137,7 @@ def test_the_doctor_says_which_pool_cannot_be_reached(
     assert "no answer in 12 s" in " ".join(done.stdout.split())
 
 
+@on_both("slurm")
 def test_after_a_kill_the_next_call_takes_over(cluster: Cluster, system: str) -> None:
     folder = cluster.new_folder()
     workflow = moody(folder, execution={}, pools={"default": {"resources": {"memory": "1GB"}}})

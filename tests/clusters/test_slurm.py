@@ -294,6 +294,7 @@ def test_three_pools_are_three_partitions(slurm: Cluster) -> None:
     assert not compare_builds(folder / "reference", build)
 
 
+@pytest.mark.long
 def test_the_demo_keeps_within_the_workers_of_its_pool(slurm: Cluster) -> None:
     """208,000 events on at most three workers, by our clocks and by Slurm's; the same results."""
     folder = slurm.new_folder()
@@ -353,6 +354,7 @@ def test_a_job_that_runs_out_of_memory_gets_more(slurm: Cluster, moody_reference
     is_right(folder, moody_reference)
 
 
+@pytest.mark.long
 def test_a_pool_with_too_little_memory_is_the_end(slurm: Cluster) -> None:
     """Where the pool has no more, the op does not run again, and the message says all of it."""
     folder = in_trouble(slurm, retries=1, memory=2_500_000_000)
@@ -411,6 +413,7 @@ def test_a_bundle_is_one_job_and_is_tried_again_for_what_is_not_done(
     is_right(folder, moody_reference)
 
 
+@pytest.mark.long
 def test_what_shares_a_job_with_a_missing_partition_is_not_missing(slurm: Cluster) -> None:
     """Three partitions are one job of Slurm, which ends when one fails: the others run alone."""
     folder = in_trouble(slurm, retries=0, together=3, fail="data/data_1.root")
@@ -472,6 +475,7 @@ def test_a_node_that_dies_loses_no_result(fragile: Cluster, moody_reference: Pat
     is_right(folder, moody_reference)
 
 
+@pytest.mark.long
 def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_reference: Path) -> None:
     """Slurm does not answer while jobs are submitted, and again while Snakemake waits for them."""
     folder = in_trouble(fragile, sleep=22)
@@ -487,6 +491,7 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
     is_right(folder, moody_reference)
 
 
+@pytest.mark.long
 def test_a_work_folder_that_cannot_be_written(slurm: Cluster, moody_reference: Path) -> None:
     """The message says what is wrong; when that is mended, the next call goes on."""
     folder = in_trouble(slurm, retries=0, sleep=4)
