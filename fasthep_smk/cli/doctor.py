@@ -48,12 +48,12 @@ _A_DAY = 24 * 3600
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; ``mend`` is what to do about it."""
+    """One thing that was looked at; ``fix`` is what to do about it."""
 
     what: str
     state: State
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 def examine(
@@ -122,12 +122,12 @@ def _credentials(required: Iterable[Requirement]) -> Iterator[Check]:
         if wrong:
             state = "FAILED" if kind in wanted else "note"
         text = _described(found) if found is not None else ""
-        mends = [one.mend for one in wrong]
+        fixes = [one.fix for one in wrong]
         if not wrong and found is not None and found.end is not None and found.end < now + _A_DAY:
-            state, mends = "note", [renewal(requirement, found)]
+            state, fixes = "note", [renewal(requirement, found)]
         said = [*(one.what for one in wrong), *([text] if text else [])]
         name = f"{NAMES[kind]}, required" if kind in wanted else NAMES[kind]
-        yield Check(name, state, "; ".join(said), "; ".join(dict.fromkeys(mends)))
+        yield Check(name, state, "; ".join(said), "; ".join(dict.fromkeys(fixes)))
 
 
 def _described(found: Credential) -> str:
@@ -163,8 +163,8 @@ def _environment(
         if sent and not there:  # this machine need not have it
             return [], Check(what, "ok", f"{asked.type} {prefix}, on the workers")
         found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
-        mend = "" if there else f"mend the prefix in {asked.file}"
-        return [], Check(what, "ok" if there else "FAILED", found, mend)
+        fix = "" if there else f"fix the prefix in {asked.file}"
+        return [], Check(what, "ok" if there else "FAILED", found, fix)
     from fasthep_smk.transfer.environment.command import describe_environment, workflow_modules
 
     try:
@@ -173,8 +173,8 @@ def _environment(
     except SmkError as error:
         return [], Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
     text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
-    mend = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
-    return modules, Check(what, "ok" if built else "note", text, mend)
+    fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
+    return modules, Check(what, "ok" if built else "note", text, fix)
 
 
 def _probes(execution: Execution, modules: list[str], folder: Path, timeout: int) -> list[Check]:

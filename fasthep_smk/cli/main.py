@@ -300,9 +300,9 @@ def _doctor(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
     else:
-        rows = [[check.what, check.state, check.found, check.mend] for check in checks]
+        rows = [[check.what, check.state, check.found, check.fix] for check in checks]
         widths = [None, None, 60, 40]
-        print(tabulate(rows, headers=["what", "", "found", "mend"], maxcolwidths=widths))
+        print(tabulate(rows, headers=["what", "", "found", "fix"], maxcolwidths=widths))
     return int(any(check.state == "FAILED" for check in checks))
 
 

@@ -26,7 +26,7 @@ class Problem:
     what: str
     found: str | None
     expected: str
-    mend: str
+    fix: str
     early: bool = False
 
 
@@ -54,34 +54,34 @@ def _problems(
 ) -> Iterator[Problem]:
     name = NAMES[required.kind]
     wanted = f"a valid {name}" + (f" until {moment(until)}, when the run may end" if until else "")
-    mend = renewal(required, found, (until or now) - now)
+    fix = renewal(required, found, (until or now) - now)
     if found is None:
-        yield Problem(required, f"there is no {name}", None, wanted, mend)
+        yield Problem(required, f"there is no {name}", None, wanted, fix)
         return
     if found.problem is not None:
         shown = f"{found.where}: {found.problem}"
-        yield Problem(required, f"the {name} cannot be read", shown, wanted, mend)
+        yield Problem(required, f"the {name} cannot be read", shown, wanted, fix)
         return
     if found.is_open:
         mode = f"{found.where}: mode {found.mode:03o}"
         yield Problem(
             required, f"others may read the {name}", mode, "mode 600", close_to_others(found)
         )
-    yield from _of_others(required, found, mend)
+    yield from _of_others(required, found, fix)
     if found.begin is not None and found.begin > now + _CLOCKS:
         shown = f"{found.where}: valid from {moment(found.begin)}"
         hint = "wait, or look at the clock of this machine"
         yield Problem(required, f"the {name} is not valid yet", shown, wanted, hint)
     elif found.has_ended(now):
         shown = f"{found.where}: ended {moment(found.end or now)}"
-        yield Problem(required, f"the {name} has expired", shown, wanted, mend)
+        yield Problem(required, f"the {name} has expired", shown, wanted, fix)
     elif until is not None and found.end is not None and found.end < until:
         shown = f"{found.where}: ends {moment(found.end)}"
         what = f"the {name} ends before the run may"
-        yield Problem(required, what, shown, wanted, mend, early=True)
+        yield Problem(required, what, shown, wanted, fix, early=True)
 
 
-def _of_others(required: Requirement, found: Credential, mend: str) -> Iterator[Problem]:
+def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[Problem]:
     """Yield that it is one of another organisation, or of another issuer."""
     name = NAMES[required.kind]
     # Of a proxy whose attributes cannot be read it is only known that it has some.
@@ -90,8 +90,8 @@ def _of_others(required: Requirement, found: Credential, mend: str) -> Iterator[
         shown = f"{found.where}: {', '.join(found.vos) or 'no attributes of VOMS'}"
         expected = f"attributes of {', '.join(required.voms)}"
         what = f"the {name} is not one of {', '.join(lacking)}"
-        yield Problem(required, what, shown, expected, mend)
+        yield Problem(required, what, shown, expected, fix)
     if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
         shown = f"{found.where}: issued by {found.issuer or 'nobody'}"
         what = f"the {name} is of another issuer"
-        yield Problem(required, what, shown, required.issuer, mend)
+        yield Problem(required, what, shown, required.issuer, fix)

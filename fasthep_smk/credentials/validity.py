@@ -21,11 +21,11 @@ class Lack:
     """Why jobs wait for a credential, and what to do; ``gone``: there is none at all."""
 
     why: str
-    mend: str
+    fix: str
     gone: bool
 
     def __str__(self) -> str:
-        return f"{self.why}: jobs wait; renew it: {self.mend}"
+        return f"{self.why}: jobs wait; renew it: {self.fix}"
 
 
 def lacking(required: Iterable[Requirement], *, now: float | None = None) -> dict[Kind, Lack]:

@@ -103,23 +103,23 @@ def found_in_passing(
     for kind, one in looked().items():
         for problem in problems(Requirement(kind), one, now=now):
             shown = f"{problem.what} ({problem.found}), and there are remote input files"
-            warnings.append(f"{shown}: {problem.mend}")
+            warnings.append(f"{shown}: {problem.fix}")
     return warnings
 
 
 def _finding(problem: Problem, duration: Duration | None = None) -> Finding:
-    required, mend = problem.required, problem.mend
+    required, fix = problem.required, problem.fix
     expected = problem.expected
     if problem.early and duration is not None:
         expected += f": {_said(duration)}"
-        mend += "; or --allow-expiring: jobs wait when it has ended, until it is renewed"
+        fix += "; or --allow-expiring: jobs wait when it has ended, until it is renewed"
     return Finding(
         file=required.file or None,
         key=required.key or None,
         problem=problem.what,
         value=problem.found,
         expected=expected,
-        hint=mend,
+        hint=fix,
     )
 
 
@@ -133,7 +133,7 @@ def _said(duration: Duration) -> str:
 
 
 def _warning(problem: Problem) -> str:
-    return f"{problem.what} ({problem.found}): jobs will wait then; {problem.mend}"
+    return f"{problem.what} ({problem.found}): jobs will wait then; {problem.fix}"
 
 
 def _out_of_reach(

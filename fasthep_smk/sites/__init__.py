@@ -56,7 +56,7 @@ class System(Protocol):
     #: The module that Snakemake needs for it, if any.
     PLUGIN: str | None
 
-    #: What is started as Snakemake: itself, or a module of ours that mends its plugin.
+    #: What is started as Snakemake: itself, or a module of ours that repairs its plugin.
     SNAKEMAKE: str
 
     #: How often a failed job is tried again where nobody says.

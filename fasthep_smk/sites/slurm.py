@@ -44,7 +44,7 @@ __all__ = [
 
 #: The module of Snakemake's plugin for it.
 PLUGIN = "snakemake_executor_plugin_slurm"
-#: Runs Snakemake with faults of that plugin mended.
+#: Runs Snakemake with faults of that plugin fixed.
 SNAKEMAKE = "fasthep_smk.executors.slurm"
 #: Nodes fail and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2

@@ -60,7 +60,7 @@ class Failure:
     """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
 
     ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
-    is in, if any; ``mend`` is what to do about it, where that can be told. ``pid`` and ``born``
+    is in, if any; ``fix`` is what to do about it, where that can be told. ``pid`` and ``born``
     (its start in the kernel's clock ticks) tell its process from a later one of the same number.
     """
 
@@ -87,14 +87,14 @@ class Failure:
     batch_job: str | None = None
     memory: int | None = None
     used: int | None = None
-    mend: str | None = None
+    fix: str | None = None
     earlier: list[dict[str, Any]] = field(default_factory=list)
 
 
 def note(build: Path, failure: Failure) -> None:
     """Leave a job's note, without the secrets that its texts may quote."""
-    mend = masked(failure.mend) if failure.mend else failure.mend
-    failure = replace(failure, problem=masked(failure.problem), mend=mend)
+    fix = masked(failure.fix) if failure.fix else failure.fix
+    failure = replace(failure, problem=masked(failure.problem), fix=fix)
     text = json.dumps(asdict(failure), indent=1) + "\n"
     path = path_of(build, failure.rule, failure.key)
     try:
@@ -176,35 +176,37 @@ def message(
 
     ``fate`` is asked what the batch system says of a job that was killed.
     """
-    lines = [headline(failure)]
+    facts: list[tuple[str, str]] = []
     if failure.kind == "killed" and fate is not None and failure.batch_job:
-        said = fate(failure.batch_job)
-        lines += [f"    reason:  {said}"] if said else []
-    before = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
-    lines += [
-        f"    before:  attempt {attempt}: {problem}"
-        for problem, attempt in reversed(before.items())
+        facts.append(("reason", fate(failure.batch_job) or ""))
+    earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
+    facts += [
+        ("earlier", f"attempt {attempt}: {problem}")
+        for problem, attempt in reversed(earlier.items())
         if problem != failure.problem
     ]
-    if failure.dataset is not None:
-        lines.append(f"    dataset: {failure.dataset}")
+    facts.append(("dataset", failure.dataset or ""))
     if failure.file is not None:
-        lines.append(f"    file:    {failure.file} ({span(failure.start, failure.stop)})")
+        facts.append(("file", f"{failure.file} ({span(failure.start, failure.stop)})"))
     if failure.variation not in (None, "nominal"):
-        lines.append(f"    varied:  {failure.variation}")
+        facts.append(("variation", str(failure.variation)))
     if failure.pool is not None:
-        lines.append(f"    where:   {_where(failure)}")
+        facts.append(("where", _where(failure)))
     # A last attempt that was not worth trying used next to nothing.
     most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
     if failure.memory is not None or most:
         asked = format_bytes(failure.memory) if failure.memory else "nothing"
         used = f"{most // 1000**2} MB used" if most else "use unknown"
-        lines.append(f"    memory:  {asked} asked for, {used}")
-    lines += [f"    mend:    {failure.mend}"] if failure.mend else []
-    lines.append(f"    log:     {build / log}")
+        facts.append(("memory", f"{asked} asked for, {used}"))
     command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
-    lines.append(f"    alone:   {shell(['cd', build])} && {command}")
-    return "\n".join(lines)
+    facts += [
+        ("fix", failure.fix or ""),
+        ("log", str(build / log)),
+        ("rerun", f"{shell(['cd', build])} && {command}"),
+    ]
+    return "\n".join(
+        [headline(failure), *(f"    {label + ':':11}{text}" for label, text in facts if text)]
+    )
 
 
 def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) -> str:
@@ -298,7 +300,7 @@ def _understood(content: Any) -> Failure | None:
 def _plain(content: dict[str, Any]) -> dict[str, Any]:
     """Return the texts of a note as they may be shown."""
     shown = {name: printable(v) if isinstance(v, str) else v for name, v in content.items()}
-    errors = {name: masked(shown[name]) for name in ("problem", "mend") if shown.get(name)}
+    errors = {name: masked(shown[name]) for name in ("problem", "fix") if shown.get(name)}
     return {**shown, **errors}
 
 

@@ -150,7 +150,7 @@ class Inputs:
         return key in self._known and not self._known[key]["problem"]
 
     def _store(self) -> None:
-        # A file with a problem is looked at again: it may have been mended without a new date.
+        # A file with a problem is looked at again: it may have been fixed without a new date.
         kept = {key: self._known[key] for key in sorted(self._used) if self._is_sound(key)}
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {

@@ -1,4 +1,4 @@
-"""A disk that is full: told from other errors, and said so that it can be mended."""
+"""A disk that is full: told from other errors, and said so that it can be fixed."""
 
 from __future__ import annotations
 

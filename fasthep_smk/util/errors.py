@@ -2,7 +2,7 @@
 
 Every message answers the same questions in the same order: which file, which key, which value,
 what was expected, and what to do. Several findings are collected and raised together
-(:class:`Findings`), so that a workflow is mended in one round.
+(:class:`Findings`), so that a workflow is fixed in one round.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def nearest(name: str, valid: Iterable[str]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is wrong: where it stands, what was expected and how to mend it."""
+    """One thing that is wrong: where it stands, what was expected and how to fix it."""
 
     problem: str
     file: str | None = None

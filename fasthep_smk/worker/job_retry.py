@@ -53,13 +53,13 @@ _NOT_THE_ONE = "is it the right one for this server? 'fasthep-smk doctor WORKFLO
 class Refused(SmkError):
     """A credential has ended or was refused, and no other has come in time.
 
-    ``mend`` says what to do, ``cause`` is the error that has shown it, if there was one; ``stage``
+    ``fix`` says what to do, ``cause`` is the error that has shown it, if there was one; ``stage``
     and ``impl`` are where that was raised.
     """
 
-    def __init__(self, message: str, mend: str, error: BaseException | None = None) -> None:
+    def __init__(self, message: str, fix: str, error: BaseException | None = None) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.fix = fix
         self.cause = getattr(error, "cause", error)
         self.stage = getattr(error, "stage", None)
         self.impl = getattr(error, "impl", None)
@@ -124,9 +124,9 @@ class Tries:
         # Where tokens are renewed all the time, that may be so at each try.
         if self.required and self.used < _PATIENCE and self._look() != self.at_start:
             return None  # renewed while the job went on with the old one
-        mend = _NOT_THE_ONE if self.required else _UNKNOWN
+        fix = _NOT_THE_ONE if self.required else _UNKNOWN
         what = f"a server refused its credential: {failures.one_line(error)}"
-        return Refused(what, mend, error)
+        return Refused(what, fix, error)
 
     def start(self, build: Path, command: Sequence[str], **more: str | None) -> NoReturn:
         """Become the job anew; ``more`` is for :func:`tries_of` to give back."""
@@ -152,15 +152,15 @@ class Tries:
         patience = 0.0 if os.environ.get(SENT) else patience
         while missing := self._lacking(margin):
             why = "; ".join(one.why for one in missing)
-            mend = "; ".join(one.mend for one in missing)
+            fix = "; ".join(one.fix for one in missing)
             left = min(patience, _MOMENT) if any(one.gone for one in missing) else patience
             if time.time() >= start + left:
                 text = f"{why}, and no new one came in time, on {socket.gethostname()}"
                 text += f" ({failures.one_line(error)})" if error is not None else ""
-                raise Refused(text, mend, error)
+                raise Refused(text, fix, error)
             if not told:
                 self.note(why)
-                print(f"{why}: waiting for a new one: {mend}", file=sys.stderr, flush=True)
+                print(f"{why}: waiting for a new one: {fix}", file=sys.stderr, flush=True)
             told = True
             time.sleep(_PAUSE)
         if told:

@@ -19,12 +19,12 @@ __all__ = ["Changed", "check_files", "check_modules"]
 
 
 class Changed(SmkError):
-    """A file is not what the job was planned with; ``mend`` is for those that change each time.
+    """A file is not what the job was planned with; ``fix`` is for those that change each time.
 
     ``failed`` is the error of a job that may have read half of a file.
     """
 
-    mend = (
+    fix = (
         "'fasthep-smk translate' plans the job with the edited file; one that an operation writes "
         "itself is named under smk: {ignore_reads: [...]}"
     )

@@ -208,17 +208,17 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
     kind = kind_of(error)
     if kind == "damaged":
         _forget_damaged(job, Path(cause_of(error).record))
-    problem, mend = failures.one_line(error), getattr(error, "mend", None)
+    problem, fix = failures.one_line(error), getattr(error, "fix", None)
     if gone := _gone(job):
         problem = f"its input file was moved or deleted while the run went on: {gone}"
-        mend = "put it back, then run the same command again"
+        fix = "put it back, then run the same command again"
     failures.note(
         job.build,
         replace(
             started,
             problem=problem,
             kind=kind,
-            mend=mend or system_errors.fix(cause_of(error), job.build),
+            fix=fix or system_errors.fix(cause_of(error), job.build),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),

@@ -391,10 +391,10 @@ def test_where_the_pool_has_no_more_memory_the_end_is_clear(htcondor: Cluster) -
     assert "not tried again" in said
     for line in (
         r"dataset: data",
-        r"file:    .*data/data_0.root \(all entries\)",
-        r"where:   pool 'default' on \S+, htcondor job \d+, attempt \d",
-        r"memory:  600 MB asked for, ([6-9]\d\d|\d{4}) MB used",
-        r"log:     \S+/0_0.log",
+        r"file: +.*data/data_0.root \(all entries\)",
+        r"where: +pool 'default' on \S+, htcondor job \d+, attempt \d",
+        r"memory: +600 MB asked for, ([6-9]\d\d|\d{4}) MB used",
+        r"log: +\S+/0_0.log",
     ):
         assert re.search(rf"^    {line}$", said, re.MULTILINE), f"{line!r} not in\n{said}"
     assert is_empty_within(htcondor, folder, 10)
@@ -448,7 +448,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_the_next_call_goes_on(
     htcondor: Cluster, right: Callable[[Path], list[str]]
 ) -> None:
     """One of two jobs has ended when the work folder loses its permission; only the other runs
-    again after the mend."""
+    again after the fix."""
     pool = {"workers": 1, "config": {"retries": 0}}
     folder = in_trouble(htcondor, files=2, pool=pool)
     run = Run(htcondor, folder)

@@ -364,11 +364,11 @@ def test_a_pool_with_too_little_memory_is_the_end(slurm: Cluster) -> None:
     [about] = [part for part in re.split(r"\n(?=rule )", said) if "dataset: dy" in part]
     assert about.startswith("rule stage_Moody_to_Met (stages read.events, Moody, Met) failed: ")
     for line in (
-        r"before:  attempt 1: .*(more memory is needed than the 2 GB|xceeded .*memory).*",
-        r"file:    data/dy_0\.root \(all entries\)",
-        r"where:   pool 'default' on \S+, slurm job \d+, attempt 2",
-        r"memory:  2 GB asked for, \d+ MB used",
-        r"log:     (\S*dy\S*)",
+        r"earlier: +attempt 1: .*(more memory is needed than the 2 GB|xceeded .*memory).*",
+        r"file: +data/dy_0\.root \(all entries\)",
+        r"where: +pool 'default' on \S+, slurm job \d+, attempt 2",
+        r"memory: +2 GB asked for, \d+ MB used",
+        r"log: +(\S*dy\S*)",
     ):
         assert re.search(rf"^    {line}$", about, re.MULTILINE), line
     log = re.search(r"log: +(\S+)", about)
@@ -400,7 +400,7 @@ def test_a_bundle_is_one_job_and_is_tried_again_for_what_is_not_done(
     """Two partitions are one job of Slurm, with the time of two; the one that is done stays so."""
     folder = in_trouble(slurm, retries=1, fail="data/data_1.root")
     said = Run(slurm, folder / "workflow.yaml", "--bundle", "2").ended(status=1)
-    assert "dataset: data\n    file:    data/data_1.root (all entries)" in said
+    assert "dataset:  data\n    file:      data/data_1.root (all entries)" in said
     assert tries(folder) == {"data": 3, "dy": 1}
     done = moody_record(folder, "data")
     assert slurms_record(slurm, done["batch_job"])["TimeLimit"] == "00:10:00"
@@ -493,7 +493,7 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
 
 @pytest.mark.long
 def test_a_work_folder_that_cannot_be_written(slurm: Cluster, moody_reference: Path) -> None:
-    """The message says what is wrong; when that is mended, the next call goes on."""
+    """The message says what is wrong; when that is fixed, the next call goes on."""
     folder = in_trouble(slurm, retries=0, sleep=4)
     run = Run(slurm, folder / "workflow.yaml")
     run.until(lambda: sum(tries(folder).values()) == 3)

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the input: one message that says where, what and how to mend it."""
+"""Whatever is wrong with the input: one message that says where, what and how to fix it."""
 
 from __future__ import annotations
 
@@ -796,7 +796,7 @@ FRAGILE = (
 import os
 
 def run(*, stream, **_):
-    if max(stream.energy) > 25 and not os.path.exists("mended"):
+    if max(stream.energy) > 25 and not os.path.exists("fixed"):
         raise ValueError("too much energy")
     return stream
 """
@@ -828,8 +828,8 @@ def test_an_operation_that_raises_in_one_partition(folder: Path, document: Docum
     before = records(folder)
     assert len(before) == 4
 
-    (folder / "mended").touch()
-    alone = re.search(r"alone: +(.+)", message)[1]  # type: ignore[index]
+    (folder / "fixed").touch()
+    alone = re.search(r"rerun: +(.+)", message)[1]  # type: ignore[index]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["sh", "-c", alone],
@@ -862,7 +862,7 @@ def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
     assert failed.returncode == 1
     assert "NameError: name 'strem' is not defined" in failed.stderr
     (folder / "own_broken.py").write_text(SPEC + "def run(*, stream, **_):\n    return stream\n")
-    alone = re.search(r"alone: +(.+)", failed.stderr)[1]  # type: ignore[index]
+    alone = re.search(r"rerun: +(.+)", failed.stderr)[1]  # type: ignore[index]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path}
     call = ["sh", "-c", alone]

@@ -179,7 +179,7 @@ def test_a_refused_token_is_said_to_be_one(
     done = smk("workflow.yaml", "-j", "2", "--accept-missing", "2", cwd=needy)
     assert done.returncode == 1
     assert "a server refused its credential: " in done.stderr
-    assert "    mend:    is it the right one for this server?" in done.stderr
+    assert "    fix:       is it the right one for this server?" in done.stderr
     assert "going on without" not in done.stderr  # with the right one nothing would be missing
     notes = (needy / "build/smk/failures").rglob("*.json")
     assert {json.loads(path.read_text())["kind"] for path in notes} == {"credential"}
@@ -197,7 +197,7 @@ def test_a_token_that_is_not_renewed_in_time(
     done = smk("workflow.yaml", "-j", "2", "--bundle", "1", "--allow-expiring", cwd=needy)
     assert done.returncode == 1
     assert "and no new one came in time, on " in done.stderr
-    assert "    mend:    get a new token" in done.stderr
+    assert "    fix:       get a new token" in done.stderr
 
 
 def test_a_stopped_run_does_not_wait(needy: Path, server: tuple[str, list[int]]) -> None:

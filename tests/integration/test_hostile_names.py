@@ -377,7 +377,7 @@ def test_the_command_to_run_a_failed_job_alone(tmp_path: Path, place: str) -> No
         "    'input': {'name': 'stream', 'kind': 'event_stream', 'required': True},\n"
         "    'result': {'kind': 'event_stream'}}\n"
         "def run(*, stream, **_):\n"
-        "    if not os.path.exists('mended'):\n"
+        "    if not os.path.exists('fixed'):\n"
         "        raise ValueError('$(touch CANARY) {x} `touch CANARY`')\n"
         "    return stream\n"
     )
@@ -390,7 +390,7 @@ def test_the_command_to_run_a_failed_job_alone(tmp_path: Path, place: str) -> No
     assert failed.returncode == 1
     assert "ValueError: $(touch CANARY) {x} `touch CANARY`" in failed.stderr
     assert f"dataset: {name}" in failed.stderr
-    (folder / "mended").touch()
+    (folder / "fixed").touch()
     alone = failed.stderr[failed.stderr.index("alone:") + len("alone:") :].strip()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(

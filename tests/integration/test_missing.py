@@ -242,8 +242,8 @@ def test_more_than_is_accepted_fails(fragile: Path, smk: Run) -> None:
     break_(fragile, "data/0_1", "dy/0_3")
     said = fail(smk, fragile, "--accept-missing", "1", *options)
     assert said.endswith("2 of 9 partitions are missing; --accept-missing 1 accepts 1 of 9\n")
-    assert "file:    data/data_0.root (entries 20 to 40)" in said
-    assert "file:    data/dy_0.root (entries 60 to 80)" in said
+    assert "file:      data/data_0.root (entries 20 to 40)" in said
+    assert "file:      data/dy_0.root (entries 60 to 80)" in said
     said = fail(smk, fragile, "--accept-missing", "22%", *options)
     assert said.endswith("--accept-missing 22% accepts 1 of 9 (rounded down)\n")
     assert not (fragile / "build/run_summary.yaml").exists()

@@ -51,7 +51,7 @@ def test_what_is_wrong(found: Credential | None, what: str | None) -> None:
     wrong = problems(Requirement("token"), found, now=NOW, until=NOW + 1800)
     assert [one.what for one in wrong] == ([] if what is None else [what])
     assert all(one.early == (what == "the bearer token ends before the run may") for one in wrong)
-    assert all(one.mend for one in wrong)
+    assert all(one.fix for one in wrong)
 
 
 def test_several_things_are_wrong() -> None:
@@ -62,7 +62,7 @@ def test_several_things_are_wrong() -> None:
         "the bearer token is of another issuer",
         "the bearer token has expired",
     ]
-    assert wrong[0].mend == "chmod 600 /home/a/bt"
+    assert wrong[0].fix == "chmod 600 /home/a/bt"
 
 
 def test_the_slash_at_the_end_of_an_issuer_does_not_matter() -> None:

@@ -93,7 +93,7 @@ def test_a_proxy_without_attributes_is_of_no_organisation(
     (problem,) = problems(Requirement("x509", ("cms",)), found, now=time.time())
     assert problem.found is not None
     assert problem.found.endswith(": no attributes of VOMS")
-    assert problem.mend == f"voms-proxy-init --voms cms --valid 24:00 --out {found.path}"
+    assert problem.fix == f"voms-proxy-init --voms cms --valid 24:00 --out {found.path}"
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_a_ticket_that_has_expired(tmp_path: Path) -> None:
     found = find_ticket()
     assert found is not None
     (problem,) = problems(Requirement("kerberos"), found, now=time.time())
-    assert (problem.what, problem.mend) == ("the Kerberos ticket has expired", "kinit")
+    assert (problem.what, problem.fix) == ("the Kerberos ticket has expired", "kinit")
 
 
 def test_a_ticket_without_an_end(tmp_path: Path) -> None:

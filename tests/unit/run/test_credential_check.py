@@ -218,14 +218,14 @@ def test_what_doctor_says(file: Path, tmp_path: Path) -> None:
     pem, _ = proxy(-1, 900)
     write(tmp_path / "proxy", pem, mode=0o640)
     first, second = _credentials([TOKEN])
-    assert (first.what, first.state, first.mend) == ("bearer token, required", "ok", "")
+    assert (first.what, first.state, first.fix) == ("bearer token, required", "ok", "")
     assert f"{file}; subject alice; issuer https://issuer.example/; mode 600; ends " in first.found
     assert ", 30.0 h left" in first.found
     assert (second.what, second.state) == ("X509 proxy", "note")
     assert "others may read the X509 proxy; the X509 proxy has expired; " in second.found
-    assert "chmod 600" in second.mend
-    assert "voms-proxy-init" in second.mend
+    assert "chmod 600" in second.fix
+    assert "voms-proxy-init" in second.fix
     write(file, token(3600))
     (first, _) = _credentials([TOKEN])
-    assert (first.state, first.mend[:15]) == ("note", "get a new token")
-    assert os.environ["BEARER_TOKEN_FILE"] in first.mend
+    assert (first.state, first.fix[:15]) == ("note", "get a new token")
+    assert os.environ["BEARER_TOKEN_FILE"] in first.fix

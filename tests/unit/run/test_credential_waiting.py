@@ -177,7 +177,7 @@ def test_any_error_after_the_end_is_that_of_the_credential(file: Path) -> None:
     assert isinstance(found, Refused)
     host = socket.gethostname()
     assert str(found).endswith(f", and no new one came in time, on {host} (ValueError: bad)")
-    assert found.mend.startswith(MEND)
+    assert found.fix.startswith(MEND)
 
 
 def test_it_waits_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,13 +247,13 @@ def test_refused_although_it_is_valid(file: Path) -> None:
     found = tries().settle(OSError("HTTP Error 403: Forbidden"), None)
     assert isinstance(found, Refused)
     assert str(found) == "a server refused its credential: OSError: HTTP Error 403: Forbidden"
-    assert "right one" in found.mend
+    assert "right one" in found.fix
 
 
 def test_refused_and_nothing_is_required() -> None:
     found = tries_of([], None)[0].settle(OSError("HTTP Error 403: Forbidden"), None)
     assert isinstance(found, Refused)
-    assert "execution.credentials" in found.mend
+    assert "execution.credentials" in found.fix
 
 
 def test_a_job_that_begins_without_a_valid_token(file: Path) -> None:

@@ -90,7 +90,7 @@ def test_doctor_sends_no_probe_from_there(tmp_path: Path, monkeypatch: pytest.Mo
     folder.mkdir()
     checks = doctor.examine(execution(tmp_path / "site", "slurm"), folder=folder, timeout=1)
     (found,) = [check for check in checks if check.what == "this folder"]
-    assert (found.state, found.mend) == ("FAILED", "move or rename the folder")
+    assert (found.state, found.fix) == ("FAILED", "move or rename the folder")
 
 
 def test_a_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:

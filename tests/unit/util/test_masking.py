@@ -133,7 +133,7 @@ SECRETS = f"GET https://me:S3cr3t@host/a?authz=S3cr3t&x=1 {TOKEN} Bearer S3cr3t"
 
 
 def test_notes_and_what_earlier_attempts_died_of(tmp_path: Path) -> None:
-    note = failures.Failure(rule="r", key="a/b", record="x", problem=SECRETS, mend=SECRETS)
+    note = failures.Failure(rule="r", key="a/b", record="x", problem=SECRETS, fix=SECRETS)
     failures.note(tmp_path, note)
     path = failures.path_of(tmp_path, "r", "a/b")
     assert "S3cr3t" not in path.read_text()
