@@ -118,7 +118,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
         yield Finding(
             file=file,
             key=f"{key}.image",
-            problem="is missing" if image is None else "is not what belongs here",
+            problem="is missing" if image is None else "is not a valid value",
             value=None if image is None else repr(image),
             expected="an image: docker://NAME:TAG, oras://…, library://…, or the absolute path of "
             "a file or folder that workers see, without spaces",
@@ -132,7 +132,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
         yield Finding(
             file=file,
             key=f"{key}.prefix",
-            problem="is not what belongs here",
+            problem="is not a valid value",
             value=repr(prefix),
             expected="current, or the absolute path of an environment that all workers see; "
             "no quotes, $, ` or \\ in it",
@@ -142,7 +142,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
         yield Finding(
             file=file,
             key=f"{key}.source",
-            problem="is not what belongs here",
+            problem="is not a valid value",
             value=repr(source),
             expected="current: the environment in which fasthep-smk runs",
         )

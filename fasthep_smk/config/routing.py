@@ -77,7 +77,7 @@ def stage_needs(
                 Finding(
                     file=workflow,
                     key=f"{key}.timeout",
-                    problem="is not what belongs here",
+                    problem="is not a valid value",
                     value=repr(timeout),
                     expected=str(error),
                 )

@@ -121,7 +121,7 @@ def _problem(error: ValidationError) -> str:
         return "is a mapping"
     if error.validator == "type" and isinstance(error.instance, list):
         return "is a list"
-    return "is not what belongs here"
+    return "is not a valid value"
 
 
 def _odd_keys(content: Any, file: str, key: str) -> Iterator[Finding]:

@@ -106,7 +106,7 @@ class _Reader:
                 Finding(
                     file=layer.file if layer else None,
                     key=layer.key_at(path) if layer else None,
-                    problem="is not what belongs here",
+                    problem="is not a valid value",
                     value=repr(value),
                     expected=str(error),
                 )

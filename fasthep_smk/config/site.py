@@ -83,7 +83,7 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
             Finding(
                 file=file,
                 key="retries",
-                problem="is not what belongs here",
+                problem="is not a valid value",
                 value=repr(retries),
                 expected="a whole number, 0 to 100",
             )
@@ -199,7 +199,7 @@ def _unreadable(content: Mapping[str, Any], file: str) -> Iterator[Finding]:
             if value is not None:
                 parse(value)
         except ValueError as error:
-            problem = "is not what belongs here"
+            problem = "is not a valid value"
             yield Finding(
                 file=file, key=key, problem=problem, value=repr(value), expected=str(error)
             )

@@ -105,7 +105,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
         yield Finding(
             file=file,
             key=f"{key}.folder",
-            problem="is not what belongs here",
+            problem="is not a valid value",
             value=repr(folder),
             expected="the absolute path of a folder, of letters, digits and . _ - / only",
         )
@@ -114,7 +114,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
             yield Finding(
                 file=file,
                 key=f"{key}.shared",
-                problem="is not what belongs here",
+                problem="is not a valid value",
                 value=repr(folder),
                 expected="absolute paths of folders that workers see",
             )

@@ -172,8 +172,8 @@ def _rules(status: Status) -> str:
 def _run(status: Status) -> str:
     run = status.run
     if run is None:
-        return "nobody works on it now"
-    return f"process {run['pid']} on {run['host']} works on it since {run['since']}"
+        return "no run in progress"
+    return f"run in progress: process {run['pid']} on {run['host']}, since {run['since']}"
 
 
 def _failed(failed: list[failures.Failure]) -> str:

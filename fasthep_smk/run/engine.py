@@ -32,9 +32,9 @@ from fasthep_smk.util.masking import masked
 
 __all__ = ["Outcome", "dry_run", "run"]
 
-#: Of so many failed jobs everything is said; the batch system is not asked about more.
+#: Number of failed jobs that are reported in full; the batch system is asked about these only.
 _SHOWN = 10
-_WITHOUT_A_WORD = "ended without a word: killed, perhaps for want of memory"
+_WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 _GONE = re.compile(r"^(/.+) \(missing locally")
 _USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 

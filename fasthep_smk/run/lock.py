@@ -46,7 +46,7 @@ class Held(SmkError):
     def by(cls, who: Mapping[str, Any], build: Path) -> Held:
         """Return the error that names a process, its host and since when."""
         return cls(
-            f"another run works on {build}\n"
+            f"another run is in progress in {build}\n"
             f"    by       process {who.get('pid', '?')} on {who.get('host', '?')}, "
             f"since {who.get('since', '?')}\n"
             "    hint     wait for it, stop it, or choose another --outdir"
@@ -150,7 +150,7 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
                 process / "cmdline"
             ).read_bytes():
                 raise Held(
-                    f"another run works on {build}\n"
+                    f"another run is in progress in {build}\n"
                     f"    by       process {process.name}, Snakemake without fasthep-smk\n"
                     "    hint     wait for it, stop it, or choose another --outdir"
                 )

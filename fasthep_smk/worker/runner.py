@@ -176,7 +176,7 @@ def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
         key=job.key,
         record=job.marker or str(job.entry["record"]),
         bundle=job.bundle,
-        problem="it ended without a word: it was killed, or its machine went away",
+        problem="it ended without an error message: it was killed, or its machine failed",
         kind="killed",
         stages=list(job.stages),
         dataset=job.entry.get("dataset"),

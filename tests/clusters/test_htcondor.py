@@ -368,7 +368,7 @@ def test_a_job_that_takes_more_memory_gets_more(
     # The job looks at its memory far more often than HTCondor, but HTCondor may be the quicker.
     words = {
         "memory": "more memory is needed than the 600 MB of pool 'default'",
-        "killed": "it ended without a word",
+        "killed": "it ended without an error message",
     }
     assert words[first["kind"]] in first["problem"]
     # Removed after HTCondor held it, or ended by itself before that.

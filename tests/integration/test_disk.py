@@ -139,7 +139,7 @@ def test_in_the_middle_of_a_run(own: Path, smk: Run) -> None:
         for more in ([], ["-n"], ["--all"]):
             refused = smk("clean", *more, cwd=own)
             assert refused.returncode == 1
-            assert f"another run works on {own / 'build'}" in refused.stderr
+            assert f"another run is in progress in {own / 'build'}" in refused.stderr
     finally:
         (own / "wait").unlink()
     said, _ = process.communicate(timeout=120)
@@ -155,7 +155,7 @@ def test_after_a_failure(own: Path, smk: Run) -> None:
     assert found["run"] is None
     assert counts(found)["failed"] == 1
     text = smk("status", cwd=own).stdout
-    assert "nobody works on it now" in text
+    assert "no run in progress" in text
     assert "1 job failed:" in text
     assert "dy/0_0: stage 'Own' (own.wait) failed: ValueError: no such luck" in text
     # What the jobs that are left will read stays.

@@ -104,7 +104,7 @@ def test_a_second_run_is_told_who_works_there(slow: Path, smk: Run) -> None:
     for command in (*COMMANDS, ("workflow.yaml", "-n")):
         second = smk(*command, cwd=slow)
         assert second.returncode == 1
-        assert f"another run works on {slow / 'build'}" in second.stderr
+        assert f"another run is in progress in {slow / 'build'}" in second.stderr
         assert f"process {first.pid} on " in second.stderr
     for word in ("check", "explain"):  # which write nothing there
         done = smk(word, "workflow.yaml", cwd=slow)
@@ -120,7 +120,7 @@ def test_a_run_of_snakemake_alone_is_not_disturbed(slow: Path, smk: Run) -> None
     for command in COMMANDS:
         second = smk(*command, cwd=slow)
         assert second.returncode == 1
-        assert f"another run works on {slow / 'build'}" in second.stderr
+        assert f"another run is in progress in {slow / 'build'}" in second.stderr
         assert f"process {first.pid}, Snakemake" in second.stderr
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
@@ -157,7 +157,7 @@ def test_a_job_that_is_killed_is_named_with_its_events(slow: Path, smk: Run) -> 
     os.kill(tries(slow)[0], signal.SIGKILL)
     said, _ = run.communicate(timeout=90)
     assert run.returncode == 1
-    assert "it ended without a word: it was killed, or its machine went away" in said
+    assert "it ended without an error message: it was killed, or its machine failed" in said
     assert "data/" in said
     assert "pool 'default' on " in said
     done = smk("workflow.yaml", cwd=slow)

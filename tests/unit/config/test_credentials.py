@@ -26,13 +26,13 @@ WRONG = f"""
 ## text
 execution: {{credentials: x509}}
 ->
-workflow.yaml: execution.credentials: is not what belongs here
+workflow.yaml: execution.credentials: is not a valid value
     found: 'x509'
     expected: {KINDS}
 ## misspelt-in-a-list
 execution: {{credentials: [x509, tokens]}}
 ->
-workflow.yaml: execution.credentials[1]: is not what belongs here
+workflow.yaml: execution.credentials[1]: is not a valid value
     found: 'tokens'
     expected: x509, token or kerberos
     hint: did you mean 'token'?
@@ -57,13 +57,13 @@ workflow.yaml: execution.credential: unknown key
 ## issuer-that-is-no-address
 execution: {{credentials: {{token: {{issuer: cern}}}}}}
 ->
-workflow.yaml: execution.credentials.token.issuer: is not what belongs here
+workflow.yaml: execution.credentials.token.issuer: is not a valid value
     found: 'cern'
     expected: the address of a token's issuer, such as https://cms-auth.cern.ch/
 ## organisation-with-a-slash
 execution: {{credentials: {{x509: {{voms: /cms}}}}}}
 ->
-workflow.yaml: execution.credentials.x509.voms: is not what belongs here
+workflow.yaml: execution.credentials.x509.voms: is not a valid value
     found: '/cms'
     expected: the name of a virtual organisation, such as cms, or a list of them
 ## list-instead-of-a-mapping
@@ -80,7 +80,7 @@ workflow.yaml: execution.credentials.x509: says nothing, and takes nothing back
 ## site-misspelt
 pools.yaml: 'credentials: [krb5]'
 ->
-SITE/pools.yaml: credentials[0]: is not what belongs here
+SITE/pools.yaml: credentials[0]: is not a valid value
     found: 'krb5'
     expected: x509, token or kerberos
     hint: did you mean 'kerberos'?

@@ -84,7 +84,7 @@ workflow.yaml: execution.environment.mode: no such mode
         (
             {"type": "shared-prefix", "prefix": "here"},
             """\
-workflow.yaml: execution.environment.prefix: is not what belongs here
+workflow.yaml: execution.environment.prefix: is not a valid value
     found: 'here'
     expected: current, or the absolute path of an environment that all workers see; \
 no quotes, $, ` or \\ in it""",
@@ -92,7 +92,7 @@ no quotes, $, ` or \\ in it""",
         (
             {"type": "shared-prefix", "prefix": "/opt/$USER"},
             """\
-workflow.yaml: execution.environment.prefix: is not what belongs here
+workflow.yaml: execution.environment.prefix: is not a valid value
     found: '/opt/$USER'
     expected: current, or the absolute path of an environment that all workers see; \
 no quotes, $, ` or \\ in it""",
@@ -107,14 +107,14 @@ workflow.yaml: execution.environment.sourc: unknown key
         (
             "packed-venv",
             """\
-workflow.yaml: execution.environment: is not what belongs here
+workflow.yaml: execution.environment: is not a valid value
     found: 'packed-venv'
     expected: a mapping with a type""",
         ),
         (
             {"type": 3},
             """\
-workflow.yaml: execution.environment.type: is not what belongs here
+workflow.yaml: execution.environment.type: is not a valid value
     found: 3
     expected: shared-prefix, packed-venv, packed-conda, packed-pixi or container""",
         ),

@@ -78,7 +78,7 @@ SECTION = r"""
 ## execution-is-text
 execution: text
 ->
-workflow.yaml: execution: is not what belongs here
+workflow.yaml: execution: is not a valid value
     found: 'text'
     expected: pools, resources and how to run
 ## execution-is-a-list
@@ -114,19 +114,19 @@ workflow.yaml: execution.pools: is a list
 ## pool-is-a-number
 execution: {pools: {gpu: 3}}
 ->
-workflow.yaml: execution.pools.gpu: is not what belongs here
+workflow.yaml: execution.pools.gpu: is not a valid value
     found: 3
     expected: workers, resources, use, config
 ## pool-is-text
 execution: {pools: {gpu: large}}
 ->
-workflow.yaml: execution.pools.gpu: is not what belongs here
+workflow.yaml: execution.pools.gpu: is not a valid value
     found: 'large'
     expected: workers, resources, use, config
 ## backend-is-null
 execution: {backend: null}
 ->
-workflow.yaml: execution.backend: is not what belongs here
+workflow.yaml: execution.backend: is not a valid value
     found: None
     expected: text
 ## config-is-a-list
@@ -166,7 +166,7 @@ workflow.yaml: execution.strategy: no such strategy here
 ## strategy-is-a-number
 execution: {strategy: 3}
 ->
-workflow.yaml: execution.strategy: is not what belongs here
+workflow.yaml: execution.strategy: is not a valid value
     found: 3
     expected: local, slurm or htcondor
 ## strategy-is-a-list
@@ -241,7 +241,7 @@ workflow.yaml: execution.pools["it's"].resources: no resource class of this name
 ## pool-name-with-a-newline
 execution: {pools: {"a\nb": {config: {walltime: '00:00:00'}}}}
 ->
-workflow.yaml: execution.pools['a\nb'].config.walltime: is not what belongs here
+workflow.yaml: execution.pools['a\nb'].config.walltime: is not a valid value
     found: '00:00:00'
     expected: more than no time at all
 ## pool-name-with-shell
@@ -271,38 +271,38 @@ workflow.yaml: execution.pools.gpu.workers: is too small
 ## workers-a-fraction
 execution: {pools: {gpu: {workers: 2.7}}}
 ->
-workflow.yaml: execution.pools.gpu.workers: is not what belongs here
+workflow.yaml: execution.pools.gpu.workers: is not a valid value
     found: 2.7
     expected: a whole number, 1 or more
 ## workers-a-yes
 execution: {pools: {gpu: {workers: yes}}}
 ->
-workflow.yaml: execution.pools.gpu.workers: is not what belongs here
+workflow.yaml: execution.pools.gpu.workers: is not a valid value
     found: True
     expected: a whole number, 1 or more
 ## workers-text
 execution: {pools: {gpu: {workers: two}}}
 ->
-workflow.yaml: execution.pools.gpu.workers: is not what belongs here
+workflow.yaml: execution.pools.gpu.workers: is not a valid value
     found: 'two'
     expected: a whole number, 1 or more
 ## workers-a-number-as-text
 execution: {pools: {gpu: {workers: '2'}}}
 ->
-workflow.yaml: execution.pools.gpu.workers: is not what belongs here
+workflow.yaml: execution.pools.gpu.workers: is not a valid value
     found: '2'
     expected: a whole number, 1 or more
     hint: a number between quotes is text: leave the quotes out
 ## workers-not-a-number
 execution: {pools: {gpu: {workers: .nan}}}
 ->
-workflow.yaml: execution.pools.gpu.workers: is not what belongs here
+workflow.yaml: execution.pools.gpu.workers: is not a valid value
     found: nan
     expected: a whole number, 1 or more
 ## workers-with-an-exponent
 execution: {pools: {gpu: {workers: 1e3}}}
 ->
-workflow.yaml: execution.pools.gpu.workers: is not what belongs here
+workflow.yaml: execution.pools.gpu.workers: is not a valid value
     found: '1e3'
     expected: a whole number, 1 or more
 ## workers-a-list
@@ -329,61 +329,61 @@ workflow.yaml: execution.pools.gpu.resources.cpus: is too small
 ## cpus-half
 execution: {pools: {gpu: {resources: {cpus: 0.5}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.cpus: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.cpus: is not a valid value
     found: 0.5
     expected: a whole number, 1 or more
 ## cpus-all
 execution: {pools: {gpu: {resources: {cpus: all}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.cpus: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.cpus: is not a valid value
     found: 'all'
     expected: a whole number, 1 or more
 ## cpus-octal-as-text
 execution: {pools: {gpu: {resources: {cpus: '08'}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.cpus: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.cpus: is not a valid value
     found: '08'
     expected: a whole number, 1 or more
 ## cpus-in-arabic-digits
 execution: {pools: {gpu: {resources: {cpus: ٣}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.cpus: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.cpus: is not a valid value
     found: '٣'
     expected: a whole number, 1 or more
 ## memory-without-a-unit
 execution: {pools: {gpu: {resources: {memory: 16}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: 16
     expected: a number with a unit, such as 4GB or 4GiB
 ## memory-with-half-a-unit
 execution: {pools: {gpu: {resources: {memory: 16G}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: '16G'
     expected: a number with a unit, such as 4GB or 4GiB
 ## memory-with-an-unknown-unit
 execution: {pools: {gpu: {resources: {memory: 4EB}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: '4EB'
     expected: a number with a unit, such as 4GB or 4GiB
 ## memory-zero
 execution: {pools: {gpu: {resources: {memory: 0GB}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: '0GB'
     expected: more than nothing
 ## memory-negative
 execution: {pools: {gpu: {resources: {memory: -4GB}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: '-4GB'
     expected: a number with a unit, such as 4GB or 4GiB
 ## memory-half-a-byte
 execution: {pools: {gpu: {resources: {memory: 1.5B}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: '1.5B'
     expected: a whole number of bytes
 ## memory-with-a-comma
@@ -391,7 +391,7 @@ execution: {pools: {gpu: {resources: {memory: 4,5GB}}}}
 ->
 workflow.yaml: execution.pools.gpu.resources['5GB']: unknown key
     expected: cpus, memory, disk, gpus
-workflow.yaml: execution.pools.gpu.resources.memory: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.memory: is not a valid value
     found: 4
     expected: a number with a unit, such as 4GB or 4GiB
 ## memory-a-list
@@ -403,7 +403,7 @@ workflow.yaml: execution.pools.gpu.resources.memory: is a list
 ## gpus-yes
 execution: {pools: {gpu: {resources: {gpus: yes}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.gpus: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.gpus: is not a valid value
     found: True
     expected: a whole number, 0 or more
 ## gpus-negative
@@ -415,7 +415,7 @@ workflow.yaml: execution.pools.gpu.resources.gpus: is too small
 ## gpus-with-a-model
 execution: {pools: {gpu: {resources: {gpus: a100:1}}}}
 ->
-workflow.yaml: execution.pools.gpu.resources.gpus: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources.gpus: is not a valid value
     found: 'a100:1'
     expected: a whole number, 0 or more
 ## resource-misspelt
@@ -439,13 +439,13 @@ workflow.yaml: execution.pools.gpu.resources: is a list
 ## resources-a-number
 execution: {pools: {gpu: {resources: 5}}}
 ->
-workflow.yaml: execution.pools.gpu.resources: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources: is not a valid value
     found: 5
     expected: the name of a class in execution.resources, or cpus, memory, disk, gpus
 ## resources-empty-text
 execution: {pools: {gpu: {resources: ''}}}
 ->
-workflow.yaml: execution.pools.gpu.resources: is not what belongs here
+workflow.yaml: execution.pools.gpu.resources: is not a valid value
     found: ''
     expected: the name of a class in execution.resources, or cpus, memory, disk, gpus
 ## class-unknown
@@ -470,13 +470,13 @@ workflow.yaml: execution.pools.gpu.resources: no resource class of this name
 ## class-is-a-number
 execution: {resources: {gpu: 3}}
 ->
-workflow.yaml: execution.resources.gpu: is not what belongs here
+workflow.yaml: execution.resources.gpu: is not a valid value
     found: 3
     expected: a resource class, or an input resource if it has a kind
 ## class-is-null
 execution: {resources: {gpu: null}}
 ->
-workflow.yaml: execution.resources.gpu: is not what belongs here
+workflow.yaml: execution.resources.gpu: is not a valid value
     found: None
     expected: a resource class, or an input resource if it has a kind
 ## class-key-misspelt
@@ -488,13 +488,13 @@ workflow.yaml: execution.resources.gpu.gpu: unknown key
 ## class-with-a-bad-amount
 execution: {resources: {gpu: {gpus: two}}}
 ->
-workflow.yaml: execution.resources.gpu.gpus: is not what belongs here
+workflow.yaml: execution.resources.gpu.gpus: is not a valid value
     found: 'two'
     expected: a whole number, 0 or more
 ## class-that-nobody-uses
 execution: {resources: {gpu: {memory: 0GB}}}
 ->
-workflow.yaml: execution.resources.gpu.memory: is not what belongs here
+workflow.yaml: execution.resources.gpu.memory: is not a valid value
     found: '0GB'
     expected: more than nothing
 ## input-resource-misspelt
@@ -523,7 +523,7 @@ workflow.yaml: execution.pools.gpu.use: no pool profile of this name
 ## profile-name-empty
 execution: {pools: {gpu: {use: ''}}}
 ->
-workflow.yaml: execution.pools.gpu.use: is not what belongs here
+workflow.yaml: execution.pools.gpu.use: is not a valid value
     found: ''
     expected: the name of a pool profile
 ## profile-using-a-profile
@@ -534,7 +534,7 @@ workflow.yaml: execution.pool_profiles.gpu.use: unknown key
 ## profile-with-bad-workers
 execution: {pool_profiles: {gpu: {workers: many}}}
 ->
-workflow.yaml: execution.pool_profiles.gpu.workers: is not what belongs here
+workflow.yaml: execution.pool_profiles.gpu.workers: is not a valid value
     found: 'many'
     expected: a whole number, 1 or more
 ## profile-of-an-unknown-class
@@ -579,13 +579,13 @@ workflow.yaml: execution.pools.gpu.config.walltime: is too small
 ## walltime-zero-as-a-clock
 execution: {pools: {gpu: {config: {walltime: '00:00:00'}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: '00:00:00'
     expected: more than no time at all
 ## walltime-empty
 execution: {pools: {gpu: {config: {walltime: ''}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: ''
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## walltime-negative
@@ -597,43 +597,43 @@ workflow.yaml: execution.pools.gpu.config.walltime: is too small
 ## walltime-without-seconds
 execution: {pools: {gpu: {config: {walltime: 09:30}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: '09:30'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## walltime-of-sixty-minutes
 execution: {pools: {gpu: {config: {walltime: '24:60:00'}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: '24:60:00'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## walltime-a-fraction
 execution: {pools: {gpu: {config: {walltime: 2.5}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: 2.5
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## walltime-a-yes
 execution: {pools: {gpu: {config: {walltime: on}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: True
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## walltime-in-words
 execution: {pools: {gpu: {config: {walltime: 2 days}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: '2 days'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## walltime-of-centuries
 execution: {pools: {gpu: {config: {walltime: 100000d}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.walltime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.walltime: is not a valid value
     found: '100000d'
     expected: less than a hundred years
 ## retries-as-text
 execution: {pools: {gpu: {config: {retries: '3'}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.retries: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.retries: is not a valid value
     found: '3'
     expected: a whole number, 0 to 100
     hint: a number between quotes is text: leave the quotes out
@@ -646,13 +646,13 @@ workflow.yaml: execution.pools.gpu.config.retries: is too small
 ## retries-a-no
 execution: {pools: {gpu: {config: {retries: no}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.retries: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.retries: is not a valid value
     found: False
     expected: a whole number, 0 to 100
 ## retries-in-words
 execution: {pools: {gpu: {config: {retries: many}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.retries: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.retries: is not a valid value
     found: 'many'
     expected: a whole number, 0 to 100
 ## retries-without-end
@@ -670,7 +670,7 @@ workflow.yaml: execution.pools.gpu.config.memory_growth: is too small
 ## memory-growth-with-an-exponent
 execution: {pools: {gpu: {config: {memory_growth: 1e1}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.memory_growth: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.memory_growth: is not a valid value
     found: '1e1'
     expected: a number, 1 to 100: a job is tried again with so many times the memory
 ## memory-growth-without-end
@@ -682,25 +682,25 @@ workflow.yaml: execution.pools.gpu.config.memory_growth: is too large
 ## memory-growth-not-a-number
 execution: {pools: {gpu: {config: {memory_growth: .nan}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.memory_growth: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.memory_growth: is not a valid value
     found: nan
     expected: a number, 1 to 100: a job is tried again with so many times the memory
 ## queue-a-no
 execution: {pools: {gpu: {config: {queue: no}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.queue: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.queue: is not a valid value
     found: False
     expected: a name without spaces, such as long
 ## account-a-number
 execution: {pools: {gpu: {config: {account: 42}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.account: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.account: is not a valid value
     found: 42
     expected: a name, or several with commas in between
 ## slurm-is-text
 execution: {pools: {gpu: {config: {slurm: gpu}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm: is not a valid value
     found: 'gpu'
     expected: options of Slurm
 ## slurm-key-misspelt
@@ -717,7 +717,7 @@ workflow.yaml: execution.pools.gpu.config.slurm.time: unknown key
 ## slurm-partition-with-a-command
 execution: {pools: {gpu: {config: {slurm: {partition: gpu; rm -rf ~}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm.partition: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm.partition: is not a valid value
     found: 'gpu; rm -rf ~'
     expected: a name, or several with commas in between
 ## slurm-partition-a-list
@@ -729,13 +729,13 @@ workflow.yaml: execution.pools.gpu.config.slurm.partition: is a list
 ## slurm-constraint-on-two-lines
 execution: {pools: {gpu: {config: {slurm: {constraint: "a\nb"}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm.constraint: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm.constraint: is not a valid value
     found: 'a\nb'
     expected: text on one line
 ## slurm-gres-without-a-number
 execution: {pools: {gpu: {config: {slurm: {gres: gpu:a100:x}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm.gres: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm.gres: is not a valid value
     found: 'gpu:a100:x'
     expected: name, name:number or name:type:number
 ## slurm-nodes-zero
@@ -747,19 +747,19 @@ workflow.yaml: execution.pools.gpu.config.slurm.nodes: is too small
 ## slurm-extra-a-list-of-numbers
 execution: {pools: {gpu: {config: {slurm: {extra: [1]}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm.extra[0]: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm.extra[0]: is not a valid value
     found: 1
     expected: text
 ## slurm-extra-with-an-open-quote
 execution: {pools: {gpu: {config: {slurm: {extra: "--comment='open"}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm.extra: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm.extra: is not a valid value
     found: "--comment='open"
     expected: words as in a shell: each quotation mark closed, no backslash last
 ## slurm-extra-with-a-backslash-at-the-end
 execution: {pools: {gpu: {config: {slurm: {extra: "--comment=a\\"}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.slurm.extra: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.slurm.extra: is not a valid value
     found: '--comment=a\\'
     expected: words as in a shell: each quotation mark closed, no backslash last
 ## htcondor-key-misspelt
@@ -771,44 +771,44 @@ workflow.yaml: execution.pools.gpu.config.htcondor.job_flavor: unknown key
 ## htcondor-universe-misspelt
 execution: {pools: {gpu: {config: {htcondor: {universe: docke}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.universe: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.universe: is not a valid value
     found: 'docke'
     expected: one of HTCondor's universes
     hint: did you mean 'docker'?
 ## htcondor-runtime-in-words
 execution: {pools: {gpu: {config: {htcondor: {max_runtime: 1 week}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.max_runtime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.max_runtime: is not a valid value
     found: '1 week'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## htcondor-runtime-zero
 execution: {pools: {gpu: {config: {htcondor: {max_runtime: '00:00:00'}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.max_runtime: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.max_runtime: is not a valid value
     found: '00:00:00'
     expected: more than no time at all
 ## htcondor-limits-with-a-number
 execution: {pools: {gpu: {config: {htcondor: {concurrency_limits: [a, 2]}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.concurrency_limits[1]: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.concurrency_limits[1]: is not a valid value
     found: 2
     expected: text
 ## htcondor-attribute-with-a-space
 execution: {pools: {gpu: {config: {htcondor: {classads: {my attr: 1}}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.classads: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.classads: is not a valid value
     found: 'my attr'
     expected: the name of a ClassAd attribute
 ## htcondor-attribute-with-a-quote
 execution: {pools: {gpu: {config: {htcondor: {classads: {a: 'x"y'}}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.classads.a: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.classads.a: is not a valid value
     found: 'x"y'
     expected: a number, true, false or text on one line without double quotes
 ## htcondor-submit-on-two-lines
 execution: {pools: {gpu: {config: {htcondor: {submit: {rank: "1\nqueue 5"}}}}}}
 ->
-workflow.yaml: execution.pools.gpu.config.htcondor.submit.rank: is not what belongs here
+workflow.yaml: execution.pools.gpu.config.htcondor.submit.rank: is not a valid value
     found: '1\nqueue 5'
     expected: a number, true, false or text on one line without double quotes
 ## local-nice-too-nice
@@ -823,26 +823,26 @@ CONFIG_OF_ALL = r"""
 ## config-walltime-in-words
 execution: {config: {walltime: soon}}
 ->
-workflow.yaml: execution.config.walltime: is not what belongs here
+workflow.yaml: execution.config.walltime: is not a valid value
     found: 'soon'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## config-retries-as-text
 execution: {config: {retries: '2'}}
 ->
-workflow.yaml: execution.config.retries: is not what belongs here
+workflow.yaml: execution.config.retries: is not a valid value
     found: '2'
     expected: a whole number, 0 to 100
     hint: a number between quotes is text: leave the quotes out
 ## config-memory-growth-in-words
 execution: {config: {memory_growth: double}}
 ->
-workflow.yaml: execution.config.memory_growth: is not what belongs here
+workflow.yaml: execution.config.memory_growth: is not a valid value
     found: 'double'
     expected: a number, 1 to 100: a job is tried again with so many times the memory
 ## config-slurm-is-text
 execution: {config: {slurm: gpu}}
 ->
-workflow.yaml: execution.config.slurm: is not what belongs here
+workflow.yaml: execution.config.slurm: is not a valid value
     found: 'gpu'
     expected: options of Slurm
 ## config-slurm-key-misspelt
@@ -854,31 +854,31 @@ workflow.yaml: execution.config.slurm.partitionn: unknown key
 ## config-slurm-with-a-command
 execution: {config: {slurm: {partition: a; b}}}
 ->
-workflow.yaml: execution.config.slurm.partition: is not what belongs here
+workflow.yaml: execution.config.slurm.partition: is not a valid value
     found: 'a; b'
     expected: a name, or several with commas in between
 ## config-htcondor-runtime
 execution: {config: {htcondor: {max_runtime: soon}}}
 ->
-workflow.yaml: execution.config.htcondor.max_runtime: is not what belongs here
+workflow.yaml: execution.config.htcondor.max_runtime: is not a valid value
     found: 'soon'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## config-queue-with-a-space
 execution: {config: {queue: a b}}
 ->
-workflow.yaml: execution.config.queue: is not what belongs here
+workflow.yaml: execution.config.queue: is not a valid value
     found: 'a b'
     expected: a name without spaces, such as long
 ## config-workers-in-words
 execution: {config: {workers: many}}
 ->
-workflow.yaml: execution.config.workers: is not what belongs here
+workflow.yaml: execution.config.workers: is not a valid value
     found: 'many'
     expected: a whole number, 1 or more
 ## config-workers-zero
 execution: {config: {n_workers: 0}}
 ->
-workflow.yaml: execution.config.n_workers: is not what belongs here
+workflow.yaml: execution.config.n_workers: is not a valid value
     found: 0
     expected: a whole number, 1 or more
 """  # noqa: E501
@@ -888,7 +888,7 @@ STAGES = r"""
 execution: {pools: {gpu: {}}}
 stage: gpu
 ->
-workflow.yaml: analysis.stages['A'].execution: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution: is not a valid value
     found: 'gpu'
     expected: require or prefer, fallback, timeout, modifiers, resources, config
 ## stage-key-misspelt
@@ -923,14 +923,14 @@ workflow.yaml: analysis.stages['A'].execution.require: is a list
 execution: {pools: {gpu: {}}}
 stage: {require: ''}
 ->
-workflow.yaml: analysis.stages['A'].execution.require: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.require: is not a valid value
     found: ''
     expected: the name of a pool or class
 ## require-a-no
 execution: {pools: {gpu: {}}}
 stage: {require: no}
 ->
-workflow.yaml: analysis.stages['A'].execution.require: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.require: is not a valid value
     found: False
     expected: the name of a pool or class
 ## require-misspelt
@@ -1023,49 +1023,49 @@ workflow.yaml: analysis.stages['A'].execution.timeout: is too small
 execution: {}
 stage: {timeout: '00:00:00'}
 ->
-workflow.yaml: analysis.stages['A'].execution.timeout: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.timeout: is not a valid value
     found: '00:00:00'
     expected: more than no time at all
 ## timeout-empty
 execution: {}
 stage: {timeout: ''}
 ->
-workflow.yaml: analysis.stages['A'].execution.timeout: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.timeout: is not a valid value
     found: ''
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## timeout-of-centuries
 execution: {}
 stage: {timeout: 1000000000000}
 ->
-workflow.yaml: analysis.stages['A'].execution.timeout: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.timeout: is not a valid value
     found: 1000000000000
     expected: less than a hundred years
 ## timeout-in-words
 execution: {}
 stage: {timeout: soon}
 ->
-workflow.yaml: analysis.stages['A'].execution.timeout: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.timeout: is not a valid value
     found: 'soon'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## timeout-a-fraction
 execution: {}
 stage: {timeout: 1.5}
 ->
-workflow.yaml: analysis.stages['A'].execution.timeout: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.timeout: is not a valid value
     found: 1.5
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## modifiers-is-text
 execution: {}
 stage: {modifiers: noop}
 ->
-workflow.yaml: analysis.stages['A'].execution.modifiers: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.modifiers: is not a valid value
     found: 'noop'
     expected: a list of modifiers
 ## stage-resources-a-class
 execution: {resources: {big: {cpus: 2}}}
 stage: {resources: big}
 ->
-workflow.yaml: analysis.stages['A'].execution.resources: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.resources: is not a valid value
     found: 'big'
     expected: what one worker has: cpus, memory, disk, gpus
 ## stage-resources-misspelt
@@ -1079,21 +1079,21 @@ workflow.yaml: analysis.stages['A'].execution.resources.cpu: unknown key
 execution: {}
 stage: {resources: {memory: 0GB}}
 ->
-workflow.yaml: analysis.stages['A'].execution.resources.memory: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.resources.memory: is not a valid value
     found: '0GB'
     expected: more than nothing
 ## stage-walltime-zero
 execution: {}
 stage: {config: {walltime: '0'}}
 ->
-workflow.yaml: analysis.stages['A'].execution.config.walltime: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.config.walltime: is not a valid value
     found: '0'
     expected: more than no time at all
 ## stage-retries-in-words
 execution: {}
 stage: {config: {retries: none}}
 ->
-workflow.yaml: analysis.stages['A'].execution.config.retries: is not what belongs here
+workflow.yaml: analysis.stages['A'].execution.config.retries: is not a valid value
     found: 'none'
     expected: a whole number, 0 to 100
 """
@@ -1237,13 +1237,13 @@ workflow.yaml: execution.default_pools.tpu: unknown key
 ## default-pools-is-text
 execution: {default_pools: gpu}
 ->
-workflow.yaml: execution.default_pools: is not what belongs here
+workflow.yaml: execution.default_pools: is not a valid value
     found: 'gpu'
     expected: cpu and gpu, each with the name of a pool
 ## default-pool-empty
 execution: {default_pools: {gpu: ''}}
 ->
-workflow.yaml: execution.default_pools.gpu: is not what belongs here
+workflow.yaml: execution.default_pools.gpu: is not a valid value
     found: ''
     expected: the name of a pool
 """  # noqa: E501
@@ -1456,25 +1456,25 @@ workflow.yaml: analysis.stages['A'].execution.require: no pool or resource class
 ## limit-in-words
 pools.yaml: "limits: {walltime: soon}"
 ->
-SITE/pools.yaml: limits.walltime: is not what belongs here
+SITE/pools.yaml: limits.walltime: is not a valid value
     found: 'soon'
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## limit-zero
 pools.yaml: "limits: {walltime: '00:00:00'}"
 ->
-SITE/pools.yaml: limits.walltime: is not what belongs here
+SITE/pools.yaml: limits.walltime: is not a valid value
     found: '00:00:00'
     expected: more than no time at all
 ## limit-of-centuries
 pools.yaml: "limits: {walltime: 100000d}"
 ->
-SITE/pools.yaml: limits.walltime: is not what belongs here
+SITE/pools.yaml: limits.walltime: is not a valid value
     found: '100000d'
     expected: less than a hundred years
 ## limit-empty
 pools.yaml: "limits: {walltime: ''}"
 ->
-SITE/pools.yaml: limits.walltime: is not what belongs here
+SITE/pools.yaml: limits.walltime: is not a valid value
     found: ''
     expected: a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds
 ## limit-of-memory
@@ -1491,19 +1491,19 @@ SITE/pools.yaml: machine.cpus: is too small
 ## machine-without-memory
 pools.yaml: "machine: {memory: 0GB}"
 ->
-SITE/pools.yaml: machine.memory: is not what belongs here
+SITE/pools.yaml: machine.memory: is not a valid value
     found: '0GB'
     expected: more than nothing
 ## waiting-in-words
 pools.yaml: "waiting: soon"
 ->
-SITE/pools.yaml: waiting: is not what belongs here
+SITE/pools.yaml: waiting: is not a valid value
     found: 'soon'
     expected: after which time a job that waits is worth a word: a time such as '00:01:00' or seconds
 ## waiting-zero
 pools.yaml: "waiting: '0'"
 ->
-SITE/pools.yaml: waiting: is not what belongs here
+SITE/pools.yaml: waiting: is not a valid value
     found: '0'
     expected: more than no time at all
 ## config-yaml-is-a-list
@@ -1533,25 +1533,25 @@ SITE/config.yaml: executor: no such executor here
 ## site-retries-in-words
 config.yaml: "retries: many"
 ->
-SITE/config.yaml: retries: is not what belongs here
+SITE/config.yaml: retries: is not a valid value
     found: 'many'
     expected: a whole number, 0 to 100
 ## site-retries-as-text
 config.yaml: "retries: '3'"
 ->
-SITE/config.yaml: retries: is not what belongs here
+SITE/config.yaml: retries: is not a valid value
     found: '3'
     expected: a whole number, 0 to 100
 ## site-retries-negative
 config.yaml: "retries: -1"
 ->
-SITE/config.yaml: retries: is not what belongs here
+SITE/config.yaml: retries: is not a valid value
     found: -1
     expected: a whole number, 0 to 100
 ## site-retries-without-end
 config.yaml: "retries: 101"
 ->
-SITE/config.yaml: retries: is not what belongs here
+SITE/config.yaml: retries: is not a valid value
     found: 101
     expected: a whole number, 0 to 100
 ## executor-and-pools-yaml
@@ -1562,7 +1562,7 @@ SITE/config.yaml: executor: no such executor here
     found: 'slrum'
     expected: local, slurm, htcondor
     hint: did you mean 'slurm'?
-SITE/pools.yaml: limits: is not what belongs here
+SITE/pools.yaml: limits: is not a valid value
     found: 4
     expected: limits of the site
 ## site-and-workflow
@@ -1613,7 +1613,7 @@ hep.yaml: execution: is a list
 ## section-with-bad-workers
 hep.yaml: {pools: {gpu: {workers: many}}}
 ->
-hep.yaml: execution.pools.gpu.workers: is not what belongs here
+hep.yaml: execution.pools.gpu.workers: is not a valid value
     found: 'many'
     expected: a whole number, 1 or more
 ## section-with-an-unknown-default-pool

@@ -115,7 +115,7 @@ def test_one_mistake_is_said_once(tmp_path: Path) -> None:
 def test_that_folder_has_a_plain_name(tmp_path: Path, folder: str) -> None:
     staging = {"mode": "transfer", "folder": folder}
     profile = site(tmp_path, "slurm", staging=staging, environment=PACKED)
-    assert "pools.yaml: staging.folder: is not what belongs here" in read(profile)[1]
+    assert "pools.yaml: staging.folder: is not a valid value" in read(profile)[1]
 
 
 def test_on_one_machine_it_means_nothing() -> None:

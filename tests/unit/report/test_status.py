@@ -107,7 +107,7 @@ def test_who_works_on_a_folder_is_named_only_while_it_works(folder: Path) -> Non
         found = run_lock.holder(folder)
         assert found is not None
         assert (found["pid"], found["host"]) == (os.getpid(), HERE)
-        assert f"process {os.getpid()} on {HERE} works on it since" in status.as_text(
+        assert f"run in progress: process {os.getpid()} on {HERE}, since" in status.as_text(
             status.look(folder)
         )
     assert run_lock.holder(folder) is None
