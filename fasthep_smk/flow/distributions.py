@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import os
 import re
 import sysconfig
 from functools import cache
@@ -90,10 +91,11 @@ def _edited(distribution: metadata.Distribution) -> str:
         line.partition(",")[0] for line in (distribution.read_text("RECORD") or "").splitlines()
     )
     names = [name for name in listed if name.endswith((*_CODE, "RECORD"))]
+    folder = str(distribution.locate_file(""))
     times = {}
-    for name in names:
+    for name in names:  # there may be thousands, and path objects would take most of the time
         with contextlib.suppress(OSError):
-            times[name] = Path(str(distribution.locate_file(name))).stat().st_mtime
+            times[name] = os.stat(f"{folder}/{name}").st_mtime  # noqa: PTH116
     installed = [time for name, time in times.items() if name.endswith("/RECORD")]
     limit = max(installed, default=float("inf")) + _INSTALLATION
     edited = [name for name, time in times.items() if time > limit and name.endswith(_CODE)]

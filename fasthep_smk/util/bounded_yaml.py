@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ _DEEPEST = 100
 _MOST = 500_000
 #: Files that a workflow may read with what it includes; each is read as often as it is named.
 _FILES = 1_000
+#: What stands before the first value of a line, and how a line ends besides with a line feed.
+_PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
+_OTHER_ENDS = re.compile("[\r\x85\u2028\u2029]")
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -88,12 +92,26 @@ def check(text: str, file: str) -> None:
     A text that is no YAML is let pass: who reads it says so.
     """
     _check_size(len(text), file)
+    if _is_harmless(text):
+        return
     try:
         _check_events(text, file, _PARSER)
     except (yaml.YAMLError, ValueError):
         # PyYAML's own parser may understand more of it, or less.
         with contextlib.suppress(yaml.YAMLError, ValueError):
             _check_events(text, file, yaml.SafeLoader)
+
+
+def _is_harmless(text: str) -> bool:
+    """Whether it can be seen without parsing that a text is neither deep nor multiplied.
+
+    Without anchors it holds no more values than characters. A block is deeper than the one around
+    it by its indentation or by the indicators before it, a flow by its bracket.
+    """
+    if "&" in text or len(text) > _MOST or _OTHER_ENDS.search(text):
+        return False
+    deepest = max((len(found[0]) for found in _PREFIX.finditer(text)), default=0)
+    return deepest + text.count("[") + text.count("{") < _DEEPEST
 
 
 def _check_size(size: int, file: str) -> None:

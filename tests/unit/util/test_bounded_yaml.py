@@ -138,3 +138,18 @@ def test_looking_first_takes_little_of_the_time() -> None:
     start = time.perf_counter()
     check(text, "workflow.yaml")
     assert time.perf_counter() - start < reading / 2
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x85", "\u2028"])
+@pytest.mark.parametrize("level", ["{0}a:", "{0}-", "{0}?", "{0}- - -"])
+def test_deep_blocks_are_seen_however_lines_end(level: str, end: str) -> None:
+    text = end.join(level.format(" " * (6 * number)) for number in range(120))
+    with pytest.raises(Findings, match="is nested too deeply"):
+        check(text, "deep.yaml")
+
+
+def test_deep_blocks_on_one_line_are_seen() -> None:
+    with pytest.raises(Findings, match="is nested too deeply"):
+        check("- " * 150 + "a", "deep.yaml")
+    with pytest.raises(Findings, match="is nested too deeply"):
+        check("[" * 150 + "]" * 150, "deep.yaml")
