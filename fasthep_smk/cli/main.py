@@ -117,16 +117,12 @@ def _run_held(
     options: argparse.Namespace, extra: list[str], held: int | None, ahead: Ahead | None
 ) -> int:
     from fasthep_smk import sites
-    from fasthep_smk.cli import why
     from fasthep_smk.cli.clean import after_run
-    from fasthep_smk.flow import plan_files
     from fasthep_smk.reuse import asked, retire_results
-    from fasthep_smk.run import accept_missing, engine, job_counts, stalled
+    from fasthep_smk.run import accept_missing
     from fasthep_smk.run.credential_need import explaining
-    from fasthep_smk.run.recovery import run_to_the_end
     from fasthep_smk.storage import failures
     from fasthep_smk.storage.outdir import results_in
-    from fasthep_smk.transfer.setup import equipped
     from fasthep_smk.translate.placement import capped
 
     if extra and (close := misplaced(extra)):
@@ -139,6 +135,8 @@ def _run_held(
     if placement.site.system == "local" and options.jobs:
         _warn(capped(placement, options.jobs))
     if options.dry_run:
+        from fasthep_smk.cli import why
+
         print(why.as_text(_dry_run(translation, extra), translation), end="")
         return 0
     asked.keep(translation.written.build, _options(options).rerun)
@@ -148,33 +146,7 @@ def _run_held(
             ahead.discard()
         failures.forget(translation.written.build)
     else:
-        obstacles.make_way(translation.written.build, obstacles.WRITTEN_BY_JOBS)
-        _warn(_credentials(translation, options, translation.settled.standing))
-        tell = None if options.quiet else sys.stderr
-        with equipped(translation, tell=tell) as travelling:
-            done, translation = run_to_the_end(
-                translation,
-                lambda written, more: engine.run(
-                    written,
-                    system=placement.site.system,
-                    jobs=options.jobs,
-                    keep_going=options.keep_going or options.accept_missing is not None,
-                    extra=[*more, *travelling, *extra],
-                    output=sys.stderr,
-                    quiet=options.quiet,
-                    verbose=options.verbose,
-                    facts=lambda: job_counts.facts(translation.rules, placement),
-                    reasons=lambda progress: stalled.reasons(progress, placement),
-                    patience=options.waiting or placement.site.waiting,
-                    keep_logs=placement.site.keep_logs,
-                    held=held,
-                    ahead=ahead,
-                    plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
-                ),
-                limit=options.accept_missing,
-                translate_without=lambda without: _translation_again(options, without),
-                output=sys.stderr,
-            )
+        done, translation = _run_jobs(options, extra, translation, held, ahead)
     if options.variation is None:
         retire_results(translation.rules, translation.written.build)
     keep = options.keep
@@ -191,6 +163,49 @@ def _run_held(
         sys.stdout.flush()  # where both go to one file, this is last
         print(f"fasthep-smk: {lacking}", file=sys.stderr)
     return 0
+
+
+def _run_jobs(
+    options: argparse.Namespace,
+    extra: list[str],
+    translation: Translation,
+    held: int | None,
+    ahead: Ahead | None,
+) -> tuple[int, Translation]:
+    """Run what there is to do; return how many jobs were done, and the translation at the end."""
+    from fasthep_smk.flow import plan_files
+    from fasthep_smk.run import engine, job_counts, stalled
+    from fasthep_smk.run.recovery import run_to_the_end
+    from fasthep_smk.transfer.setup import equipped
+
+    placement = translation.placement
+    obstacles.make_way(translation.written.build, obstacles.WRITTEN_BY_JOBS)
+    _warn(_credentials(translation, options, translation.settled.standing))
+    tell = None if options.quiet else sys.stderr
+    with equipped(translation, tell=tell) as travelling:
+        return run_to_the_end(
+            translation,
+            lambda written, more: engine.run(
+                written,
+                system=placement.site.system,
+                jobs=options.jobs,
+                keep_going=options.keep_going or options.accept_missing is not None,
+                extra=[*more, *travelling, *extra],
+                output=sys.stderr,
+                quiet=options.quiet,
+                verbose=options.verbose,
+                facts=lambda: job_counts.facts(translation.rules, placement),
+                reasons=lambda progress: stalled.reasons(progress, placement),
+                patience=options.waiting or placement.site.waiting,
+                keep_logs=placement.site.keep_logs,
+                held=held,
+                ahead=ahead,
+                plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
+            ),
+            limit=options.accept_missing,
+            translate_without=lambda without: _translation_again(options, without),
+            output=sys.stderr,
+        )
 
 
 def _is_idle(translation: Translation, extra: list[str]) -> bool:

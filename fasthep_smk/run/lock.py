@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk import sites
-from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.storage import failures, layout, obstacles
 from fasthep_smk.storage.run_lock import is_orphan, read_lock
 from fasthep_smk.util import disk_full, files, system_errors
@@ -286,6 +285,8 @@ def _is_job(note: failures.Failure) -> bool:
 
 def _take_back_queued(build: Path) -> None:
     """Take what the killed run had submitted out of its batch system's queue."""
+    from fasthep_smk.run.snakemake_output import Reader  # most runs find no killed one
+
     reader = Reader(None, str(build.resolve()))
     try:
         requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))

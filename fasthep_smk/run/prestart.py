@@ -15,11 +15,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fasthep_smk.run.fork_server import WarmWorker
 from fasthep_smk.run.lock import mark
 from fasthep_smk.sites.local import SNAKEMAKE
 from fasthep_smk.storage import layout
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.fork_server import WarmWorker
 
 __all__ = ["Ahead", "environment", "is_likely_idle", "start_ahead"]
 
@@ -52,6 +55,8 @@ class Ahead:
     """Processes that were started ahead of a run, until it takes them over."""
 
     def __init__(self, build: Path, held: int) -> None:
+        from fasthep_smk.run.fork_server import WarmWorker  # a call with nothing to do needs none
+
         self._environment = environment(build, held)
         self._snakemake: subprocess.Popen[str] | None = None
         self._worker: WarmWorker | None = WarmWorker(self._environment)
