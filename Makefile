@@ -3,7 +3,7 @@
 
 VENV ?= .venv
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 CHAOS_ROUNDS ?= 400
 EDIT_ROUNDS ?= 200
 MIXES ?= 50
