@@ -400,7 +400,7 @@ def test_a_bundle_is_one_job_and_is_tried_again_for_what_is_not_done(
     """Two partitions are one job of Slurm, with the time of two; the one that is done stays so."""
     folder = in_trouble(slurm, retries=1, fail="data/data_1.root")
     said = Run(slurm, folder / "workflow.yaml", "--bundle", "2").ended(status=1)
-    assert "dataset:  data\n    file:      data/data_1.root (all entries)" in said
+    assert "dataset:   data\n    file:      data/data_1.root (all entries)" in said
     assert tries(folder) == {"data": 3, "dy": 1}
     done = moody_record(folder, "data")
     assert slurms_record(slurm, done["batch_job"])["TimeLimit"] == "00:10:00"

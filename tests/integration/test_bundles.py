@@ -112,8 +112,8 @@ def test_a_partition_that_fails_leaves_the_others_of_its_bundle_alone(
     said = fail(smk, moody, "--keep-going")
     assert tries(moody) == Counter([*DATA, *DY])
     assert "2 jobs failed" in said
-    assert "dataset:  data\n    file:      data/data_0.root (entries 20 to 40)" in said
-    assert "dataset:  dy\n    file:      data/dy_0.root (entries 0 to 20)" in said
+    assert "dataset:   data\n    file:      data/data_0.root (entries 20 to 40)" in said
+    assert "dataset:   dy\n    file:      data/dy_0.root (entries 0 to 20)" in said
     logs = [line.split()[-1] for line in said.splitlines() if line.strip().startswith("log:")]
     assert [Path(log).name for log in logs] == ["0_1.log", "0_0.log"]
     assert "as the mood says" in Path(logs[0]).read_text()
