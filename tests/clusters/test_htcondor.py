@@ -390,7 +390,7 @@ def test_where_the_pool_has_no_more_memory_the_end_is_clear(htcondor: Cluster) -
     assert "more memory is needed than the 600 MB of pool 'default'" in said
     assert "not tried again" in said
     for line in (
-        r"dataset: data",
+        r"dataset: +data",
         r"file: +.*data/data_0.root \(all entries\)",
         r"where: +pool 'default' on \S+, htcondor job \d+, attempt \d",
         r"memory: +600 MB asked for, ([6-9]\d\d|\d{4}) MB used",

@@ -361,7 +361,7 @@ def test_a_pool_with_too_little_memory_is_the_end(slurm: Cluster) -> None:
     said = Run(slurm, folder / "workflow.yaml").ended(status=1)
 
     assert "attempt 1 needed more than its 2 GB, and pool 'default' has no more" in said
-    [about] = [part for part in re.split(r"\n(?=rule )", said) if "dataset: dy" in part]
+    [about] = [part for part in re.split(r"\n(?=rule )", said) if "dataset:   dy" in part]
     assert about.startswith("rule stage_Moody_to_Met (stages read.events, Moody, Met) failed: ")
     for line in (
         r"earlier: +attempt 1: .*(more memory is needed than the 2 GB|xceeded .*memory).*",

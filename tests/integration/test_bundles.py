@@ -117,7 +117,7 @@ def test_a_partition_that_fails_leaves_the_others_of_its_bundle_alone(
     logs = [line.split()[-1] for line in said.splitlines() if line.strip().startswith("log:")]
     assert [Path(log).name for log in logs] == ["0_1.log", "0_0.log"]
     assert "as the mood says" in Path(logs[0]).read_text()
-    alone = next(line for line in said.splitlines() if line.strip().startswith("alone:"))
+    alone = next(line for line in said.splitlines() if line.strip().startswith("rerun:"))
     set_mood(moody)
     command = alone.partition("&& ")[2].split()
     done = snakemake(*command[1:], cwd=moody / "build")

@@ -389,9 +389,9 @@ def test_the_command_to_run_a_failed_job_alone(tmp_path: Path, place: str) -> No
     failed = run(folder, document)
     assert failed.returncode == 1
     assert "ValueError: $(touch CANARY) {x} `touch CANARY`" in failed.stderr
-    assert f"dataset: {name}" in failed.stderr
+    assert f"dataset:   {name}" in failed.stderr
     (folder / "fixed").touch()
-    alone = failed.stderr[failed.stderr.index("alone:") + len("alone:") :].strip()
+    alone = failed.stderr[failed.stderr.index("rerun:") + len("rerun:") :].strip()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["sh", "-c", alone],
