@@ -8,11 +8,13 @@ import. What PYTHONPATH names is the user's own choice.
 from __future__ import annotations
 
 import contextlib
+import dis
 import importlib.machinery
 import importlib.util
 import os
 import stat
 import sys
+import threading
 import warnings
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -29,12 +31,12 @@ __all__ = ["Finder", "find_local_modules", "folders", "loaders", "search", "why_
 
 #: Folders of this process's workflow that are not searched, and why.
 _left_out: dict[Path, str] = {}
-#: Folders in which installed libraries find nothing.
+#: Folders in which installed libraries find nothing of their own accord.
 _own: set[str] = set()
-#: Import a module by a name that somebody else gives them.
-_BY_NAME = ("/importlib/__init__.py", "/importlib/util.py", "/logging/config.py", "/pickle.py",
-            "/pkgutil.py", "/runpy.py",
-            "<frozen importlib>", "<frozen importlib.util>", "<frozen runpy>")  # fmt: skip
+#: Installed packages that the workflow names: they are the user's own.
+_named: set[str] = set()
+_IMPORT = dis.opmap["IMPORT_NAME"]
+_IMPORTLIB = ("<frozen importlib", f"{os.path.dirname(importlib.__file__)}/")  # noqa: PTH120
 
 
 def folders(root: Path, workflow: Path) -> tuple[list[str], dict[Path, str]]:
@@ -51,8 +53,10 @@ def folders(root: Path, workflow: Path) -> tuple[list[str], dict[Path, str]]:
     return [str(folder) for folder in both if folder not in left_out], left_out
 
 
-def find_local_modules(root: Path, workflow: Path) -> list[str]:
-    """Let a workflow's own modules be imported; return warnings.
+def find_local_modules(root: Path, workflow: Path, named: Iterable[str] = ()) -> list[str]:
+    """Let a workflow's own modules be imported, and let those that it has ``named`` import others.
+
+    Returns warnings.
 
     Raises:
         Findings: one has the name of a package of FAST-HEP's, which would be imported unasked.
@@ -61,15 +65,19 @@ def find_local_modules(root: Path, workflow: Path) -> list[str]:
     _left_out.clear()
     _left_out.update(left_out)
     _refuse_stand_ins([Path(folder) for folder in found if folder not in sys.path])
-    search(found)
+    search(found, (name.partition(".")[0] for name in named))
     return [
         f"modules in {folder} are not imported, since {problem}: {_fix(folder)}"
         for folder, problem in left_out.items()
     ]
 
 
-def search(places: Iterable[str]) -> None:
-    """Let own code import from these folders, and FAST-HEP what a plan names, in this process."""
+def search(places: Iterable[str], named: Iterable[str] = ()) -> None:
+    """Let own code import from these folders, and FAST-HEP what a plan names, in this process.
+
+    Packages that the workflow has ``named`` are own code, wherever they are installed.
+    """
+    _named.update(named)
     added = [place for place in places if place not in sys.path]
     if added and _finder not in sys.path_hooks:
         sys.path_hooks.insert(0, _finder)
@@ -87,13 +95,13 @@ class Finder(importlib.machinery.FileFinder):
         spec = super().find_spec(fullname, target)
         if spec is None or self.path not in _own:
             return spec
-        importer = _installed_importer(sys._getframe(1))
+        importer = _uninvited(fullname, sys._getframe(1))
         if importer is None:
             return spec
-        if spec.loader is not None:  # else a folder without Python files, perhaps of data
-            told = f"{spec.origin} is not imported for {importer}, which asks for {fullname!r}"
-            fix = f"if it is meant, name its folder in PYTHONPATH: {shell([self.path])}"
-            warnings.warn(f"{told}: it is named by no workflow; {fix}", stacklevel=2)
+        found = spec.origin or f"{self.path}/{fullname}"
+        told = f"{found} is not imported for {importer}, which asks for {fullname!r}"
+        fix = f"if it is meant, name its folder in PYTHONPATH: {shell([self.path])}"
+        warnings.warn(f"{told}: it is named by no workflow; {fix}", stacklevel=2)
         return None
 
 
@@ -113,24 +121,57 @@ def _finder(place: str) -> Finder:
     return Finder(place, *loaders(importlib.machinery.SourceFileLoader))
 
 
-def _installed_importer(frame: FrameType | None) -> str | None:
-    """Return the library that imports something of its own accord, ``None`` if own code does."""
-    by_name = False
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.endswith(_BY_NAME):
-            by_name = True
-        elif not file.startswith("<frozen importlib"):
-            break
+def _uninvited(name: str, frame: FrameType | None) -> str | None:
+    """Return the library that imports ``name`` of its own accord; ``None`` if it was told to.
+
+    It imports of its own accord what an import statement of it names, or a text in its code. What
+    it was told by a pickle, a plan, or an argument of own code is for own code.
+    """
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib._boot"):
         frame = frame.f_back
-    if frame is None:
+    is_statement = frame is not None and frame.f_code.co_code[frame.f_lasti] == _IMPORT
+    while frame is not None and frame.f_code.co_filename.startswith(_IMPORTLIB):
+        frame = frame.f_back
+    while frame is not None and _is_made(frame):
+        frame = frame.f_back
+    if frame is None or _is_own(frame):
         return None
-    module = str(frame.f_globals.get("__name__"))
-    if op_identity.is_published(module) or module.partition(".")[0] == "fasthep_smk":
-        return None if by_name else module  # what a plan names, or what they use if it is there
-    if file.startswith("<"):  # made by exec: it belongs to whoever made it
-        file = str(frame.f_globals.get("__file__") or "")
-    return module if is_installed_file(file) else None
+    library = str(frame.f_globals.get("__name__"))
+    if is_statement or _stands_in(frame, name):
+        return library
+    if op_identity.is_published(library) or library.partition(".")[0] == "fasthep_smk":
+        return None  # by a name from the plan
+    while frame is not None:
+        if _is_own(frame):
+            return None
+        if frame.f_code.co_filename.startswith("<frozen importlib._boot"):
+            return library  # while it is imported itself
+        frame = frame.f_back
+    # A thread that takes in what other processes say knows nobody who has told it to.
+    return library if threading.current_thread() is threading.main_thread() else None
+
+
+def _is_own(frame: FrameType) -> bool:
+    package = str(frame.f_globals.get("__name__")).partition(".")[0]
+    if package in _named:
+        return True
+    ours = op_identity.is_published(package) or package == "fasthep_smk"
+    return not (ours or _is_made(frame) or is_installed_file(frame.f_code.co_filename))
+
+
+def _is_made(frame: FrameType) -> bool:
+    """Whether code was made from a text by whoever called it."""
+    return frame.f_code.co_filename.startswith("<") and not is_installed_file(
+        frame.f_code.co_filename
+    )
+
+
+def _stands_in(frame: FrameType, name: str) -> bool:
+    """Whether the code of a function, or a constant of its module, is the name of a module."""
+    constants = (value for key, value in frame.f_globals.items() if not key.startswith("__"))
+    texts: list[Any] = [*frame.f_code.co_consts, *constants]
+    texts += [one for text in texts if isinstance(text, tuple) for one in text]
+    return any(isinstance(text, str) and text.partition(".")[0] == name for text in texts)
 
 
 def why_not_found(module: str) -> str | None:

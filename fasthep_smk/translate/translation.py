@@ -19,6 +19,7 @@ from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
+from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.runtime import prepare_build
@@ -192,7 +193,7 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     _raise_if_any([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
-    not_searched = find_local_modules(root, workflow)
+    not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
     _raise_if_any(registry_findings(document, workflow=shown))
     make_folder(build, options.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")

@@ -425,6 +425,6 @@ def _enter_launch_folder(build: Path) -> None:
     """Go where the run was started: FAST-HEP's relative paths and local modules start there."""
     run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
     sys.path.extend(path for path in run["python_path"] if path not in sys.path)
-    local_modules.search(run["own_folders"])
+    local_modules.search(run["own_folders"], run["own_modules"])
     if Path(run["launch_folder"]).is_dir():
         os.chdir(run["launch_folder"])

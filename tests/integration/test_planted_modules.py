@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -86,45 +87,131 @@ def test_nothing_stands_in_for_a_package_of_fasthep(
     assert not (project / "build").exists()
 
 
-#: What an installed library does, and the module that its code asks for.
+#: How an installed library asks for ``bonus`` of its own accord.
 ASKING = {
-    "a library that it can use": "import lib_of_others.optional",
-    "a plug-in by its name": "import lib_of_others.plugins",
-    "one that it looks for": "import lib_of_others.looks",
+    "a library that it can use": "try:\n    import bonus\nexcept ImportError:\n    bonus = None\n",
+    "one by a name in its code": """
+import importlib
+try:
+    importlib.import_module("bonus")
+except ImportError:
+    pass
+""",
+    "one by a name of its own": """
+import importlib
+OPTIONAL = ("bonus", "others")
+for name in OPTIONAL:
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        pass
+""",
+    "a plug-in": """
+import importlib, pkgutil
+for one in pkgutil.iter_modules():
+    if one.name.startswith("bon"):
+        try:
+            importlib.import_module(one.name)
+        except ImportError:
+            pass
+""",
+    "one that it looks for": """
+import importlib.util
+if importlib.util.find_spec("bonus"):
+    import bonus
+""",
 }
 
 
 @pytest.fixture
-def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installed library that uses ``bonus``, if it is there, in three ways."""
-    place = tmp_path / "site-packages/lib_of_others"
-    place.mkdir(parents=True)
-    (place / "__init__.py").touch()
-    (place / "optional.py").write_text(
-        "try:\n    import bonus\nexcept ModuleNotFoundError:\n    bonus = None\n"
-    )
-    (place / "plugins.py").write_text(
-        "import importlib, pkgutil\n"
-        "for one in pkgutil.iter_modules():\n"
-        "    if one.name.startswith('bon'):\n"
-        "        try:\n            importlib.import_module(one.name)\n"
-        "        except ModuleNotFoundError:\n            pass\n"
-    )
-    (place / "looks.py").write_text(
-        "import importlib.util\nif importlib.util.find_spec('bonus'):\n    import bonus\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(place.parent))
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Install a library of one module."""
+    place = tmp_path / "site-packages"
+    place.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(place))
+
+    def install(name: str, text: str) -> None:
+        (place / f"{name}.py").write_text(text)
+
+    return install
 
 
-@pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("way", ASKING)
-def test_libraries_find_nothing_there(project: Path, way: str) -> None:
+def test_libraries_find_nothing_there(
+    project: Path, install: Callable[[str, str], None], way: str
+) -> None:
+    install("lib_of_others", ASKING[way])
     (project / "bonus.py").write_text(writes("bonus"))
-    (project / "mine.py").write_text(f"{ASKING[way]}\n{writes('mine')}{MINE}")
+    (project / "mine.py").write_text(f"import lib_of_others\n{writes('mine')}{MINE}")
     done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
     assert done.returncode == 0, done.stderr
     assert ran(project) == {"mine"}
     assert f"{project}/bonus.py is not imported for lib_of_others" in done.stderr
+
+
+#: How a library imports ``helper`` because it was told to: what it has, and what own code does.
+TOLD = {
+    "a name": (
+        "import importlib\ndef load(name):\n    return importlib.import_module(name)\n",
+        "lib_of_others.load('helper')",
+    ),
+    "a pickle": (
+        "import pickle\ndef load(content):\n    return pickle.loads(content)\n",
+        "lib_of_others.load(b'chelper\\nsame\\n.')",
+    ),
+    "a pickle in Python": (
+        "import io, pickle\ndef load(content):\n"
+        "    return pickle._Unpickler(io.BytesIO(content)).load()\n",
+        "lib_of_others.load(b'chelper\\nsame\\n.')",
+    ),
+    "in a thread": (
+        "import importlib\nfrom concurrent.futures import ThreadPoolExecutor\ndef load(name):\n"
+        "    return ThreadPoolExecutor(1).submit(importlib.import_module, name).result()\n",
+        "lib_of_others.load('helper')",
+    ),
+    "from another process": (
+        "import multiprocessing\ndef load(call):\n"
+        "    with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "        return pool.apply(call)\n",
+        "lib_of_others.load(made)",
+    ),
+    "a folder of data": (
+        "import importlib.resources\ndef load(name):\n"
+        "    return (importlib.resources.files(name) / 'a.txt').read_text()\n",
+        "lib_of_others.load('texts'); import helper",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", TOLD)
+def test_libraries_find_what_own_code_tells_them(
+    project: Path, install: Callable[[str, str], None], way: str
+) -> None:
+    library, call = TOLD[way]
+    install("lib_of_others", library)
+    (project / "texts").mkdir()
+    (project / "texts/a.txt").write_text("a")
+    helper = "def same(value):\n    return value\nclass Made:\n    pass\n"
+    (project / "helper.py").write_text(writes("helper") + helper)
+    made = "def made():\n    import helper\n    return helper.Made()\n"
+    op = MINE.replace("    return stream", f"    {call}\n    return stream")
+    (project / "mine.py").write_text(f"import lib_of_others\n{writes('mine')}{made}{op}")
+    done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert ran(project) == {"mine", "helper"}
+    assert "is not imported" not in done.stderr
+
+
+def test_an_installed_package_that_the_workflow_names_is_own_code(
+    project: Path, install: Callable[[str, str], None]
+) -> None:
+    install("installed_ops", f"import helper\n{MINE}")
+    (project / "helper.py").write_text(writes("helper"))
+    workflow = project / "workflow.yaml"
+    workflow.write_text(workflow.read_text().replace("'mine:", "'installed_ops:"))
+    done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2")
+    assert done.returncode == 0, done.stderr
+    assert ran(project) == {"helper"}
 
 
 def test_own_modules_find_each_other(project: Path) -> None:
