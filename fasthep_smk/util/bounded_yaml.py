@@ -30,9 +30,12 @@ _DEEPEST = 100
 _MOST = 500_000
 #: Files that a workflow may read with what it includes; each is read as often as it is named.
 _FILES = 1_000
-#: What stands before the first value of a line, and how a line ends besides with a line feed.
+#: What stands before the first value of a line; how a line ends besides with a line feed, and
+#: what a text may begin with.
 _PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
-_OTHER_ENDS = re.compile("[\r\x85\u2028\u2029]")
+_UNUSUAL = re.compile("[\r\x85\u2028\u2029\ufeff]")
+#: PyYAML takes hours for a number of that many digits to the base of 60.
+_ENDLESS = re.compile(r"[-+0-9:_.]{200}")
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -108,9 +111,12 @@ def _is_harmless(text: str) -> bool:
     Without anchors it holds no more values than characters. A block is deeper than the one around
     it by its indentation or by the indicators before it, a flow by its bracket.
     """
-    if "&" in text or len(text) > _MOST or _OTHER_ENDS.search(text):
+    if "&" in text or len(text) > _MOST or _UNUSUAL.search(text):
         return False
-    deepest = max((len(found[0]) for found in _PREFIX.finditer(text)), default=0)
+    if _ENDLESS.search(text):
+        return False
+    # A sequence may stand as far to the right as the key that it belongs to.
+    deepest = 2 * max((len(found[0]) for found in _PREFIX.finditer(text)), default=0)
     return deepest + text.count("[") + text.count("{") < _DEEPEST
 
 
@@ -140,6 +146,8 @@ def _check_events(text: str, file: str, parser: Any) -> None:
             levels += 1
         elif isinstance(event, yaml.ScalarEvent):
             weight += len(event.value) // 100
+            if _ENDLESS.match(event.value) and event.implicit[0]:
+                _refuse(event, file, "is no number", "fewer digits, or quotes around a text")
         elif isinstance(event, yaml.AliasEvent):
             weight, levels = known.get(anchor or "", (1, 0))
         else:

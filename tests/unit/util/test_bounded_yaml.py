@@ -153,3 +153,22 @@ def test_deep_blocks_on_one_line_are_seen() -> None:
         check("- " * 150 + "a", "deep.yaml")
     with pytest.raises(Findings, match="is nested too deeply"):
         check("[" * 150 + "]" * 150, "deep.yaml")
+
+
+def test_what_a_text_begins_with_hides_nothing() -> None:
+    with pytest.raises(Findings, match="is nested too deeply"):
+        check("\ufeff" + "- " * 3000 + "a", "deep.yaml")
+
+
+def test_sequences_below_their_keys_are_levels_too() -> None:
+    text = "\n".join(f"{' ' * number}a:\n{' ' * number}-" for number in range(60))
+    with pytest.raises(Findings, match="is nested too deeply"):
+        check(text, "deep.yaml")
+
+
+def test_endless_numbers_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(Findings, match="is no number"):
+        check("a: " + "1:" * 200_000 + "1", "number.yaml")
+    path = tmp_path / "text.yaml"
+    path.write_text("a: '" + "1:" * 200 + "1'")
+    assert load(path) == {"a": "1:" * 200 + "1"}
