@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
 
 __all__ = ["Results", "Translated", "load_results", "run", "translate"]
 
+#: How a message of the command begins.
+_MESSAGE = re.compile(r"fasthep-smk(?: \w+)?: (?P<warning>warning: )?(?:error: )?")
+#: Options that may be given several times.
+_SEVERAL = ("rerun",)
 #: A workflow without systematics has one plan, of this name in :attr:`Results.variations`.
 _ONLY = "nominal"
 
@@ -57,12 +62,17 @@ def run(
     What the command prints goes to standard error.
 
     Raises:
-        TypeError: there is no such option.
+        TypeError: there is no such option, or it has no such value.
         RunFailed: the workflow is wrong, or jobs failed; the message is what the command said.
+        FileNotFoundError: there is no folder ``cwd``.
     """
-    extra = list(snakemake)
+    if isinstance(snakemake, str):
+        raise TypeError("snakemake: a list of arguments, each a text of its own")
+    if options.get("dry_run"):
+        raise TypeError("a dry run has no results: use translate, or fasthep-smk -n")
+    extra, build = list(snakemake), _build(options, cwd)
     _call("run", workflow, options, cwd, ["--", *extra] if extra else [])
-    return load_results(_build(options, cwd))
+    return replace(load_results(build), only=options.get("variation"))
 
 
 def translate(
@@ -76,8 +86,9 @@ def translate(
         TypeError: there is no such option.
         RunFailed: the workflow is wrong; the message is what the command said.
     """
+    build = _build(options, cwd)
     _call("translate", workflow, options, cwd)
-    return Translated(_build(options, cwd))
+    return Translated(build)
 
 
 def load_results(build: str | os.PathLike[str] = "build") -> Results:
@@ -86,7 +97,7 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
     Raises:
         Findings: it is no build folder, or no run has ended there.
     """
-    folder = Path(build)
+    folder = Path(build).absolute()
     found = Results(folder)
     if not found.variations:
         raise Findings.one(
@@ -102,17 +113,22 @@ def load_results(build: str | os.PathLike[str] = "build") -> Results:
 class Results:
     """What a run has made for its user, in the build folder ``build``.
 
-    Methods take the name of a systematic ``variation``; without one, it is the nominal plan.
+    Methods take the name of a systematic ``variation``; without one, it is the first of
+    :attr:`variations`: the nominal plan if it was run. ``only`` names the one that was run, if it
+    was one of several.
     """
 
     build: Path
+    only: str | None = None
 
     @cached_property
     def variations(self) -> tuple[str, ...]:
         """The names of the systematic variations; ``("nominal",)`` without systematics."""
-        if (self.build / "run_summary.yaml").is_file():
+        if self.only is not None:
+            return (self.only,)
+        if self._is_only:
             return (_ONLY,)
-        found = sorted(path.parent.name for path in self.build.glob("reports/*/run_summary.yaml"))
+        found = sorted(path.parent.name for path in self._of_variations())
         return (*(name for name in found if name == _ONLY), *(n for n in found if n != _ONLY))
 
     def histograms(self, variation: str | None = None) -> dict[str, Any]:
@@ -163,9 +179,17 @@ class Results:
         found: dict[str, Any] = yaml.safe_load((self.build / path).read_text())
         return found
 
-    @property
+    @cached_property
     def _is_only(self) -> bool:
-        return (self.build / "run_summary.yaml").is_file()
+        """Whether the last run was one of a workflow without systematics."""
+        whole = self.build / "run_summary.yaml"
+        if self.only is not None or not whole.is_file():
+            return False
+        others = [path.stat().st_mtime_ns for path in self._of_variations()]
+        return whole.stat().st_mtime_ns > max(others, default=0)
+
+    def _of_variations(self) -> list[Path]:
+        return list(self.build.glob("reports/*/run_summary.yaml"))
 
     def _variation(self, name: str | None) -> str:
         known = self.variations
@@ -205,7 +229,10 @@ class Results:
 
 
 def _build(options: Mapping[str, Any], cwd: str | os.PathLike[str] | None) -> Path:
-    return Path(cwd or "") / (options.get("outdir") or "build")
+    outdir = options.get("outdir", "build")
+    if not isinstance(outdir, str | os.PathLike):
+        raise TypeError(f"outdir: a path, not {outdir!r}")
+    return Path(cwd or "", outdir).absolute()
 
 
 def _call(
@@ -215,37 +242,51 @@ def _call(
     cwd: str | os.PathLike[str] | None,
     extra: Iterable[str] = (),
 ) -> None:
-    words = [*_words(command, options), os.fspath(workflow), *extra]
+    name = os.fspath(workflow)
+    name = os.path.join(".", name) if name.startswith("-") else name  # noqa: PTH118
+    words = [*_words(command, options), name, *extra]
     whole = [sys.executable, "-P", "-m", "fasthep_smk", command, *words]
     said: list[str] = []
+    # In a group of its own, it hears of Ctrl-C once: from here. A second one would kill its jobs.
     with subprocess.Popen(
-        whole, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        whole,
+        cwd=cwd,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        process_group=0,
     ) as process:
-        try:
-            for line in process.stdout or ():
-                said.append(line)
-                print(line, end="", file=sys.stderr)
-        except KeyboardInterrupt:  # of a notebook, say, which interrupts this process only
-            process.send_signal(signal.SIGINT)
-            process.wait()
-            raise
+        interrupted = False
+        while process.returncode is None:
+            try:
+                for line in process.stdout or ():
+                    said.append(line)
+                    print(line, end="", file=sys.stderr)
+                process.wait()
+            except KeyboardInterrupt:
+                interrupted = True
+                process.send_signal(signal.SIGINT)  # it ends its jobs, and says so
+            except BaseException:
+                process.terminate()
+                raise
+    if interrupted:
+        raise KeyboardInterrupt
     if process.returncode:
-        raise RunFailed(
-            _last_message(said) or f"fasthep-smk ended with status {process.returncode}"
-        )
+        ended = f"fasthep-smk ended with status {process.returncode}"
+        raise RunFailed(_last_message(said) or ended)
 
 
 def _last_message(lines: list[str]) -> str:
-    """Return the last message of the command that is no warning."""
+    """Return the last message of the command that is no warning; else its last line."""
     found = ""
     for line in lines:
-        if line.startswith("fasthep-smk: "):
-            found = (
-                "" if line.startswith("fasthep-smk: warning: ") else line[len("fasthep-smk: ") :]
-            )
+        if (start := _MESSAGE.match(line)) is not None:
+            found = "" if start["warning"] else line[start.end() :]
         elif found:
             found += line
-    return found.strip()
+    return found.strip() or "".join(lines[-1:]).strip()
 
 
 def _words(command: str, options: Mapping[str, Any]) -> list[str]:
@@ -259,7 +300,10 @@ def _words(command: str, options: Mapping[str, Any]) -> list[str]:
             raise TypeError(f"fasthep-smk {command} has no option {name!r}{hint}")
         if value is None or value is False:
             continue
-        values = value if isinstance(value, list | tuple) else [value]
+        several = isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike)
+        if several and name not in _SEVERAL:
+            raise TypeError(f"{name}: one value, not {value!r}")
+        values = list(value) if several else [value]
         for one in values:
             words += [known[name]] if one is True else [f"{known[name]}={one}"]
     return words

@@ -1,4 +1,4 @@
-"""Keep a warm worker for a run on one machine; see ``worker.warm`` for what it does."""
+"""Keep a fork server for a run on one machine; ``worker.fork_server`` says what it does."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ __all__ = ["Observer", "observing"]
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
 #: Of a list or mapping that a library was called with, so many values are compared with a name.
 _MOST = 200
-#: An import statement, whatever it opens: the loader notes modules of the user's.
 #: Credentials are renewed while a run goes on, and no result follows from them.
 _OF_CREDENTIALS = ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "BEARER_TOKEN_FILE",
                    "KRB5CCNAME")  # fmt: skip
 _CREDENTIAL = re.compile(r"/(x509up_u\w+|bt_u\w+|krb5cc\w*|\.globus/[^/]+)$")
+#: An import statement, whatever it opens: the loader notes modules of the user's.
 _IMPORTS = ("_find_and_load", "_handle_fromlist")
 #: What a program is started with by own code: these frames stand between.
 _STARTERS = ("/subprocess.py", "<frozen os>", "/os.py")

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import hist
 import pytest
+import yaml
 
 import fasthep_smk
 from fasthep_smk.util.errors import Findings, RunFailed
+from tests.integration.conftest import WORKFLOW
 from tests.support import cases
 
 pytestmark = pytest.mark.integration
@@ -58,22 +65,76 @@ def test_what_is_wrong_is_an_exception(analysis: Path) -> None:
         fasthep_smk.run("workflow.yaml", cwd=analysis, chunksize=30)
     with pytest.raises(RunFailed, match="other"):
         fasthep_smk.run("other.yaml", cwd=analysis)
-    results = fasthep_smk.run("workflow.yaml", cwd=analysis)
+    with pytest.raises(RunFailed, match="argument -j/--jobs: '0' is not a positive whole number"):
+        fasthep_smk.run("workflow.yaml", cwd=analysis, jobs=0)
+    with pytest.raises(RunFailed, match="-n"):
+        fasthep_smk.run("-n", cwd=analysis)
+    with pytest.raises(TypeError, match="a dry run has no results"):
+        fasthep_smk.run("workflow.yaml", cwd=analysis, dry_run=True)
+    with pytest.raises(TypeError, match="outdir: a path"):
+        fasthep_smk.run("workflow.yaml", cwd=analysis, outdir=["a", "b"])
+    with pytest.raises(TypeError, match="profile: one value"):
+        fasthep_smk.run("workflow.yaml", cwd=analysis, profile=["a", "b"])
+    results = fasthep_smk.run("workflow.yaml", cwd=analysis, rerun={"Met"})
     with pytest.raises(Findings, match="did you mean 'Met'"):
         results.histogram("met")
 
 
+def test_the_names_are_functions_whatever_else_was_imported(analysis: Path) -> None:
+    from fasthep_smk.run import engine  # noqa: F401
+    from fasthep_smk.translate import translation  # noqa: F401
+
+    assert fasthep_smk.translate("workflow.yaml", cwd=analysis).snakefile.is_file()
+    assert fasthep_smk.run("workflow.yaml", cwd=analysis, quiet=True).variations == ("nominal",)
+
+
+def test_results_are_those_of_the_last_run(tmp_path: Path) -> None:
+    workflow = cases.case("plan_systematics").prepare(tmp_path)
+    plain = yaml.safe_load(workflow.read_text())
+    del plain["systematics"]
+    (tmp_path / "plain.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
+    assert fasthep_smk.run("plain.yaml", cwd=tmp_path).variations == ("nominal",)
+    one = fasthep_smk.run(workflow, cwd=tmp_path, variation="lumi_up")
+    assert one.variations == ("lumi_up",)
+    assert one.histogram("MetHist") == one.histogram("MetHist", "lumi_up")
+
+
+def test_an_interrupt_is_handed_on_once(analysis: Path) -> None:
+    with_own_op(analysis, "__import__('time').sleep(60)")
+    code = "import fasthep_smk; fasthep_smk.run('workflow.yaml')"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=analysis,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    end = time.monotonic() + 60
+    while not list(analysis.glob("build/smk/failures/*/*.json")):
+        assert time.monotonic() < end, "no job has begun"
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert "fasthep-smk: stopped; what finished is kept" in said
+    assert said.rstrip().endswith("KeyboardInterrupt")
+
+
 def test_an_own_op_that_is_edited_counts_in_the_same_process(analysis: Path) -> None:
-    (analysis / "own_ops.py").write_text(OPS.replace("FACTOR", "1"))
-    text = (analysis / "workflow.yaml").read_text()
-    text = text.replace("  stages:\n", "  stages:\n    - {id: Own, op: own.weight}\n")
+    passed = []
+    for factor in ("1", "0"):
+        with_own_op(analysis, factor)
+        cutflow = fasthep_smk.run("workflow.yaml", cwd=analysis).cutflow("Cuts")
+        passed.append(cutflow["nodes"][0]["stats"]["data"]["n_out"])
+    assert passed[0] > passed[1]
+
+
+def with_own_op(analysis: Path, factor: str) -> None:
+    """Let the analysis begin with an operation that multiplies a column by a factor."""
+    (analysis / "own_ops.py").write_text(OPS.replace("FACTOR", factor))
+    text = WORKFLOW.replace("  stages:\n", "  stages:\n    - {id: Own, op: own.weight}\n")
     registry = "registry: {transforms: {own.weight: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
     (analysis / "workflow.yaml").write_text(registry + text)
-    first = fasthep_smk.run("workflow.yaml", cwd=analysis).cutflow("Cuts")
-    (analysis / "own_ops.py").write_text(OPS.replace("FACTOR", "0"))
-    second = fasthep_smk.run("workflow.yaml", cwd=analysis).cutflow("Cuts")
-    passed = [one["nodes"][0]["stats"]["data"]["n_out"] for one in (first, second)]
-    assert passed[0] > passed[1]
 
 
 OPS = """

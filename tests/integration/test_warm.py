@@ -164,6 +164,6 @@ def test_a_killed_job_is_named_and_the_others_stay(
     os.kill(job[2], signal.SIGKILL)
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 1
-    assert "it was killed, or its machine went away" in said
+    assert "it was killed, or its machine failed" in said
     (own / "wait").unlink()
     assert smk("workflow.yaml", "-j", "2", cwd=own).returncode == 0

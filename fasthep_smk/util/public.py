@@ -1,0 +1,27 @@
+"""Public functions of the package that have the names of rooms: ``fasthep_smk.run(...)``.
+
+Python puts a room in the place of such a function when one of its modules is imported. The room is
+called like the function, then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import Any
+
+__all__ = ["is_called_as"]
+
+
+class _Room(ModuleType):
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        module, name = self._called_as
+        return getattr(importlib.import_module(module), name)(*arguments, **keywords)
+
+
+def is_called_as(room: str, module: str, name: str) -> None:
+    """Let a call of a room, by its name in ``sys.modules``, be one of a function in a module."""
+    found = sys.modules[room]
+    found._called_as = (module, name)  # type: ignore[attr-defined]
+    found.__class__ = _Room
