@@ -1,9 +1,9 @@
 """What comes at the end of a run: plots, tables, writers. Each once, and several at a time.
 
-What an earlier run made with the same signature (see ``plan.plot_signatures``) is taken over. The rest is
-made by as many processes as the job has cpus, if none of it can tell the difference. Whatever is in
-the way of that, or goes wrong there, does not count: then all of it is made in this process, one
-after the other as FAST-HEP does, and only what fails there fails the job.
+What an earlier run made with the same signature (see ``plan.plot_signatures``) is taken over. The
+rest is made by as many processes as the job has cpus, if none of it can tell the difference. If
+something is in the way of that, or goes wrong there, all of it is made in this process, one after
+the other as FAST-HEP does, and only what fails there fails the job.
 """
 
 from __future__ import annotations

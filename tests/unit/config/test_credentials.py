@@ -20,80 +20,9 @@ ALL_KEYS = (
     "backend, strategy, profiles, resources, pools, pool_profiles, default_pools, environment, "
     "staging, credentials, config"
 )
-KINDS = "a list of x509, token, kerberos, or a mapping of them"
-
-WRONG = f"""
-## text
-execution: {{credentials: x509}}
-->
-workflow.yaml: execution.credentials: is not a valid value
-    found: 'x509'
-    expected: {KINDS}
-## misspelt-in-a-list
-execution: {{credentials: [x509, tokens]}}
-->
-workflow.yaml: execution.credentials[1]: is not a valid value
-    found: 'tokens'
-    expected: x509, token or kerberos
-    hint: did you mean 'token'?
-## misspelt-in-a-mapping
-execution: {{credentials: {{kerberous: {{}}}}}}
-->
-workflow.yaml: execution.credentials.kerberous: unknown key
-    expected: x509, token, kerberos
-    hint: did you mean 'kerberos'?
-## misspelt-option
-execution: {{credentials: {{x509: {{vom: cms}}}}}}
-->
-workflow.yaml: execution.credentials.x509.vom: unknown key
-    expected: voms
-    hint: did you mean 'voms'?
-## misspelt-key
-execution: {{credential: [x509]}}
-->
-workflow.yaml: execution.credential: unknown key
-    expected: ALL KEYS
-    hint: did you mean 'credentials'?
-## issuer-that-is-no-address
-execution: {{credentials: {{token: {{issuer: cern}}}}}}
-->
-workflow.yaml: execution.credentials.token.issuer: is not a valid value
-    found: 'cern'
-    expected: the address of a token's issuer, such as https://cms-auth.cern.ch/
-## organisation-with-a-slash
-execution: {{credentials: {{x509: {{voms: /cms}}}}}}
-->
-workflow.yaml: execution.credentials.x509.voms: is not a valid value
-    found: '/cms'
-    expected: the name of a virtual organisation, such as cms, or a list of them
-## list-instead-of-a-mapping
-execution: {{credentials: {{x509: [cms]}}}}
-->
-workflow.yaml: execution.credentials.x509: is a list
-    found: ['cms']
-    expected: a mapping: {{}} or {{voms: NAME}}
-## name-without-a-value
-execution: {{credentials: {{x509: }}}}
-->
-workflow.yaml: execution.credentials.x509: says nothing, and takes nothing back
-    expected: x509: {{}} to require it
-## site-misspelt
-pools.yaml: 'credentials: [krb5]'
-->
-SITE/pools.yaml: credentials[0]: is not a valid value
-    found: 'krb5'
-    expected: x509, token or kerberos
-    hint: did you mean 'kerberos'?
-## site-key-misspelt
-pools.yaml: 'credential: [x509]'
-->
-SITE/pools.yaml: credential: unknown key
-    expected: SITE KEYS
-    hint: did you mean 'credentials'?
-"""
 
 
-@pytest.mark.parametrize(("text", "message"), examples(WRONG))
+@pytest.mark.parametrize(("text", "message"), examples("credentials"))
 def test_what_is_wrong(text: str, message: str, folder: Path) -> None:
     _, findings = read(yaml.safe_load(text), folder)
     assert shown(findings, folder) == message.replace("ALL KEYS", ALL_KEYS).replace(
