@@ -21,6 +21,7 @@ import yaml
 from tests.clusters import analyses
 from tests.clusters.conftest import Cluster, cluster
 from tests.support.compare import compare_builds
+from tests.support.forms import some
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -471,7 +472,7 @@ def test_a_folder_that_cannot_be_written_is_named_and_the_next_call_goes_on(
 # A run is stopped.
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM], 1))
 def test_a_run_that_is_stopped_leaves_nothing_in_the_queue(
     htcondor: Cluster, right: Callable[[Path], list[str]], number: signal.Signals
 ) -> None:

@@ -31,6 +31,7 @@ from tests.clusters.analyses import (
 )
 from tests.clusters.conftest import Cluster, cluster
 from tests.support.compare import compare_builds
+from tests.support.forms import some
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -540,7 +541,7 @@ def test_a_time_that_no_partition_allows_is_refused_before_the_run(slurm: Cluste
 # Runs that are stopped.
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM], 1))
 def test_a_run_that_is_stopped_leaves_nothing_behind(
     slurm: Cluster, moody_reference: Path, number: signal.Signals
 ) -> None:

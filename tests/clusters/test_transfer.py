@@ -24,6 +24,7 @@ from tests.clusters.test_htcondor import (
 )
 from tests.support import credentials
 from tests.support.compare import compare_builds
+from tests.support.forms import some
 from tests.support.tokens import token_server
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -165,7 +166,7 @@ def run(*, stream, **_):
 """
 
 
-@pytest.fixture(params=["htcondor", "bare_slurm"])
+@pytest.fixture(params=some(["htcondor", "bare_slurm"], 1))
 def node(request: pytest.FixtureRequest) -> tuple[Cluster, dict[str, Any], dict[str, Any]]:
     """A cluster whose nodes share nothing, with a site's pools and settings for it."""
     found: Cluster = request.getfixturevalue(request.param)

@@ -23,7 +23,7 @@ import yaml
 
 from tests.support import events
 from tests.support.compare import compare_builds
-from tests.support.forms import in_turn
+from tests.support.forms import in_turn, some
 from tests.support.project import Project, make_project, once
 from tests.support.reruns import (
     ALL,
@@ -435,9 +435,12 @@ def rules_of(names: set[str]) -> dict[str, int]:
     return {rule: rules.count(rule) for rule in rules}
 
 
+PAIRS = in_turn(EDITS + VARIATION_EDITS, ["auto", "stage"])
+
+
 @pytest.mark.parametrize(
     ("edit", "granularity"),
-    in_turn(EDITS + VARIATION_EDITS, ["auto", "stage"]),
+    some(PAIRS, 26),
     ids=lambda value: getattr(value, "name", value),
 )
 def test_what_runs_again_after(edit: Edit, granularity: str, tmp_path: Path, shared: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 
 from tests.support import events
 from tests.support.compare import compare_builds
+from tests.support.forms import some
 from tests.support.project import once
 
 pytestmark = pytest.mark.integration
@@ -303,7 +304,7 @@ def make(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return make
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", some(KINDS, 16))
 def test_an_edit_is_noticed_named_and_equal_to_a_fresh_run(
     name: str, make: Callable[[Hidden], Analysis]
 ) -> None:

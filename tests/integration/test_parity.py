@@ -18,14 +18,16 @@ import pytest
 
 from tests.support import cases
 from tests.support.compare import compare_builds
+from tests.support.forms import LONG
 from tests.support.partitions import drop_empty_partitions
 
 pytestmark = pytest.mark.integration
 
 RUNS = [
-    pytest.param(case, chunk, id=f"{case.name}-{chunk or 'whole'}")
+    pytest.param(case, chunk, id=f"{case.name}-{chunk or 'whole'}", marks=[LONG] if number else [])
     for case in cases.CASES
-    for chunk in case.chunk_sizes
+    # Whole files and chunks of them in turn.
+    for number, chunk in enumerate(sorted(case.chunk_sizes, key=bool, reverse=len(case.name) % 2))
 ]
 
 

@@ -17,6 +17,7 @@ import yaml
 
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.compare import compare_builds
+from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration
 
@@ -238,8 +239,9 @@ DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("when", ["before the translation", "before the job"])
+@pytest.mark.parametrize(
+    ("damage", "when"), in_turn(DAMAGE, ["before the translation", "before the job"])
+)
 def test_what_is_damaged_is_made_again(
     damage: str, when: str, project: Path, smk: Run, scratch: Scratch
 ) -> None:

@@ -18,6 +18,7 @@ from fasthep_smk.util import files
 from tests.integration.conftest import Run
 from tests.support import cases
 from tests.support.compare import _clean, _differences
+from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
 
@@ -41,7 +42,7 @@ class Both(NamedTuple):
         return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(scope="module", params=some(CASES, 3))
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     case = cases.case(request.param)
     folder = tmp_path_factory.mktemp(case.name)

@@ -7,15 +7,24 @@ from typing import Any
 
 import pytest
 
-__all__ = ["in_turn", "some"]
+__all__ = ["LONG", "in_turn", "some"]
+
+#: One more case of a family.
+LONG = pytest.mark.long
 
 
 def some(cases: Iterable[Any], number: int) -> list[Any]:
-    """Return all cases as parameters; all but ``number`` of them, spread evenly, are long."""
+    """Return all cases as parameters; all but ``number`` of them, spread evenly, are long.
+
+    What is long already stays so, and does not count.
+    """
     cases = list(cases)
-    kept = {at * len(cases) // number for at in range(number)}
+    short = [at for at, case in enumerate(cases) if LONG not in getattr(case, "marks", ())]
+    kept = {short[at * len(short) // number] for at in range(number)}
     return [
-        case if at in kept else _long(*(case if isinstance(case, tuple) else (case,)))
+        case
+        if at in kept or at not in short
+        else _long(*(case if isinstance(case, tuple) else (case,)))
         for at, case in enumerate(cases)
     ]
 
@@ -35,4 +44,4 @@ def in_turn(cases: Iterable[Any], others: Sequence[Any]) -> list[Any]:
 
 
 def _long(*values: Any) -> Any:
-    return pytest.param(*values, marks=pytest.mark.long)
+    return pytest.param(*values, marks=LONG)
