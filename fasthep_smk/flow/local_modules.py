@@ -136,10 +136,10 @@ def _uninvited(name: str, frame: FrameType | None) -> str | None:
         frame = frame.f_back
     if frame is None or _is_own(frame):
         return None
-    library = str(frame.f_globals.get("__name__"))
+    library = _module(frame)
     if is_statement or _stands_in(frame, name):
         return library
-    if op_identity.is_published(library) or library.partition(".")[0] == "fasthep_smk":
+    if _is_published(library):
         return None  # by a name from the plan
     while frame is not None:
         if _is_own(frame):
@@ -152,11 +152,20 @@ def _uninvited(name: str, frame: FrameType | None) -> str | None:
 
 
 def _is_own(frame: FrameType) -> bool:
-    package = str(frame.f_globals.get("__name__")).partition(".")[0]
-    if package in _named:
+    module = _module(frame)
+    if module.partition(".")[0] in _named:
         return True
-    ours = op_identity.is_published(package) or package == "fasthep_smk"
-    return not (ours or _is_made(frame) or is_installed_file(frame.f_code.co_filename))
+    installed = _is_published(module) or is_installed_file(frame.f_code.co_filename)
+    return not (installed or _is_made(frame))
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))
+
+
+def _is_published(module: str) -> bool:
+    """Whether a module is FAST-HEP's or of this package, also where these are not installed."""
+    return op_identity.is_published(module) or module.partition(".")[0] == "fasthep_smk"
 
 
 def _is_made(frame: FrameType) -> bool:
