@@ -232,6 +232,7 @@ def describe(
                 ],
                 _read_params(item),
                 named,
+                by=item.impl,
             ),
             rerun=(reruns or {}).get(str(dict(item.meta).get("stage_id") or ""), ""),
             published=is_published(plan.registry, category, item.impl),
@@ -268,7 +269,7 @@ def _implementation(plan: Any, item: Any, category: str, named: NamedFiles) -> s
                 op_identity.of_component(plan.registry, "execution_modifiers", name)
                 for name in modifiers_of(item)
             ),
-            *named.identities(_read_params(item)),
+            *named.identities(_read_params(item), by=item.impl),
         ]
     )
 
@@ -291,11 +292,13 @@ def _said(plan: Any) -> list[Any]:
     return [plan.context.get("globals"), own]
 
 
-def _sources(entries: Iterable[Any], texts: Any, named: NamedFiles) -> frozenset[str]:
+def _sources(
+    entries: Iterable[Any], texts: Any, named: NamedFiles, *, by: str | None = None
+) -> frozenset[str]:
     """Return the files of the user's modules in registry entries, and those that texts name."""
     modules = {name for entry in entries for name in op_identity.modules_of_entry(entry)}
     code = {str(path) for name in modules for path in op_identity.own_sources(name).values()}
-    return frozenset(code | {str(path) for path in named.find(texts).values()})
+    return frozenset(code | {str(path) for path in named.find(texts, by=by).values()})
 
 
 def _sights(plan: Any, item: Any, category: str) -> frozenset[Sight]:

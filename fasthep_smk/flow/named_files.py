@@ -10,7 +10,7 @@ import contextlib
 import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,10 @@ from typing import Any
 
 from fasthep_smk.util import files
 
-__all__ = ["NamedFiles", "file_identity"]
+__all__ = ["Made", "NamedFiles", "file_identity"]
+
+#: Which operations (or modules of the user's) have written a file: by path, and identity then.
+Made = Mapping[str, Mapping[str | None, Collection[str]]]
 
 #: Bytes above which a file is identified by size and modification time instead of its content.
 _MAX_HASHED = 20_000_000
@@ -80,25 +83,45 @@ class NamedFiles:
         ]
         self.identity = cache(self.identity_now)
         self._known: dict[tuple[str, tuple[Path, ...]], tuple[tuple[str, Path], ...]] = {}
+        self._made: Made = {}
 
-    def find(self, value: Any, *, more_roots: Iterable[Path] = ()) -> dict[str, Path]:
-        """Return the existing files and folders that texts in ``value`` name, by their names."""
+    def knowing(self, made: Made) -> NamedFiles:
+        """Return one that knows which files jobs have written.
+
+        Such a file is no input of the operation that writes it, until somebody else edits it.
+        """
+        other = NamedFiles(self.roots, self.ignored, map(Path, self._own))
+        other._made = made
+        return other
+
+    def find(
+        self, value: Any, *, by: str | None = None, more_roots: Iterable[Path] = ()
+    ) -> dict[str, Path]:
+        """Return the existing files and folders that texts in ``value`` name, by their names.
+
+        But for those that the operation ``by`` has made, or if that is ``None`` any one.
+        """
         roots = (*self.roots, *more_roots)
         found: dict[str, Path] = {}
         for text in _texts(value):
             if (text, roots) not in self._known:
                 self._known[text, roots] = tuple(self._named(text, roots))
-            found.update(self._known[text, roots])
+            known = self._known[text, roots]
+            kept = [pair for pair in known if not self.is_made(os.path.normpath(pair[1]), by)]
+            if len(kept) == len(known) or any(path.is_file() for _, path in kept):
+                found.update(kept)
         return found
 
-    def identities(self, value: Any, *, more_roots: Iterable[Path] = ()) -> list[str]:
-        """Return ``file:NAME@IDENTITY`` for each file that texts in ``value`` name."""
-        found = self.find(value, more_roots=more_roots)
+    def identities(
+        self, value: Any, *, by: str | None = None, more_roots: Iterable[Path] = ()
+    ) -> list[str]:
+        """Return ``file:NAME@IDENTITY`` for each file that :meth:`find` finds."""
+        found = self.find(value, by=by, more_roots=more_roots)
         return [f"file:{name}@{self.identity(path)}" for name, path in found.items()]
 
     def identity_now(self, path: str | Path) -> str | None:
         """Return what identifies a file now; ``identity`` is what did when it was asked first."""
-        return file_identity(path, self.is_ignored)
+        return file_identity(path, self._is_no_input)
 
     def is_ignored(self, path: str) -> bool:
         """Whether a file is one that the workflow says to ignore, or lies in a folder of ours."""
@@ -106,6 +129,16 @@ class NamedFiles:
             fnmatchcase(path, one) or fnmatchcase(path, one.removesuffix("/**"))
             for one in self._patterns
         )
+
+    def is_made(self, path: str, by: str | None = None) -> bool:
+        """Whether a file is as a job has written it: with ``by``, one of this operation."""
+        if path not in self._made:
+            return False
+        makers = self._made[path].get(file_identity(path), ())
+        return bool(makers) if by is None else by in makers
+
+    def _is_no_input(self, path: str) -> bool:
+        return self.is_ignored(path) or self.is_made(path)
 
     def _named(self, text: str, roots: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
         plain = os.path.expanduser(os.path.expandvars(text.removeprefix("file://")))  # noqa: PTH111
@@ -144,10 +177,15 @@ class NamedFiles:
         return not any(f"{one}/".startswith(f"{place.rstrip('/')}/") for one in others)
 
     def _below(self, text: str, folder: Path) -> Iterator[tuple[str, Path]]:
-        """Yield a folder and the files below it."""
+        """Yield a folder and the files below it; nothing if only ignored files lie there."""
         if self.is_ignored(os.path.normpath(folder)):
             return
-        yield text, folder
+        found = list(self._all_below(text, folder))
+        if any(path.is_file() for _, path in found):
+            yield text, folder
+            yield from found
+
+    def _all_below(self, text: str, folder: Path) -> Iterator[tuple[str, Path]]:
         count = 0
         for place, folders, names in os.walk(folder):
             folders[:] = sorted(name for name in folders if not _is_passing(name))

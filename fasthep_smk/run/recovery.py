@@ -6,6 +6,7 @@ one that failed; and what remains to be done is done without the partitions that
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -13,7 +14,7 @@ from fasthep_smk.plan.partitions import Place
 from fasthep_smk.reuse import store
 from fasthep_smk.run import accept_missing
 from fasthep_smk.storage import failures
-from fasthep_smk.storage.observed import Checks, Surroundings, environment_of
+from fasthep_smk.storage.observed import Checks, Surroundings, environment_of, written
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 if TYPE_CHECKING:
@@ -96,13 +97,20 @@ def run_to_the_end(
 def _changes(translation: Translation) -> list[str]:
     """Return which files are not what they were when the run was planned."""
     planned, build = translation.planned, translation.written.build
+    root = planned.named.roots[0]
+    named = planned.named.knowing(written(build, root))  # with what jobs of this run have made
     found = planned.inputs.changed()
     for graph in (item.graph for item in planned.variations):
-        own = graph.sources.union(*(node.sources for node in graph.nodes.values()))
-        same = planned.named.identity_now
-        found += [path for path in sorted(own) if same(path) != graph.identity_of(path)]
-    surroundings = Surroundings(planned.named.roots[0], environment_of(build))
-    checks = Checks(build, surroundings, planned.named)
+        read: list[tuple[str, str | None]] = [(path, None) for path in graph.sources]
+        read += [(path, node.impl) for node in graph.nodes.values() for path in node.sources]
+        found += [
+            path
+            for path, by in sorted(set(read), key=str)
+            if named.identity_now(path) != graph.identity_of(path)
+            and not named.is_made(os.path.normpath(path), by)
+        ]
+    surroundings = Surroundings(root, environment_of(build))
+    checks = Checks(build, surroundings, named)
     for job in translation.rules[-1].jobs.values():
         record = store.read(build / job.folder)
         change = checks.change(record) if record is not None else None

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fasthep_smk.flow.distributions import NOT_INSTALLED, package_identity
-from fasthep_smk.flow.named_files import NamedFiles, file_identity
+from fasthep_smk.flow.named_files import Made, NamedFiles, file_identity
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
@@ -44,7 +44,7 @@ __all__ = [
     "written",
 ]
 
-#: ``written`` is a file that the workflow names and that a job has written: it is no input.
+#: ``written`` is a file that a job has written: as long as it is that file, it is no input.
 Kind = Literal["file", "module", "package", "variable", "written"]
 
 #: Variables that describe a session, a batch system or credentials: no result may depend on them.
@@ -60,7 +60,7 @@ _OF_SESSION = re.compile(
 
 @dataclass(frozen=True)
 class Observation:
-    """Something that was read, by the operation ``by``.
+    """Something that was read, or written, by the operation ``by`` or a module of the user's.
 
     ``name`` is a path (relative to the folder of the run, below ``~``, ``module:path`` beside a
     module, or absolute), or the name of a module, package or variable; ``identity`` is ``None`` if
@@ -177,9 +177,10 @@ class Checks:
     def _is_ignored(self, one: Observation) -> bool:
         if one.kind == "variable":
             return f"${one.name}" in self._named.ignored
-        return one.kind == "file" and self._named.is_ignored(
-            os.path.normpath(self._surroundings.path_of(one.name))
-        )
+        if one.kind != "file":
+            return False
+        path = os.path.normpath(self._surroundings.path_of(one.name))
+        return self._named.is_ignored(path) or self._named.is_made(path, one.by)
 
 
 def _in_words(one: Observation, now: str | None) -> str:
@@ -248,11 +249,19 @@ def _understood(*item: Any) -> Observation:
     return one
 
 
-def written(build: Path) -> list[str]:
-    """Return the names of files that a workflow names and that its jobs have written."""
-    digests = (path.stem for path in sorted((build / layout.OBSERVED).glob("*.json")))
-    found = (one for digest in digests for one in load(build, digest) or ())
-    return list(dict.fromkeys(one.name for one in found if one.kind == "written"))
+def written(build: Path, launch: Path) -> Made:
+    """Return the files that jobs have written, by path: what identified them, and who wrote them.
+
+    ``launch`` is the folder that relative names start in.
+    """
+    place = Surroundings(launch, {})
+    made: dict[str, dict[str | None, set[str]]] = {}
+    for path in sorted((build / layout.OBSERVED).glob("*.json")):
+        for one in load(build, path.stem) or ():
+            if one.kind == "written" and one.identity is not None:
+                known = made.setdefault(os.path.normpath(place.path_of(one.name)), {})
+                known.setdefault(one.identity, set()).add(one.by)
+    return made
 
 
 _HEAD = re.compile(rb'"observed": (\[[^\]]*\])')

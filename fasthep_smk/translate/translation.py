@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,9 +211,9 @@ def _plan(options: Options, build: Path, root: Path) -> Planned:
     earlier = build_folder(options.outdir)
     named = NamedFiles(
         (root, workflow.resolve().parent),
-        [*ignored_reads(document), *map(glob.escape, written(earlier))],
+        ignored_reads(document),
         own=[build, earlier],
-    )
+    ).knowing(written(earlier, root))
     reruns = asked.tokens(earlier, options.rerun)
     variations, warnings = _variations(compiled, options.chunk_size, inputs, named, reruns)
     _raise_if_any(_unknown_stages(options, variations))

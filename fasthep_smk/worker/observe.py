@@ -113,9 +113,11 @@ class Observer:
         self._told = os.memfd_create("observed")
         #: By path: the operation that asked for it, and what the file was then.
         self.read: dict[str, tuple[str, _Seen]] = {}
-        self.written: set[str] = set()
-        #: Handed to a program or database, which may write them: a change is no edit then.
-        self._handed_on: set[str] = set()
+        #: By path: the operation and the module of the user's that have written it.
+        self.written: dict[str, list[str]] = {}
+        #: Handed to a program or database, which may write them, and what they were then: a change
+        #: is no edit.
+        self._handed_on: dict[str, tuple[_Seen, list[str]]] = {}
         self.variables: dict[str, str] = {}
         #: By name: path, digest of the source that was run, and operation.
         self.modules: dict[str, tuple[str, str, str]] = {}
@@ -139,15 +141,15 @@ class Observer:
         if access == os.O_RDWR and not flags & (os.O_CREAT | os.O_TRUNC):
             self.lent(path, frame)  # as numpy.memmap does, also if it is only read
         elif access != os.O_RDONLY:
-            self.wrote(path)
+            self.wrote(path, frame)
         elif (place := _place(path)) not in self.read and place not in self._known:
             self.asked(path, frame)
 
-    def wrote(self, path: Any) -> None:
+    def wrote(self, path: Any, frame: FrameType | None) -> None:
         """Note a file that is written: what a job has made itself is no input of it."""
         if (place := _place(path)) is not None and place not in self.written:
-            self.written.add(place)
-            self._tell("written", place)
+            self.written[place] = self._by(frame)
+            self._tell("written", [place, self.written[place]])
 
     def asked(self, path: Any, frame: FrameType | None) -> None:
         """Note a folder that is listed, a library that is loaded, or the like."""
@@ -165,15 +167,27 @@ class Observer:
         for word in map(os.fsdecode, words):
             for part in dict.fromkeys([word, *_BETWEEN_WORDS.split(word)]):
                 place = _place(os.path.join(os.fsdecode(folder or ""), part)) if part else None  # noqa: PTH118
-                if place not in _INTERPRETERS and os.path.isfile(place or ""):  # noqa: PTH113
+                if place in _INTERPRETERS or place is None:
+                    continue
+                if os.path.isfile(place):  # noqa: PTH113
                     self.lent(place, frame)
+                elif not os.path.lexists(place):
+                    self._hand_on(place, None, frame)  # the program may make it
 
     def lent(self, path: Any, frame: FrameType | None) -> None:
         """Note a file that is read, and may be written: a database, an argument of a program."""
         if (place := _place(path)) is not None:
-            self._handed_on.add(place)
-            self._tell("lent", place)
+            self._hand_on(place, _seen(place), frame)
             self.asked(path, frame)
+
+    def _hand_on(self, place: str, seen: _Seen, frame: FrameType | None) -> None:
+        if place not in self._handed_on:
+            self._handed_on[place] = seen, self._by(frame)
+            self._tell("lent", [place, *self._handed_on[place]])
+
+    def _by(self, frame: FrameType | None) -> list[str]:
+        """Return the operation that runs, and the user's module that the call comes from."""
+        return [self._operation(), self._module(frame)]
 
     def variable(self, name: Any, frame: FrameType) -> None:
         """Note an environment variable."""
@@ -195,23 +209,20 @@ class Observer:
     def imported(self, name: str, path: str, source: bytes) -> None:
         """Note a module of the user's, with the text that is run."""
         if not path.startswith(_OURS):
-            known = (path, sha256_bytes(source)[:16], self._importer(sys._getframe(2)))
+            known = (path, sha256_bytes(source)[:16], self._module(sys._getframe(2)))
             self.modules.setdefault(name, known)
             self._tell("module", [name, *known])
 
-    def _importer(self, frame: FrameType | None) -> str:
-        """Return the name of the user's module that imports another one."""
+    def _module(self, frame: FrameType | None) -> str:
+        """Return the name of the user's module that a call comes from."""
         while frame is not None and not self._is_own(frame):
             frame = frame.f_back
         return str(frame.f_globals.get("__name__")) if frame is not None else "the workflow"
 
     # --- when it has ended ----------------------------------------------------------------------
 
-    def observations(self, named: Iterable[str] = ()) -> tuple[list[Observation], list[str]]:
-        """Return what was observed, and the files that have changed meanwhile.
-
-        Of the files and folders in ``named`` also those that were written.
-        """
+    def observations(self) -> tuple[list[Observation], list[str]]:
+        """Return what the job was observed to read, and the files that have changed meanwhile."""
         self._hear()
         found: list[Observation] = []
         changed: list[str] = []
@@ -222,7 +233,7 @@ class Observer:
                 changed.append(path)
         run = {path: name for name, (path, _, _) in self.modules.items()}
         for (path, source), before in self._named.items():
-            others = self.read.keys() | self.written
+            others = self.read.keys() | self.written.keys()
             if source in run and path not in others and _seen(path) == before:
                 by = run[source]
                 found.append(self._of_file(path, by))
@@ -230,11 +241,6 @@ class Observer:
             # What counts is the environment that the run was started with.
             one = Observation("variable", name, by, None)
             found.append(Observation("variable", name, by, self._surroundings.identity(one)))
-        found += [
-            Observation("written", self._name_of(path), "a job", None)
-            for path in sorted(self.written)
-            if any(f"{path}/".startswith(f"{one}/") for one in named)
-        ]
         modules, packages = self._all_modules()
         for name, (path, digest, by) in modules.items():
             self.sources[os.path.realpath(path)] = digest
@@ -245,6 +251,18 @@ class Observer:
             known = None if version == NOT_INSTALLED else version
             found.append(Observation("package", name, "an own module", known, sys.prefix))
         return found, changed
+
+    def made(self) -> list[Observation]:
+        """Return the files that the job, or a program that it started, has written and left."""
+        self._hear()
+        handed_on = self._handed_on.items()
+        changed = {path: by for path, (seen, by) in handed_on if _seen(path) != seen}
+        return [
+            Observation("written", self._name_of(path), one, file_identity(path))
+            for path, by in sorted({**changed, **self.written}.items())
+            if os.path.isfile(path) and not self._is_passed_over(path)  # noqa: PTH113
+            for one in dict.fromkeys(by)
+        ]
 
     def edited(self) -> list[str]:
         """Return the files that somebody has written since the job began.
@@ -370,18 +388,18 @@ class Observer:
             os.write(self._told, f"{json.dumps([kind, what])}\n".encode())
 
     def _hear(self) -> None:
-        with os.fdopen(self._told, "rb") as stream:
+        with os.fdopen(os.dup(self._told), "rb") as stream:
             stream.seek(0)
             for line in stream.read().splitlines():
                 kind, what = json.loads(line)
                 if kind == "written":
-                    self.written.add(what)
+                    self.written.setdefault(*what)
                 elif kind == "lent":
-                    self._handed_on.add(what)
+                    path, seen, by = what
+                    self._handed_on.setdefault(path, (_untold(seen), by))
                 elif kind == "read":
                     path, by, seen = what
-                    seen = tuple(seen) if isinstance(seen, list) else seen
-                    self.read.setdefault(path, (by, seen))
+                    self.read.setdefault(path, (by, _untold(seen)))
                 elif kind == "module":
                     name, *known = what
                     self.modules.setdefault(name, tuple(known))
@@ -426,6 +444,11 @@ def _seen(path: str) -> _Seen:
     if stat.S_ISDIR(status.st_mode):  # its time changes with any file that comes or goes
         return file_identity(path)
     return status.st_size, status.st_mtime_ns
+
+
+def _untold(seen: Any) -> _Seen:
+    """Return what was seen of a file, as it was before it was written as JSON."""
+    return (int(seen[0]), int(seen[1])) if isinstance(seen, list) else seen
 
 
 def _is_frozen(frame: FrameType) -> bool:
@@ -545,13 +568,13 @@ def _names_file(observer: Observer, given: tuple[Any, ...], frame: FrameType) ->
         observer.asked(given[0], frame)
 
 
-def _makes(observer: Observer, given: tuple[Any, ...], _frame: FrameType) -> None:
-    observer.wrote(given[1])
+def _makes(observer: Observer, given: tuple[Any, ...], frame: FrameType) -> None:
+    observer.wrote(given[1], frame)
 
 
-def _makes_folder(observer: Observer, given: tuple[Any, ...], _frame: FrameType) -> None:
+def _makes_folder(observer: Observer, given: tuple[Any, ...], frame: FrameType) -> None:
     if not os.path.isdir(given[0]):  # noqa: PTH112 (told before it is tried)
-        observer.wrote(given[0])
+        observer.wrote(given[0], frame)
 
 
 _EVENTS: Mapping[str, Callable[[Observer, tuple[Any, ...], FrameType], None]] = {

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.storage.inputs import identity_of
+from fasthep_smk.storage.observed import written as written_files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.job_retry import SENT
@@ -57,13 +58,16 @@ def check_files(
         for path, known in dict(job.entry.get("files") or {}).items()
         if identity_of(path, Path()) != known
     ]
-    changed += [
+    others = [
         path
         for path, (identity, *stat) in job.sources.items()
         if (modules or not path.endswith(".py"))
         and not _is_same(path, identity, stat, named)
         and not any(f"{one}/".startswith(f"{path}/") for one in written)
     ]
+    if others:  # the content of a folder counts but for what jobs have written into it
+        named = named.knowing(written_files(job.build, named.roots[0]))
+        changed += [path for path in others if named.identity_now(path) != job.sources[path][0]]
     if changed:
         raise Changed(changed)
 

@@ -342,6 +342,8 @@ def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
         with observing(observer) if observer else contextlib.nullcontext():
             content = _runner(job.scope)(job)
     except Exception as error:
+        with contextlib.suppress(OSError):  # the error of the job is what counts
+            _keep_made(job, observer)
         if kind_of(error) == "error":  # a file may have been half-written
             check_files(job, named, modules=True, written=observer.written if observer else ())
             if observer and (edited := observer.edited()):
@@ -353,13 +355,20 @@ def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
     if observer is None:
         check_files(job, named, modules=False)
         return content, observed
-    found, changed = observer.observations(job.sources)
+    made = _keep_made(job, observer)
+    found, changed = observer.observations()
     check_files(job, named, modules=False, written=observer.written)
     check_modules(job, observer.sources)
     if changed:
         raise Changed(changed)
     own = [save(job.build, found)] if found else []
-    return content, list(dict.fromkeys([*own, *observed]))
+    return content, list(dict.fromkeys([*own, *made, *observed]))
+
+
+def _keep_made(job: Job, observer: Observer | None) -> list[str]:
+    """Write down which files the job has written, for jobs that run later."""
+    made = observer.made() if observer else []
+    return [save(job.build, made)] if made else []
 
 
 def _runner(scope: str) -> Any:

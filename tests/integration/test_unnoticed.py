@@ -135,3 +135,30 @@ def test_files_that_the_operation_writes_are_no_inputs(finished: Path) -> None:
     for name in ("debug.png", "notes.txt"):
         (finished / name).write_text("somebody else's now")
     assert "Nothing to do" in call(finished, "why", "workflow.yaml")
+
+
+def test_a_file_that_jobs_have_written_is_an_input_once_it_is_edited(finished: Path) -> None:
+    (finished / "own.log").write_text("somebody else's now")
+    assert "own.log, which it names, is new" in call(finished, "why", "workflow.yaml")
+
+
+def test_jobs_that_write_one_file_run_once(finished: Path) -> None:
+    log = (finished / "own.log").read_text().splitlines()
+    assert log == ["here", "here"]  # one line for each partition
+
+
+def test_a_file_that_jobs_wrote_once_and_only_read_now_is_an_input(finished: Path) -> None:
+    reads = MODULE[: MODULE.index("def use")] + (
+        "def use(*, stream, output, log, folder, **_):\n"
+        "    count = float(Path(log).read_text().count('here'))\n"
+        "    return ak.with_field(stream, stream.MET_px * count, output)\n"
+    )
+    (finished / "my_ops.py").write_text(reads)
+    call(finished, "workflow.yaml")
+    assert "Nothing to do" in call(finished, "why", "workflow.yaml")
+    (finished / "own.log").write_text("here here here")
+    call(finished, "workflow.yaml")
+    edited = (finished / "build/artifacts/histograms/Hist.pkl").read_bytes()
+    shutil.rmtree(finished / "build")
+    call(finished, "workflow.yaml")
+    assert (finished / "build/artifacts/histograms/Hist.pkl").read_bytes() == edited

@@ -437,7 +437,7 @@ def a_record(bench: Bench, content: bytes) -> None:
 def observations(bench: Bench, content: bytes) -> None:
     bench.file(layout.observed("0" * 32), content)
     observed.load(bench.folder, "0" * 32)
-    observed.written(bench.folder)
+    observed.written(bench.folder, bench.folder)
     surroundings = observed.Surroundings(bench.folder, {})
     observed.Checks(bench.folder, surroundings, NamedFiles(())).change({"observed": ["0" * 32]})
 

@@ -57,6 +57,28 @@ def test_what_a_workflow_ignores_and_the_build_folder_are_not_looked_at(project:
     }
 
 
+def test_what_an_operation_has_written_is_no_input_of_it_until_it_is_edited(project: Path) -> None:
+    path = project / "sf/a.json"
+    named = NamedFiles([project]).knowing({str(path): {file_identity(path): {"my.write"}}})
+    before = named.identity_now(project / "sf")
+    assert not named.find(["sf/a.json"], by="my.write")
+    assert named.find(["sf/a.json"], by="my.read")
+    path.write_text("somebody else's")
+    assert named.find(["sf/a.json"], by="my.write")
+    assert named.identity_now(project / "sf") != before  # one more name in it
+
+
+def test_a_folder_with_only_what_an_operation_has_written_is_no_input(project: Path) -> None:
+    (project / "out").mkdir()
+    log = project / "out/log.txt"
+    log.write_text("1")
+    made = {str(log): {file_identity(log): {"my.write"}}}
+    assert not NamedFiles([project]).knowing(made).find(["./out"], by="my.write")
+    (project / "out/input.txt").write_text("2")
+    found = NamedFiles([project]).knowing(made).find(["./out"], by="my.write")
+    assert list(found) == ["./out", "./out/input.txt"]
+
+
 def test_another_content_is_another_file_and_a_touched_one_the_same(project: Path) -> None:
     path = project / "sf.json"
     first = file_identity(path)

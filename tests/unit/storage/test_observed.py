@@ -64,6 +64,24 @@ def test_what_is_ignored_does_not_count(change: Change, project: Path) -> None:
     assert change(*found, ignored=("*.json", "$SF")) is None
 
 
+def test_a_file_that_jobs_write_counts_for_other_operations_only(project: Path) -> None:
+    """Jobs of one operation write a log one after the other; one that reads it runs again."""
+    build, launch = project / "build", Surroundings(project, {})
+    readers = {
+        by: observed.save(build, [Observation("file", "log", by, None)])
+        for by in ("my.write", "my.read")
+    }
+    (project / "log").write_text("1")
+    identity = file_identity(project / "log")
+    observed.save(build, [Observation("written", "log", "my.write", identity)])
+    named = NamedFiles([project]).knowing(observed.written(build, project))
+    said = {
+        by: Checks(build, launch, named).change({"observed": [digest]})
+        for by, digest in readers.items()
+    }
+    assert said == {"my.write": None, "my.read": "log, read by my.read, was not there before"}
+
+
 def test_observations_that_are_gone_or_damaged_count_as_a_change(
     change: Change, project: Path
 ) -> None:
