@@ -100,7 +100,7 @@ def test_results_are_those_of_the_last_run(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_handed_on_once(analysis: Path) -> None:
-    with_own_op(analysis, "__import__('time').sleep(60)")
+    with_own_op(analysis, "__import__('time').sleep(10)")
     code = "import fasthep_smk; fasthep_smk.run('workflow.yaml')"
     process = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -24,8 +24,7 @@ case "$1" in
 exec) ;;
 *) exit 1 ;;
 esac
-echo "$*" | tr '\\n' ' ' >>{calls}
-echo >>{calls}
+printf '%s\\n' "$(echo "$*" | tr '\\n' ' ')" >>{calls}  # two jobs write at the same time
 for last; do :; done
 APPTAINER_CONTAINER={image} exec bash -c "$last"
 """
