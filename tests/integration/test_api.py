@@ -100,7 +100,7 @@ def test_results_are_those_of_the_last_run(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_is_handed_on_once(analysis: Path) -> None:
-    with_own_op(analysis, "__import__('time').sleep(10)")
+    with_own_op(analysis, "__import__('time').sleep(60)")
     code = "import fasthep_smk; fasthep_smk.run('workflow.yaml')"
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -113,8 +113,9 @@ def test_an_interrupt_is_handed_on_once(analysis: Path) -> None:
     while not list(analysis.glob("build/smk/failures/*/*.json")):
         assert time.monotonic() < end, "no job has begun"
         time.sleep(0.1)
+    time.sleep(3)  # the operation has begun, too
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=150)
     assert process.returncode != 0
     assert "fasthep-smk: stopped; what finished is kept" in said
     assert said.rstrip().endswith("KeyboardInterrupt")
