@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -57,15 +57,20 @@ class Check:
 
 
 def examine(
-    execution: Execution, *, folder: Path, timeout: int, workflow: Path | None = None
+    execution: Execution,
+    *,
+    folder: Path,
+    timeout: int,
+    workflow: Path | None = None,
+    modules_of: Callable[[Path], list[str]] = lambda _: [],
 ) -> list[Check]:
     """Return what works at a site and what does not; a probe job goes to each of its pools.
 
     ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
-    With a ``workflow``, the environment that it asks for is that of the modules it names.
+    With a ``workflow``, the environment that it asks for is that of ``modules_of`` it.
     """
     checks = [*_system(execution), _folder(execution, folder), *_credentials(execution.credentials)]
-    modules, check = _environment(execution, folder, workflow)
+    modules, check = _environment(execution, folder, workflow, modules_of)
     checks += [check] if check else []
     if any(check.state == "FAILED" for check in checks):
         return checks
@@ -147,7 +152,10 @@ def _described(found: Credential) -> str:
 
 
 def _environment(
-    execution: Execution, folder: Path, workflow: Path | None
+    execution: Execution,
+    folder: Path,
+    workflow: Path | None,
+    modules_of: Callable[[Path], list[str]],
 ) -> tuple[list[str], Check | None]:
     """Return the modules of the environment that is asked for, and what there is to say of it."""
     asked = execution.environment
@@ -165,10 +173,10 @@ def _environment(
         found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
         fix = "" if there else f"fix the prefix in {asked.file}"
         return [], Check(what, "ok" if there else "FAILED", found, fix)
-    from fasthep_smk.transfer.environment.command import describe_environment, workflow_modules
+    from fasthep_smk.transfer.environment.command import describe_environment
 
     try:
-        modules = workflow_modules(workflow, None, root=folder)
+        modules = modules_of(workflow) if workflow is not None else []
         built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
     except SmkError as error:
         return [], Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])

@@ -15,40 +15,40 @@ from fasthep_smk.credentials.credential import NAMES
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.fork_server import changed_by_shells, why_cold
 from fasthep_smk.translate.profile import may_spread
-from fasthep_smk.translate.translation import Planned
+from fasthep_smk.translate.translation import Placed
 
 __all__ = ["as_data", "as_text"]
 
 _AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
 
 
-def as_data(planned: Planned) -> dict[str, Any]:
+def as_data(placed: Placed) -> dict[str, Any]:
     """Return the explanation as plain data: bytes, seconds, lists and names."""
-    site = planned.placement.site
+    site = placed.placement.site
     return {
         "site": {
             "system": site.system,
             "why": site.why,
             "profile": str(site.folder) if site.folder else None,
         },
-        "cold": _cold(planned),
-        "credentials": [one.as_data() for one in planned.placement.credentials],
-        "rules": [_rule(rule, planned) for rule in planned.rules],
-        "pools": _pools(planned),
-        "files": _files(planned),
-        "warnings": planned.warnings,
+        "cold": _cold(placed),
+        "credentials": [one.as_data() for one in placed.placement.credentials],
+        "rules": [_rule(rule, placed) for rule in placed.rules],
+        "pools": _pools(placed),
+        "files": _files(placed),
+        "warnings": placed.warnings,
     }
 
 
-def as_text(planned: Planned) -> str:
+def as_text(placed: Placed) -> str:
     """Return the explanation as tables."""
-    data = as_data(planned)
-    shown = {rule.name: planned.placement.attempts[rule.name] for rule in planned.rules}
+    data = as_data(placed)
+    shown = {rule.name: placed.placement.attempts[rule.name] for rule in placed.rules}
     sections = [
         [
             f"Site: {data['site']['system']} ({data['site']['why']})",
             *_starts(data["cold"]),
-            *(f"Required: {_credential(one)}" for one in planned.placement.credentials),
+            *(f"Required: {_credential(one)}" for one in placed.placement.credentials),
         ],
         [
             tabulate(
@@ -65,7 +65,7 @@ def as_text(planned: Planned) -> str:
         ["What runs in each rule, and why there:", *map(_why, data["rules"])],
         [
             tabulate(
-                [_pool_row(pool, planned) for pool in data["pools"]],
+                [_pool_row(pool, placed) for pool in data["pools"]],
                 headers=["pool", "workers", *_AMOUNTS, "jobs", "rounds"],
                 colalign=("left", *["right"] * 8),
                 disable_numparse=True,
@@ -78,20 +78,20 @@ def as_text(planned: Planned) -> str:
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
-def _cold(planned: Planned) -> dict[str, str]:
+def _cold(placed: Placed) -> dict[str, str]:
     """Return which rules' jobs start in a Python of their own, and why; ``*`` for all."""
-    system = planned.placement.site.system
+    system = placed.placement.site.system
     why = why_cold(system)
     if why is None and (changed := changed_by_shells()):
         why = f"the shell that starts jobs changes {changed}"
     if why is not None:
         return {"*": why}
     cpus = {
-        rule.name: planned.placement.attempts[rule.name][0].request.cpus for rule in planned.rules
+        rule.name: placed.placement.attempts[rule.name][0].request.cpus for rule in placed.rules
     }
     return {
         rule.name: f"they are given {cpus[rule.name]} cpus"
-        for rule in planned.rules
+        for rule in placed.rules
         if cpus[rule.name] > 1 and not may_spread(rule)
     }
 
@@ -103,9 +103,9 @@ def _starts(cold: Mapping[str, str]) -> list[str]:
     return ["Jobs are forked from a fork server, which has imported what they need", *rest]
 
 
-def _rule(rule: Rule, planned: Planned) -> dict[str, Any]:
-    given = planned.placement.attempts[rule.name]
-    system = sites.system(planned.placement.site.system)
+def _rule(rule: Rule, placed: Placed) -> dict[str, Any]:
+    given = placed.placement.attempts[rule.name]
+    system = sites.system(placed.placement.site.system)
     return {
         "rule": rule.name,
         "scope": rule.scope,
@@ -127,13 +127,13 @@ def _rule(rule: Rule, planned: Planned) -> dict[str, Any]:
     }
 
 
-def _pools(planned: Planned) -> list[dict[str, Any]]:
+def _pools(placed: Placed) -> list[dict[str, Any]]:
     jobs: dict[str, int] = {}
-    for rule in planned.rules:
-        first = planned.placement.attempts[rule.name][0].pool
+    for rule in placed.rules:
+        first = placed.placement.attempts[rule.name][0].pool
         jobs[first] = jobs.get(first, 0) + len(rule.jobs)
     found = []
-    for pool in planned.execution.router.pools.by_name.values():
+    for pool in placed.execution.router.pools.by_name.values():
         settings = pool.settings
         count = jobs.get(pool.name, 0)
         found.append(
@@ -152,9 +152,9 @@ def _pools(planned: Planned) -> list[dict[str, Any]]:
     return found
 
 
-def _files(planned: Planned) -> list[dict[str, Any]]:
-    rules = planned.rules
-    made = _made_until(planned)
+def _files(placed: Placed) -> list[dict[str, Any]]:
+    rules = placed.rules
+    made = _made_until(placed)
     readers: dict[tuple[str, str], dict[str, None]] = {}
     owner = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     for rule in rules:
@@ -183,14 +183,14 @@ def _files(planned: Planned) -> list[dict[str, Any]]:
     return found
 
 
-def _made_until(planned: Planned) -> dict[str, set[str]]:
+def _made_until(placed: Placed) -> dict[str, set[str]]:
     """Return the columns that stages make, up to and with each rule; ``*`` for all rules."""
     makes = {
-        node.id: node.makes for item in planned.variations for node in item.graph.nodes.values()
+        node.id: node.makes for item in placed.variations for node in item.graph.nodes.values()
     }
     made: set[str] = set()
     found: dict[str, set[str]] = {}
-    for rule in planned.rules:
+    for rule in placed.rules:
         for job in rule.jobs.values():
             made.update(name for node in job.nodes for name in makes.get(node, ()))
         found[rule.name] = set(made)
@@ -238,8 +238,8 @@ def _why(rule: Mapping[str, Any]) -> str:
     return f"    {rule['rule']}: {stages}: {rule['why']}{bundled}"
 
 
-def _pool_row(pool: Mapping[str, Any], planned: Planned) -> list[str]:
-    request = planned.execution.router.pools.by_name[pool["pool"]].settings.request
+def _pool_row(pool: Mapping[str, Any], placed: Placed) -> list[str]:
+    request = placed.execution.router.pools.by_name[pool["pool"]].settings.request
     return [
         pool["pool"],
         str(pool["workers"] or "any"),

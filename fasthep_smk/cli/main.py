@@ -9,23 +9,22 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.cli import console
 from fasthep_smk.cli.parser import misplaced, parse
-from fasthep_smk.storage import obstacles
 from fasthep_smk.util import disk_full, system_errors
 from fasthep_smk.util.errors import Findings, SmkError, UsageError, unsupported
-from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.engine import Outcome
+    from fasthep_smk.config.execution import Execution
+    from fasthep_smk.run.pipeline import Concluded
     from fasthep_smk.run.prestart import Ahead
-    from fasthep_smk.translate.translation import Options, Planned, Translation
+    from fasthep_smk.translate.translation import Placed, Start, Translation
 
 __all__ = ["main"]
 
@@ -105,132 +104,48 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.run.prestart import is_likely_idle, start_ahead
     from fasthep_smk.storage.outdir import made_build_folder
 
+    if extra and (close := misplaced(extra)):
+        raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
     build = made_build_folder(options.outdir)
     with hold(build) as held:
         here = options.profile in (None, "local")
         wanted = here and not options.dry_run and not is_likely_idle(options.workflow, build)
         with start_ahead(build, held, wanted=wanted) as ahead:
-            return _run_held(options, extra, held, ahead)
+            return _run_held(_start(options, build, extra), options, held, ahead)
 
 
 def _run_held(
-    options: argparse.Namespace, extra: list[str], held: int | None, ahead: Ahead | None
+    start: Start, options: argparse.Namespace, held: int | None, ahead: Ahead | None
 ) -> int:
-    from fasthep_smk import sites
-    from fasthep_smk.cli.clean import after_run
-    from fasthep_smk.reuse import asked, retire_results
-    from fasthep_smk.run import accept_missing
-    from fasthep_smk.run.credential_need import explaining
-    from fasthep_smk.storage import failures
+    from fasthep_smk.run import pipeline
     from fasthep_smk.storage.outdir import results_in
-    from fasthep_smk.translate.placement import capped
 
-    if extra and (close := misplaced(extra)):
-        raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
-    with explaining(options.workflow, options.profile):
-        translation = _translation(options)
-    _warn(translation.warnings)
-    placement = translation.placement
-    sites.require_plugin(placement.site.system)
-    if placement.site.system == "local" and options.jobs:
-        _warn(capped(placement, options.jobs))
+    translation = pipeline.up_to(pipeline.write, start)
     if options.dry_run:
         from fasthep_smk.cli import why
 
-        print(why.as_text(_dry_run(translation, extra), translation), end="")
+        pipeline.warn(translation.warnings)
+        outcome = why.unbundled(pipeline.dry_run(translation), translation)
+        print(why.as_text(outcome, translation), end="")
         return 0
-    asked.keep(translation.written.build, _options(options).rerun)
-    done = 0
-    if _is_idle(translation, extra):
-        if ahead is not None:
-            ahead.discard()
-        failures.forget(translation.written.build)
-    else:
-        done, translation = _run_jobs(options, extra, translation, held, ahead)
-    if options.variation is None:
-        retire_results(translation.rules, translation.written.build)
-    keep = options.keep
-    if translation.without:
-        keep = "all"  # what is missing is tried again by the next run, which needs the rest
-    disk = after_run(translation.written.build, keep, shown=options.outdir)
-    if done:
-        _warn(_edited(translation))
-    print(_last_line(done, translation))
+    found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, ahead)))
+    print(_last_line(found))
     if not options.quiet:
-        print(results_in(translation.written.build), end="")
-        print(disk)
-    if lacking := accept_missing.last_word(translation, options.accept_missing):
+        print(results_in(start.build), end="")
+        print(found.disk)
+    if found.incomplete:
         sys.stdout.flush()  # where both go to one file, this is last
-        print(f"fasthep-smk: {lacking}", file=sys.stderr)
+        print(f"fasthep-smk: {found.incomplete}", file=sys.stderr)
     return 0
-
-
-def _run_jobs(
-    options: argparse.Namespace,
-    extra: list[str],
-    translation: Translation,
-    held: int | None,
-    ahead: Ahead | None,
-) -> tuple[int, Translation]:
-    """Run what there is to do; return how many jobs were done, and the translation at the end."""
-    from fasthep_smk.flow import plan_files
-    from fasthep_smk.run import engine, job_counts, stalled
-    from fasthep_smk.run.recovery import run_to_the_end
-    from fasthep_smk.transfer.setup import equipped
-
-    placement = translation.placement
-    obstacles.make_way(translation.written.build, obstacles.WRITTEN_BY_JOBS)
-    _warn(_credentials(translation, options, translation.settled.standing))
-    tell = None if options.quiet else sys.stderr
-    with equipped(translation, tell=tell) as travelling:
-        return run_to_the_end(
-            translation,
-            lambda written, more: engine.run(
-                written,
-                system=placement.site.system,
-                jobs=options.jobs,
-                keep_going=options.keep_going or options.accept_missing is not None,
-                extra=[*more, *travelling, *extra],
-                output=sys.stderr,
-                quiet=options.quiet,
-                verbose=options.verbose,
-                facts=lambda: job_counts.facts(translation.rules, placement),
-                reasons=lambda progress: stalled.reasons(progress, placement),
-                patience=options.waiting or placement.site.waiting,
-                keep_logs=placement.site.keep_logs,
-                held=held,
-                ahead=ahead,
-                plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
-            ),
-            limit=options.accept_missing,
-            translate_without=lambda without: _translation_again(options, without),
-            output=sys.stderr,
-        )
-
-
-def _is_idle(translation: Translation, extra: list[str]) -> bool:
-    """Tell whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
-    return not translation.settled.reasons and not extra
-
-
-def _dry_run(translation: Translation, extra: list[str]) -> Outcome:
-    from fasthep_smk.cli import why
-    from fasthep_smk.run import engine
-
-    if _is_idle(translation, extra):
-        return engine.Outcome({})
-    return why.unbundled(engine.dry_run(translation.written, extra=extra), translation)
 
 
 def _translate(options: argparse.Namespace) -> int:
     from fasthep_smk.reuse import asked
-    from fasthep_smk.run.lock import hold
-    from fasthep_smk.storage.outdir import made_build_folder
+    from fasthep_smk.run import pipeline
 
-    with hold(made_build_folder(options.outdir)):
-        translation = _translation(options)
-        asked.keep(translation.written.build, _options(options).rerun)
-    _warn(translation.warnings)
+    with _translated(options) as translation:
+        asked.keep(translation.build, translation.settings.rerun)
+    pipeline.warn(translation.warnings)
     written = translation.written
     print(f"Snakefile: {written.snakefile}")
     print(f"profile:   {written.profile}")
@@ -242,12 +157,10 @@ def _translate(options: argparse.Namespace) -> int:
 
 def _why(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import why
-    from fasthep_smk.run.lock import hold
-    from fasthep_smk.storage.outdir import made_build_folder
+    from fasthep_smk.run import pipeline
 
-    with hold(made_build_folder(options.outdir)):
-        translation = _translation(options)
-        outcome = _dry_run(translation, [])
+    with _translated(options) as translation:
+        outcome = why.unbundled(pipeline.dry_run(translation), translation)
     if options.json:
         print(json.dumps(why.as_data(outcome, translation), indent=1))
     else:
@@ -255,49 +168,47 @@ def _why(options: argparse.Namespace) -> int:
     return 0
 
 
+@contextlib.contextmanager
+def _translated(options: argparse.Namespace) -> Iterator[Translation]:
+    """Translate with the lock of the build folder, and hold it for the block."""
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.run.lock import hold
+    from fasthep_smk.storage.outdir import made_build_folder
+
+    build = made_build_folder(options.outdir)
+    with hold(build):
+        yield pipeline.up_to(pipeline.write, _start(options, build))
+
+
+@contextlib.contextmanager
+def _placed(options: argparse.Namespace) -> Iterator[Placed]:
+    """Take the steps before anything is written; leave no file behind."""
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.util.scratch import scratch
+
+    with scratch() as folder:
+        yield pipeline.up_to(pipeline.place, _start(options, folder / "build"))
+
+
 def _explain(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import explain
-    from fasthep_smk.translate.translation import plan
 
-    planned = plan(_options(options), root=Path.cwd())
-    if options.json:
-        print(json.dumps(explain.as_data(planned), indent=1))
-    else:
-        print(explain.as_text(planned), end="")
+    with _placed(options) as placed:
+        if options.json:
+            print(json.dumps(explain.as_data(placed), indent=1))
+        else:
+            print(explain.as_text(placed), end="")
     return 0
 
 
 def _check(options: argparse.Namespace) -> int:
-    from fasthep_smk.run.credential_need import explaining
-    from fasthep_smk.translate.translation import plan
+    from fasthep_smk.run import credential_need, pipeline
 
-    with explaining(options.workflow, options.profile):
-        planned = plan(_options(options), root=Path.cwd())
-    _warn([*planned.warnings, *_credentials(planned, options)])
-    jobs = sum(len(rule.jobs) for rule in planned.rules)
-    print(f"{options.workflow}: ready to run: {jobs} jobs in {len(planned.rules)} rules")
+    with _placed(options) as placed:
+        pipeline.warn([*placed.warnings, *credential_need.warnings_of(placed)])
+    jobs = sum(len(rule.jobs) for rule in placed.rules)
+    print(f"{options.workflow}: ready to run: {jobs} jobs in {len(placed.rules)} rules")
     return 0
-
-
-def _credentials(
-    planned: Translation | Planned,
-    options: argparse.Namespace,
-    standing: frozenset[str] = frozenset(),
-) -> list[str]:
-    from fasthep_smk.run.credential_need import concerns
-
-    if not concerns(planned.variations, planned.placement):
-        return []
-    from fasthep_smk.run import credential_check
-
-    return credential_check.check(
-        planned.rules,
-        planned.variations,
-        planned.placement,
-        standing=standing,
-        at_a_time=getattr(options, "jobs", None),
-        allow_expiring=options.allow_expiring,
-    )
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -306,11 +217,13 @@ def _doctor(options: argparse.Namespace) -> int:
     from tabulate import tabulate
 
     from fasthep_smk.cli import doctor
-    from fasthep_smk.translate.translation import execution_of
 
-    execution = execution_of(options.workflow, options.profile, root=Path.cwd())
     checks = doctor.examine(
-        execution, folder=Path.cwd(), timeout=options.timeout, workflow=options.workflow
+        _execution(options),
+        folder=Path.cwd(),
+        timeout=options.timeout,
+        workflow=options.workflow,
+        modules_of=lambda _: _compiled(options)[1],
     )
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
@@ -319,6 +232,16 @@ def _doctor(options: argparse.Namespace) -> int:
         widths = [None, None, 60, 40]
         print(tabulate(rows, headers=["what", "", "found", "fix"], maxcolwidths=widths))
     return int(any(check.state == "FAILED" for check in checks))
+
+
+def _execution(options: argparse.Namespace) -> Execution:
+    """Return where stages run: by a workflow and a site, or by a site alone."""
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.translate.translation import execution_of_site
+
+    if options.workflow is None:
+        return execution_of_site(options.profile)
+    return pipeline.up_to(pipeline.load, _start(options, Path("build"))).execution
 
 
 def _site(options: argparse.Namespace) -> int:
@@ -353,8 +276,26 @@ def _clean(options: argparse.Namespace) -> int:
 def _pack(options: argparse.Namespace) -> int:
     from fasthep_smk.transfer.environment.command import pack_environment
 
-    print(pack_environment(options, root=Path.cwd()))
+    asked, modules = None, list[str]()
+    if options.workflow is not None:
+        execution, modules = _compiled(options)
+        asked = execution.environment
+    elif options.profile is not None:
+        asked = _execution(options).environment
+    print(pack_environment(options, asked, modules))
     return 0
+
+
+def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
+    """Return where stages run, and the modules that the plans of a workflow name."""
+    from fasthep_smk.flow.modules import modules_of
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.util.scratch import scratch
+
+    with scratch() as folder:
+        compiled = pipeline.up_to(pipeline.compile_plans, _start(options, folder / "build"))
+    modules = {name for one in compiled.plans for name in modules_of(one.plan)}
+    return compiled.execution, sorted(modules)
 
 
 _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
@@ -372,72 +313,21 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
 _ANSWERS = ("why", "explain", "doctor", "status", "pack")
 
 
-def _options(
-    options: argparse.Namespace, without: Mapping[tuple[str, str], str] | None = None
-) -> Options:
-    from fasthep_smk.translate.translation import Options
+def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = ()) -> Start:
+    """Return what a command begins with: the settings that it has options for."""
+    from fasthep_smk.config.run_settings import RunSettings
+    from fasthep_smk.translate.translation import Start
 
-    return Options(
-        workflow=options.workflow,
-        outdir=options.outdir,
-        chunk_size=options.chunk_size,
-        granularity=options.granularity,
-        variation=options.variation,
-        profile=options.profile,
-        shrink_to_fit=options.shrink_to_fit,
-        identity=options.identity,
-        bundle=options.bundle,
-        # Once in a call: its later rounds know the jobs that have run.
-        verify=without is None and getattr(options, "verify", False),
-        without=without or {},
-        rerun=dict.fromkeys(getattr(options, "rerun", None) or (), _token()),
-    )
+    known = {one.name for one in fields(RunSettings)}
+    given = {name: value for name, value in vars(options).items() if name in known}
+    # A token that is new every time.
+    given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
+    settings = RunSettings(**given, snakemake=tuple(snakemake))
+    return Start(settings=settings, root=Path.cwd(), build=build)
 
 
-@cache
-def _token() -> str:
-    """Return what tells this call from others: the time in ns."""
-    return str(time.time_ns())
-
-
-def _translation(
-    options: argparse.Namespace, without: Mapping[tuple[str, str], str] | None = None
-) -> Translation:
-    from fasthep_smk.translate.translation import translate
-
-    return translate(_options(options, without), root=Path.cwd())
-
-
-def _translation_again(
-    options: argparse.Namespace, without: Mapping[tuple[str, str], str]
-) -> Translation:
-    """Translate once more in this process, with the user's modules as they are now."""
-    from fasthep_smk.flow.compile import forget_modules
-
-    forget_modules()
-    return _translation(options, without)
-
-
-def _edited(translation: Translation) -> Iterator[str]:
-    """Yield a warning for each file of the workflow that was edited during the run."""
-    from fasthep_smk.util.files import sha256_file
-
-    for path, digest in translation.planned.documents.items():
-        with contextlib.suppress(OSError):
-            if sha256_file(Path(path)) == digest:
-                continue
-        yield (
-            f"{path} was edited during the run: the results are those of the workflow as "
-            "it was before; run again for the edited one"
-        )
-
-
-def _warn(texts: Iterable[str]) -> None:
-    for text in texts:
-        print(f"fasthep-smk: warning: {masked(text)}", file=sys.stderr)
-
-
-def _last_line(done: int, translation: Translation) -> str:
-    rest = "everything else" if translation.without else "everything"
-    what = f"{done} {'job' if done == 1 else 'jobs'} done" if done else f"{rest} was up to date"
-    return f"{what}; results in {translation.written.build}"
+def _last_line(found: Concluded) -> str:
+    rest = "everything else" if found.translation.settings.without else "everything"
+    what = f"{found.done} {'job' if found.done == 1 else 'jobs'} done"
+    done = what if found.done else f"{rest} was up to date"
+    return f"{done}; results in {found.translation.build}"

@@ -11,7 +11,7 @@ from fasthep_smk.config.environment import PACKED
 from fasthep_smk.storage.layout import ENVIRONMENTS
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.accept_missing import Limit
+    from fasthep_smk.config.run_settings import Limit
 
     Commands = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -321,7 +321,7 @@ def _bundle(text: str) -> int | str:
 
 
 def _limit(text: str) -> Limit:
-    from fasthep_smk.run.accept_missing import Limit
+    from fasthep_smk.config.run_settings import Limit
 
     try:
         return Limit.parse(text)

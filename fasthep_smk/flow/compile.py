@@ -25,10 +25,9 @@ from fasthep_smk.util.bounded_yaml import bounded_yaml, load
 from fasthep_smk.util.errors import Finding, Findings, SmkError, nearest
 
 __all__ = [
-    "Compiled",
+    "CompiledPlan",
     "compile_workflow",
     "forget_modules",
-    "load_document",
     "load_with_digests",
     "readable_errors",
 ]
@@ -39,16 +38,11 @@ _FOR_COMPARISONS = ("matplotlib.gridspec", "mplhep.comp")
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledPlan:
     """One plan of a workflow: the only one, or that of one systematic variation."""
 
     variation: str | None
     plan: Any
-
-
-def load_document(workflow: Path) -> dict[str, Any]:
-    """Return the workflow with its includes merged; raises as :func:`load_with_digests`."""
-    return load_with_digests(workflow)[0]
 
 
 def load_with_digests(workflow: Path) -> tuple[dict[str, Any], dict[str, str]]:
@@ -93,7 +87,7 @@ def load_with_digests(workflow: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 def compile_workflow(
     workflow: Path, outdir: Path, *, chunk_size: int | None = None, source: Path | None = None
-) -> list[Compiled]:
+) -> list[CompiledPlan]:
     """Compile ``workflow`` into ``outdir/compile`` and return its plans, nominal first.
 
     ``chunk_size`` is the number of events of a partition, as for ``fasthep run``; ``source`` is
@@ -109,10 +103,10 @@ def compile_workflow(
         )
     compiled = outdir / "compile"
     if not isinstance(first.context.get("variation"), dict):
-        return [Compiled(None, plan_files.read_plan(compiled / "plan.yaml"))]
+        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"))]
     summary = yaml.safe_load((compiled / "systematics.yaml").read_text(encoding="utf-8"))
     return [
-        Compiled(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])))
+        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])))
         for item in summary["variations"]
     ]
 

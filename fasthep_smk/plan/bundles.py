@@ -11,14 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
-from typing import Literal
 
+from fasthep_smk.config.run_settings import BundleSize
 from fasthep_smk.plan.rules import NOMINAL, Bundle, Job, Rule
 
-__all__ = ["BundleSize", "bundle"]
-
-#: So many partitions in a bundle, or as the numbers suggest.
-BundleSize = int | Literal["auto"]
+__all__ = ["bundle"]
 
 #: Snakemake's time and memory grow with its jobs; beyond this number they hurt.
 MOST_JOBS = 3000

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from fasthep_smk.config.routing import Router
+from fasthep_smk.config.run_settings import Granularity
 from fasthep_smk.plan.columns import live_columns
 from fasthep_smk.plan.node_routes import joint_route
 from fasthep_smk.plan.partitions import Partition
@@ -19,7 +20,7 @@ from fasthep_smk.plan.signatures import (
     context_content,
     node_signatures,
 )
-from fasthep_smk.plan.tasks import Granularity, cut
+from fasthep_smk.plan.tasks import cut
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fasthep_smk.config.routing import Router
+from fasthep_smk.config.run_settings import Granularity
 from fasthep_smk.flow.graph import Ref
 from fasthep_smk.plan.job_builder import NO_DATASET, Book
 from fasthep_smk.plan.partitions import Partition
@@ -26,7 +27,7 @@ from fasthep_smk.plan.product_keys import consumers_after_bypass, ports, united_
 from fasthep_smk.plan.reductions import reduction_rules
 from fasthep_smk.plan.rules import Read, Rule, Variation
 from fasthep_smk.plan.signatures import Origin, Origins, value_signature
-from fasthep_smk.plan.tasks import Granularity, Task
+from fasthep_smk.plan.tasks import Task
 from fasthep_smk.plan.wiring import wiring
 from fasthep_smk.storage import layout
 from fasthep_smk.util.files import digest_of

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from fasthep_smk.config.requests import Route
 from fasthep_smk.config.routing import Router
+from fasthep_smk.config.run_settings import Granularity
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.plan.node_routes import route_keys, route_of
 from fasthep_smk.plan.signatures import NodeSignature, node_signatures
 from fasthep_smk.util.names import encode
 
-__all__ = ["Granularity", "Task", "cut"]
-
-Granularity = Literal["auto", "stage"]
+__all__ = ["Task", "cut"]
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,10 @@ all reductions are made without it, so that variations stay comparable.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.plan.partitions import Place, missing_entries
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
@@ -23,50 +21,11 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
 __all__ = [
-    "Limit",
     "Place",
     "last_word",
     "lost_with_others",
     "to_leave_out",
 ]
-
-_LIMIT = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?)\s*%")
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How many partitions may be missing: a number, or a share of all partitions of the run."""
-
-    text: str
-    number: int | None
-    share: Fraction
-
-    @classmethod
-    def parse(cls, text: str) -> Limit:
-        """Return the limit that ``text`` states: ``3`` or ``1%``.
-
-        Raises:
-            ValueError: it is neither, or nothing could ever be missing; the message says which.
-        """
-        found = _LIMIT.fullmatch(text.strip())
-        if found is None:
-            raise ValueError(f"{text!r} is neither a number of partitions nor a percentage")
-        number = int(found[1]) if found[1] else None
-        share = Fraction(found[2] or 0) / 100
-        if share > 1:
-            raise ValueError(f"{text!r} is more than all partitions")
-        if not number and not share:
-            raise ValueError(f"{text!r} accepts nothing: use --keep-going")
-        return cls(text.strip(), number, share)
-
-    def of(self, total: int) -> int:
-        """Return how many of ``total`` partitions may be missing; a share is rounded down."""
-        return int(self.share * total) if self.number is None else self.number
-
-    def said(self, total: int) -> str:
-        """Return what it accepts of ``total`` partitions, for a message."""
-        accepted = f"--accept-missing {self.text} accepts {self.of(total)} of {total}"
-        return accepted if self.number is not None else f"{accepted} (rounded down)"
 
 
 def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> dict[Place, str]:
@@ -77,10 +36,10 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
     Raises:
         RunFailed: something else failed too, too much is missing, or all of a dataset.
     """
-    failed = _failed(error, translation)
-    if failed is None or _without_record(translation) - failed.keys() - translation.without.keys():
+    failed, without = _failed(error, translation), translation.settings.without
+    if failed is None or _without_record(translation) - failed.keys() - without.keys():
         raise error
-    missing = {**translation.without, **failed}
+    missing = {**without, **failed}
     total = len(_places(translation.variations))
     if len(missing) > limit.of(total):
         raise RunFailed(f"{error}\n{count(len(missing), total)}; {limit.said(total)}")
@@ -102,7 +61,7 @@ def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
     A batch job ends with the first of its partitions that fails: the rest of them has not run.
     """
     failed = _failed(error, translation)
-    lost = _without_record(translation) - translation.without.keys()
+    lost = _without_record(translation) - translation.settings.without.keys()
     return bool(translation.placement.together and failed is not None and lost - failed.keys())
 
 
@@ -111,7 +70,7 @@ def last_word(translation: Translation, limit: Limit | None) -> str:
 
     The results may lack them since an earlier run, of which this one has made nothing new.
     """
-    without = translation.without
+    without = translation.settings.without
     if not without or limit is None:
         return reported(translation.written.build)
     lacking = {

@@ -76,15 +76,9 @@ def check(
     return warnings
 
 
-def findings_now(workflow: Path, profile: str | None) -> list[Finding]:
-    """Return what is wrong now with the credentials that a workflow and its site require."""
-    from fasthep_smk.translate.translation import execution_of
-
-    try:
-        required = execution_of(workflow, profile, root=Path.cwd()).credentials
-    except Findings:  # that is why
-        return []
-    now = time.time()
+def findings_now(required: Iterable[Requirement]) -> list[Finding]:
+    """Return what is wrong now with the credentials that are required."""
+    required, now = list(required), time.time()
     found = look(one.kind for one in required)
     wrong = [item for one in required for item in problems(one, found.get(one.kind), now=now)]
     return [_finding(item) for item in wrong]

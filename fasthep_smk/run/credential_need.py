@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.credentials.secrets import SECRET
@@ -13,22 +12,46 @@ from fasthep_smk.plan.rules import reads_remote
 from fasthep_smk.util.errors import Findings
 
 if TYPE_CHECKING:
+    from fasthep_smk.config.credentials import Requirement
     from fasthep_smk.plan.rules import Variation
     from fasthep_smk.translate.profile import Placement
+    from fasthep_smk.translate.translation import Placed
 
-__all__ = ["concerns", "explaining"]
+__all__ = ["concerns", "explaining", "warnings_of"]
 
 
 def concerns(variations: Iterable[Variation], placement: Placement) -> bool:
-    """Tell whether anything about credentials is to be looked at before a run."""
+    """Whether anything about credentials is to be looked at before a run."""
     elsewhere = placement.site.system != "local"
     in_variable = elsewhere and bool(os.environ.get(SECRET))
     return bool(placement.credentials) or in_variable or reads_remote(variations)
 
 
+def warnings_of(placed: Placed, *, standing: frozenset[str] = frozenset()) -> list[str]:
+    """Return warnings about the credentials of a run that would start now.
+
+    The jobs whose folders are in ``standing`` are done.
+
+    Raises:
+        Findings: a required credential is missing, not valid, open to others, or does not last.
+    """
+    if not concerns(placed.variations, placed.placement):
+        return []
+    from fasthep_smk.run import credential_check
+
+    return credential_check.check(
+        placed.rules,
+        placed.variations,
+        placed.placement,
+        standing=standing,
+        at_a_time=placed.settings.jobs,
+        allow_expiring=placed.settings.allow_expiring,
+    )
+
+
 @contextlib.contextmanager
-def explaining(workflow: Path, profile: str | None) -> Iterator[None]:
-    """Add to findings what is wrong with the credentials that a workflow and its site require.
+def explaining(required: Iterable[Requirement]) -> Iterator[None]:
+    """Add to findings what is wrong with the credentials that are required.
 
     FAST-HEP's compiler opens input files: without a valid credential it fails before a run's own
     check of them.
@@ -41,4 +64,4 @@ def explaining(workflow: Path, profile: str | None) -> Iterator[None]:
     except Findings as error:
         from fasthep_smk.run.credential_check import findings_now
 
-        raise Findings([*findings_now(workflow, profile), *error.findings]) from None
+        raise Findings([*findings_now(required), *error.findings]) from None

@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from fasthep_smk import sites
+from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.secrets import without_secrets
-from fasthep_smk.run import display
+from fasthep_smk.flow import plan_files
+from fasthep_smk.run import display, job_counts, stalled
 from fasthep_smk.run.credential_watch import watch
 from fasthep_smk.run.fork_server import Warmth, WarmWorker, correct_benchmarks, warm_worker
 from fasthep_smk.run.job_counts import Facts
@@ -25,12 +27,13 @@ from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
 from fasthep_smk.run.prestart import Ahead, environment
 from fasthep_smk.run.snakemake_output import Patience, Progress, Reader
 from fasthep_smk.storage import failures, layout
+from fasthep_smk.translate.translation import Translation
 from fasthep_smk.translate.write import Written
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 from fasthep_smk.util.masking import masked
 
-__all__ = ["Outcome", "dry_run", "run"]
+__all__ = ["Engine", "Outcome", "dry_run"]
 
 #: Number of failed jobs that are reported in full; the batch system is asked about these only.
 _SHOWN = 10
@@ -54,90 +57,115 @@ class Outcome:
         return sum(self.jobs.values())
 
 
-def run(
-    written: Written,
-    *,
-    system: str = "local",
-    jobs: int | None = None,
-    keep_going: bool = False,
-    extra: Sequence[str] = (),
-    output: TextIO,
-    quiet: bool = False,
-    verbose: bool = False,
-    facts: Callable[[], Facts] = Facts,
-    reasons: Callable[[Progress], list[str]] | None = None,
-    patience: int = 60,
-    keep_logs: int | None = None,
-    held: int | None = None,
-    ahead: Ahead | None = None,
-    plots: bool = False,
-) -> Outcome:
-    """Run the workflow; ``extra`` goes to Snakemake unchanged.
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """Runs Snakemake on the files of one translation after the other, as its settings say.
 
-    ``jobs`` is how many cores are used at a time, on a cluster how many jobs. With ``keep_going``,
-    jobs that do not need a failed one still run. ``output`` shows how it goes, or only what goes
-    wrong if ``quiet``, or also why jobs start cold if ``verbose``; ``facts`` are asked for if it
-    can show them. When no job has ended for ``patience`` seconds, ``reasons`` is asked why, and its
-    lines are printed. After a success, logs older than ``keep_logs`` seconds are removed. ``held``
-    is the lock of the build folder, which Snakemake's process shares. What was started ``ahead`` of
-    a run is taken over; with ``plots``, the warm worker gets ready for those.
-
-    Raises:
-        JobsFailed: jobs failed; the message names each.
-        RunFailed: Snakemake ended with another error.
+    ``output`` shows how it goes; ``facts`` are asked for if it can show them. When no job has ended
+    for ``patience`` seconds, ``reasons`` is asked why, and its lines are printed. After a success,
+    logs older than ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder,
+    which Snakemake's process shares. What was started ``ahead`` of a run is taken over; with
+    ``plots``, the fork server gets ready for those.
     """
-    log = written.build / layout.RUN_LOG
-    log.parent.mkdir(parents=True, exist_ok=True)
-    if system != "local":
-        for captured in layout.CAPTURED:  # errors there may quote anything, too
-            (written.build / captured).mkdir(parents=True, exist_ok=True)
-            (written.build / captured).chmod(0o700)
-    going = ["--keep-going"] if keep_going else []
-    arguments = _arguments(written, system, jobs, [*going, *extra])
-    failures.forget(written.build)
-    name = str(written.build.resolve())
-    screen = display.screen(output, facts, quiet=quiet)
-    well = False
-    reader = Reader(screen, name)
-    try:
-        with contextlib.ExitStack() as stack:
-            stack.callback(screen.close)
-            stream = stack.enter_context(log.open("wb", buffering=0))
-            files.close_to_others(stream.fileno())
-            stack.enter_context(Patience(reader, reasons, patience))
-            here = system == "local"
-            stack.enter_context(watch(written.build, reader.problem))
-            variables = environment(written.build, held)
-            variables = variables if here else without_secrets(variables)
-            worker = stack.enter_context(
-                warm_worker(variables, system=system, ahead=_taken_over(ahead, variables, here))
-            )
-            if plots:
-                worker.expect_plots()
-            start = _Start(system, arguments, variables, ahead, held, worker.warmth)
-            # Elsewhere, jobs that are left are taken back.
-            status = _follow(start, written.build, stream, reader, waits=here)
-            if verbose:
-                for why in worker.reasons():
-                    reader.say(f"jobs that start cold, in a Python of their own: {why}")
-        well = status == 0
-        if status != 0:
-            raise _what_failed(written, log, status, reader, sites.system(system))
-    finally:
-        if held is not None and not well:
-            end_marked(held)  # what was killed may have left processes
-        # A batch system keeps jobs that Snakemake gave up; only those of this run are touched.
-        take_back = sites.system(system).take_back
-        left = reader.submitted and take_back(reader.run, written.build, reader.submitted)
-        if left:
-            reader.say(left)
-        _sort_captured(log.parent)
-        if system == "local" and reader.jobs:
-            correct_benchmarks(written.build)
-        files.discard(written.build / "smk" / "stage")  # of jobs that were killed
-    if keep_logs is not None:
-        _prune_logs(log.parent, keep_logs)
-    return Outcome(reader.jobs)
+
+    settings: RunSettings
+    output: TextIO
+    system: str = "local"
+    facts: Callable[[], Facts] = Facts
+    reasons: Callable[[Progress], list[str]] | None = None
+    patience: int = 60
+    keep_logs: int | None = None
+    plots: bool = False
+    held: int | None = None
+    ahead: Ahead | None = None
+
+    @classmethod
+    def of(
+        cls, translation: Translation, *, output: TextIO, held: int | None, ahead: Ahead | None
+    ) -> Engine:
+        """Return what runs a translation, and others of the same workflow and site."""
+        settings, placement = translation.settings, translation.placement
+        return cls(
+            settings=settings,
+            output=output,
+            system=placement.site.system,
+            facts=lambda: job_counts.facts(translation.rules, placement),
+            reasons=lambda progress: stalled.reasons(progress, placement),
+            patience=settings.waiting or placement.site.waiting,
+            keep_logs=placement.site.keep_logs,
+            plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
+            held=held,
+            ahead=ahead,
+        )
+
+    def run(self, written: Written, extra: Sequence[str] = ()) -> Outcome:
+        """Run the jobs of a translation that have to run; ``extra`` are arguments for Snakemake.
+
+        Raises:
+            JobsFailed: jobs failed; the message names each.
+            RunFailed: Snakemake ended with another error.
+        """
+        settings, here = self.settings, self.system == "local"
+        log = written.build / layout.RUN_LOG
+        log.parent.mkdir(parents=True, exist_ok=True)
+        if not here:
+            for captured in layout.CAPTURED:  # errors there may quote anything, too
+                (written.build / captured).mkdir(parents=True, exist_ok=True)
+                (written.build / captured).chmod(0o700)
+        goes_on = settings.keep_going or settings.accept_missing is not None
+        going = ["--keep-going"] if goes_on else []
+        arguments = _arguments(
+            written, self.system, settings.jobs, [*going, *extra, *settings.snakemake]
+        )
+        failures.forget(written.build)
+        name = str(written.build.resolve())
+        screen = display.screen(self.output, self.facts, quiet=settings.quiet)
+        well = False
+        reader = Reader(screen, name)
+        try:
+            with contextlib.ExitStack() as stack:
+                stack.callback(screen.close)
+                stream = stack.enter_context(log.open("wb", buffering=0))
+                files.close_to_others(stream.fileno())
+                stack.enter_context(Patience(reader, self.reasons, self.patience))
+                stack.enter_context(watch(written.build, reader.problem))
+                variables = environment(written.build, self.held)
+                variables = variables if here else without_secrets(variables)
+                worker = stack.enter_context(
+                    warm_worker(
+                        variables,
+                        system=self.system,
+                        ahead=_taken_over(self.ahead, variables, here),
+                    )
+                )
+                if self.plots:
+                    worker.expect_plots()
+                start = _Start(
+                    self.system, arguments, variables, self.ahead, self.held, worker.warmth
+                )
+                # Elsewhere, jobs that are left are taken back.
+                status = _follow(start, written.build, stream, reader, waits=here)
+                if settings.verbose:
+                    for why in worker.reasons():
+                        reader.say(f"jobs that start cold, in a Python of their own: {why}")
+            well = status == 0
+            if status != 0:
+                raise _what_failed(written, log, status, reader, sites.system(self.system))
+        finally:
+            if self.held is not None and not well:
+                end_marked(self.held)  # what was killed may have left processes
+            # A batch system keeps jobs that Snakemake gave up; only those of this run are touched.
+            take_back = sites.system(self.system).take_back
+            left = reader.submitted and take_back(reader.run, written.build, reader.submitted)
+            if left:
+                reader.say(left)
+            _sort_captured(log.parent)
+            if here and reader.jobs:
+                correct_benchmarks(written.build)
+            files.discard(written.build / "smk" / "stage")  # of jobs that were killed
+        if self.keep_logs is not None:
+            _prune_logs(log.parent, self.keep_logs)
+        return Outcome(reader.jobs)
 
 
 def _sort_captured(folder: Path) -> None:

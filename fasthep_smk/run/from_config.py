@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk.config import schema
+from fasthep_smk.config.run_settings import RunSettings
+from fasthep_smk.run import pipeline
 from fasthep_smk.storage.outdir import build_folder
-from fasthep_smk.translate.translation import Options, translate
+from fasthep_smk.translate.translation import Start
 from fasthep_smk.translate.write import Written
-from fasthep_smk.util.errors import Findings, nearest
+from fasthep_smk.util.errors import Findings
 
 __all__ = ["from_config"]
 
@@ -22,53 +25,15 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
     Raises:
         Findings: a setting or the workflow is wrong.
     """
-    known = {
-        "workflow", "outdir", "chunk_size", "granularity", "variation", "profile", "shrink_to_fit",
-        "bundle",
-    }  # fmt: skip
-    granularity = config.get("granularity", "auto")
-    if granularity not in ("auto", "stage"):
-        raise Findings.one(
-            "unknown granularity",
-            key="config: granularity",
-            value=repr(granularity),
-            expected="auto or stage",
-        )
-    chunk_size = config.get("chunk_size")
-    if chunk_size is not None and (not str(chunk_size).isdigit() or int(chunk_size) < 1):
-        raise Findings.one(
-            "is not a number of events",
-            key="config: chunk_size",
-            value=repr(chunk_size),
-            expected="a positive whole number",
-        )
-    bundle = config.get("bundle", "auto")
-    if bundle != "auto" and (not str(bundle).isdigit() or int(bundle) < 1):
-        raise Findings.one(
-            "is not a number of partitions",
-            key="config: bundle",
-            value=repr(bundle),
-            expected="a positive whole number, or auto",
-        )
-    for name in config:
-        if name not in known:
-            close = nearest(name, known)
-            raise Findings.one(
-                "unknown setting",
-                key=f"config: {name}",
-                expected=", ".join(sorted(known)),
-                hint=f"did you mean {close!r}?" if close else None,
-            )
-    options = Options(
-        workflow=Path(str(config["workflow"])),
-        outdir=Path(str(config.get("outdir", "build"))),
-        chunk_size=None if chunk_size is None else int(chunk_size),
-        granularity=granularity,
-        bundle="auto" if bundle == "auto" else int(bundle),
-        variation=config.get("variation"),
-        profile=config.get("profile"),
-        shrink_to_fit=str(config.get("shrink_to_fit", False)).lower() in ("true", "1", "yes"),
-    )
-    if write:
-        return translate(options, root=root).written
-    return Written.below(build_folder(options.outdir))
+    _raise_if_wrong(config)
+    given: dict[str, Any] = {"outdir": "build", **config}
+    paths = {name: Path(given[name]) for name in ("workflow", "outdir")}
+    settings = RunSettings(**{**given, **paths})
+    start = Start(settings=settings, root=root, build=build_folder(settings.outdir))
+    return pipeline.up_to(pipeline.write, start).written if write else Written.below(start.build)
+
+
+def _raise_if_wrong(config: Mapping[str, Any]) -> None:
+    findings = schema.findings_of(dict(config), "snakemake_config", file="", key="config")
+    if findings:
+        raise Findings(findings)

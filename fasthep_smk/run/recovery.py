@@ -35,14 +35,13 @@ def run_to_the_end(
     translation: Translation,
     start: Callable[[Written, Sequence[str]], Outcome],
     *,
-    limit: accept_missing.Limit | None,
     translate_without: Callable[[Mapping[Place, str]], Translation],
     output: TextIO,
 ) -> tuple[int, Translation]:
     """Run a translation; return how many jobs were done, and the translation that was finished.
 
-    ``start`` runs Snakemake once, with further arguments for it. Up to ``limit`` partitions may be
-    missing in the end: ``translate_without`` makes a translation without them.
+    ``start`` runs Snakemake once, with further arguments for it. If partitions may be missing in
+    the end, ``translate_without`` makes a translation without them.
 
     What was edited during the run is looked at when it has ended: results are those of one version
     of all files.
@@ -51,6 +50,7 @@ def run_to_the_end(
         RunFailed: jobs failed, and the run does not go on without them; or files change all the
             time.
     """
+    limit = translation.settings.accept_missing
     done, rounds_left, apart = 0, _ROUNDS + len(translation.rules), False
     more: list[str] = []
     while True:
@@ -67,10 +67,10 @@ def run_to_the_end(
             if rounds_left <= 0:
                 raise RunFailed(f"{said}\nit changes all the time: run again when it does not")
             print(f"{said}: what depends on it runs again", file=output)
-            without = translation.without
+            without = translation.settings.without
         except JobsFailed as error:
             done += error.done
-            build, without = translation.written.build, translation.without
+            build, without = translation.build, translation.settings.without
             kinds = failures.kinds(build)
             if kinds & _GOES_ON:
                 more = ["--keep-going"]  # to find at once all that is damaged
@@ -96,11 +96,10 @@ def run_to_the_end(
 
 def _changes(translation: Translation) -> list[str]:
     """Return which files are not what they were when the run was planned."""
-    planned, build = translation.planned, translation.written.build
-    root = planned.named.roots[0]
-    named = planned.named.knowing(written(build, root))  # with what jobs of this run have made
-    found = planned.inputs.changed()
-    for graph in (item.graph for item in planned.variations):
+    build, root = translation.build, translation.root
+    named = translation.named.knowing(written(build, root))  # with what jobs of this run have made
+    found = translation.inputs.changed()
+    for graph in (item.graph for item in translation.variations):
         read: list[tuple[str, str | None]] = [(path, None) for path in graph.sources]
         read += [(path, node.impl) for node in graph.nodes.values() for path in node.sources]
         found += [

@@ -10,25 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+from fasthep_smk.config.run_settings import Keep
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.disk_usage import File, Survey, amount
 from fasthep_smk.storage.jobs import TaskJob
 
 __all__ = [
-    "KEEP",
     "Freeable",
-    "Keep",
     "PutAway",
     "after_success",
     "cleanable",
     "oldest_beyond",
     "put_away",
 ]
-
-Keep = Literal["all", "auto", "none"]
-KEEP: tuple[Keep, ...] = ("all", "auto", "none")
 
 #: Bytes of superseded results that are always kept: less is not worth computing again.
 LITTLE = 100 * 1000**2

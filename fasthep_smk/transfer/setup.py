@@ -43,7 +43,7 @@ def equipped(translation: Translation, *, tell: TextIO | None = None) -> Iterato
     assert placement.environment is not None, "a site was refused whose jobs would have none"
     modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
     outfit = Outfit(
-        translation.written.build,
+        translation.build,
         placement.site.system,
         placement.environment,
         placement.staging,

@@ -1,18 +1,19 @@
-"""From a workflow file to a Snakemake workflow: the steps in their order."""
+"""From a workflow file to a Snakemake workflow: the steps, each with what it adds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config import schema
 from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
 from fasthep_smk.flow.check import plan_findings, registry_findings
-from fasthep_smk.flow.compile import Compiled, compile_workflow, load_document, load_with_digests
+from fasthep_smk.flow.compile import CompiledPlan, compile_workflow, load_with_digests
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.module_state import state_warnings
@@ -29,12 +30,11 @@ from fasthep_smk.flow.workflow_checks import (
     pickles_of,
     root_trees_of,
 )
-from fasthep_smk.plan.bundles import BundleSize, bundle
+from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.tasks import Granularity
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Settled, asked, settle
 from fasthep_smk.reuse.times import seconds
@@ -47,238 +47,287 @@ from fasthep_smk.storage.observed import (
     written,
 )
 from fasthep_smk.storage.outdir import build_folder, make_folder
-from fasthep_smk.translate.placement import place, unsafe_path
+from fasthep_smk.translate.placement import place as place_rules
+from fasthep_smk.translate.placement import unsafe_path
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.write import Written, write
+from fasthep_smk.translate.write import Written
+from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.remote import is_remote
-from fasthep_smk.util.scratch import scratch
 
 __all__ = [
-    "Options",
+    "Compiled",
+    "Loaded",
+    "Placed",
     "Planned",
+    "Reconciled",
+    "Start",
     "Translation",
-    "execution_of",
+    "compile_plans",
+    "execution_of_site",
+    "load",
+    "place",
     "plan",
-    "translate",
+    "reconcile",
+    "write",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a user chooses about a translation. ``chunk_size`` is in events.
+class Start:
+    """What a run begins with; each step of it adds what it has made.
 
-    ``profile`` names a site; ``shrink_to_fit`` cuts what is larger than the one machine there.
-    ``identity`` says what makes an input file the same: size and time, or the checksum. ``bundle``
-    is how many partitions share a job. ``verify`` reads all files of finished jobs. ``without``
-    are partitions (dataset and part) that are left out of all reductions, each with what went wrong
-    with it. ``rerun`` are stages to run again, each with a token that is new every time.
+    Relative paths start in ``root``. All is written below ``build``, which is the folder that the
+    user has named, or one that is thrown away.
     """
 
-    workflow: Path
-    outdir: Path
-    chunk_size: int | None = None
-    granularity: Granularity = "auto"
-    bundle: BundleSize = "auto"
-    variation: str | None = None
-    profile: str | None = None
-    shrink_to_fit: bool = False
-    identity: Literal["stat", "checksum"] = "stat"
-    verify: bool = False
-    without: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    rerun: Mapping[str, str] = field(default_factory=dict)
+    settings: RunSettings
+    root: Path
+    build: Path
+
+    @property
+    def shown(self) -> str:
+        """The workflow file, as the user calls it."""
+        return str(self.settings.workflow)
+
+    @property
+    def earlier(self) -> Path:
+        """The build folder that the user has named: what earlier runs left there may count."""
+        return build_folder(self.settings.outdir)
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A workflow cut into rules and sent to a site; nothing of it is written yet."""
+@dataclass(frozen=True, kw_only=True)
+class Loaded(Start):
+    """The workflow with its includes, and where its stages may run.
 
-    rules: list[Rule]
-    variations: list[Variation]
+    ``digests`` are those of the files that the workflow is made of, by path.
+    """
+
+    document: Mapping[str, Any]
+    digests: Mapping[str, str]
     execution: Execution
-    placement: Placement
-    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compiled(Loaded):
+    """The plans of FAST-HEP's compiler: one, or one for each systematic variation."""
+
+    plans: list[CompiledPlan]
     inputs: Inputs
-    named: NamedFiles
-    documents: Mapping[str, str]
-    pickles_of: list[str]
+    warnings: list[str]
 
 
-@dataclass(frozen=True)
-class Translation:
-    """A translated workflow: its rules, where they were written, what is worth a warning.
-
-    ``settled`` tells which of its jobs are done already, and why the others are not. ``without``
-    are the partitions that are left out, as in the options.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Planned(Compiled):
+    """The plans cut into rules and their jobs. ``named`` finds files that parameters name."""
 
     rules: list[Rule]
     variations: list[Variation]
-    written: Written
+    named: NamedFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed(Planned):
+    """Each rule sent to a pool of the site, and its jobs to bundles; nothing is written yet."""
+
     placement: Placement
-    warnings: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciled(Placed):
+    """``settled`` tells which jobs are done already, and why the others are not."""
+
     settled: Settled
-    planned: Planned
-    without: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
 
-def translate(options: Options, *, root: Path) -> Translation:
-    """Compile and translate a workflow. ``root`` is where its relative paths start.
+@dataclass(frozen=True, kw_only=True)
+class Translation(Reconciled):
+    """The Snakemake workflow, and where it was written."""
 
-    Raises:
-        Findings: everything that is wrong with the workflow or its input files.
-    """
-    build = build_folder(options.outdir)
-    planned = _plan(options, build, root)
-    for item in planned.variations:
-        prepare_build(item.graph.plan, build)
-    surroundings = Surroundings(root, keep_environment(build))
-    checks = Checks(build, surroundings, planned.named)
-    partial = options.variation is not None
-    settled = settle(planned.rules, build, checks, partial=partial, verify=options.verify)
-    written = write(
-        planned.rules,
-        planned.variations,
-        build=build,
-        workflow=options.workflow,
-        root=root,
-        placement=planned.placement,
-        settled=settled,
-        without=options.without,
-        ignore_reads=planned.named.ignored,
-        pickles_of=planned.pickles_of,
-        stat=planned.inputs.stat,
-    )
-    unreadable = map(_unreadable_record, settled.unreadable[:3])
-    warnings = [*planned.warnings, *unreadable, *settled.damaged[:3]]
-    return Translation(
-        planned.rules,
-        planned.variations,
-        written,
-        planned.placement,
-        warnings,
-        settled,
-        planned,
-        options.without,
-    )
+    written: Written
 
 
-def plan(options: Options, *, root: Path) -> Planned:
-    """Do all that :func:`translate` does before it writes; leave no file behind.
+_Made = TypeVar("_Made", bound=Start)
 
-    Raises:
-        Findings: everything that is wrong with the workflow, its input files or the site.
-    """
-    with scratch() as folder:
-        return _plan(options, folder / "build", root)
+
+def _adding(what: type[_Made], to: Start, **added: Any) -> _Made:
+    """Return what earlier steps have made, with what the next one adds or replaces."""
+    before = {one.name: getattr(to, one.name) for one in fields(to)}
+    return what(**{**before, **added})
 
 
 @quick_yaml()
-def _plan(options: Options, build: Path, root: Path) -> Planned:
+def load(start: Start) -> Loaded:
+    """Read the workflow, its profiles and the site.
+
+    Raises:
+        Findings: a file cannot be read, or something is wrong with what it says.
+    """
     start_environment()  # before a module of the user's is imported
-    workflow = options.workflow
-    shown = str(workflow)
-    document, documents = load_with_digests(workflow)
-    execution, findings = _execution(document, options, root)
+    settings = start.settings
+    document, digests = load_with_digests(settings.workflow)
+    execution, findings = _execution(document, settings, start.root)
     _raise_if_any(
         [
-            *document_findings(document, workflow=shown),
-            *schema.findings_of(document.get("smk"), "smk", file=shown, key="smk"),
+            *document_findings(document, workflow=start.shown),
+            *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
             *findings,
         ]
     )
     assert execution is not None, "without findings there is an execution"
-    unsafe = unsafe_path(execution, build_folder(options.outdir).absolute(), root)
+    unsafe = unsafe_path(execution, start.earlier.absolute(), start.root)
     _raise_if_any([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
+    return _adding(Loaded, start, document=document, digests=digests, execution=execution)
+
+
+@quick_yaml()
+def compile_plans(loaded: Loaded) -> Compiled:
+    """Let FAST-HEP compile the workflow.
+
+    Raises:
+        Findings: it refuses the workflow, or a module or an input file is missing or wrong.
+    """
+    settings, document, build = loaded.settings, loaded.document, loaded.build
+    workflow, root = settings.workflow, loaded.root
     not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
-    _raise_if_any(registry_findings(document, workflow=shown))
-    make_folder(build, options.outdir)
+    _raise_if_any(registry_findings(document, workflow=loaded.shown))
+    make_folder(build, settings.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
     _raise_if_any(_file_findings(document, inputs))
     source = workflow
     if not compilable(document):
-        source = overlay(document, workflow, build / "smk" / "overlay.yaml", execution.asked)
-    compiled = _selected(
-        compile_workflow(workflow, build, chunk_size=options.chunk_size, source=source),
-        options.variation,
-        shown,
+        source = overlay(document, workflow, build / "smk" / "overlay.yaml", loaded.execution.asked)
+    plans = _selected(
+        compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source),
+        settings.variation,
+        loaded.shown,
     )
-    findings = [item for one in compiled for item in plan_findings(one.plan, workflow=shown)]
-    _raise_if_any(findings)
-    unknown = inputs.ask_servers(_files_of(compiled))
-    earlier = build_folder(options.outdir)
+    findings = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
+    _raise_if_any([item for found in findings for item in found])
+    warnings = [*loaded.execution.notices, *not_searched]
+    return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
+
+
+def plan(compiled: Compiled) -> Planned:
+    """Cut the plans into rules, and each rule into jobs with what identifies their results.
+
+    Raises:
+        Findings: something is wrong with input files, names or outputs.
+    """
+    settings, inputs, earlier = compiled.settings, compiled.inputs, compiled.earlier
+    unknown = inputs.ask_servers(_files_of(compiled.plans))
     named = NamedFiles(
-        (root, workflow.resolve().parent),
-        ignored_reads(document),
-        own=[build, earlier],
-    ).knowing(written(earlier, root))
-    reruns = asked.tokens(earlier, options.rerun)
-    variations, warnings = _variations(compiled, options.chunk_size, inputs, named, reruns)
-    _raise_if_any(_unknown_stages(options, variations))
-    findings = name_findings(variations, workflow=shown)
+        (compiled.root, settings.workflow.resolve().parent),
+        ignored_reads(compiled.document),
+        own=[compiled.build, earlier],
+    ).knowing(written(earlier, compiled.root))
+    reruns = asked.tokens(earlier, settings.rerun)
+    variations, warnings = _variations(compiled, named, reruns)
+    _raise_if_any(_unknown_stages(settings, variations))
+    findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
-        findings += output_findings(item, workflow=shown)
+        findings += output_findings(item, workflow=compiled.shown)
     _raise_if_any(findings)
     unite_sources({item.label: item.graph for item in variations})
     if unknown:
         warnings.append(_unknown_files(unknown))
-    warnings += state_warnings((name for one in compiled for name in modules_of(one.plan)), root)
+    modules = (name for one in compiled.plans for name in modules_of(one.plan))
+    warnings += state_warnings(modules, compiled.root)
     rules = make_rules(
         variations,
-        options.granularity,
-        identity=inputs.identity if options.identity == "stat" else inputs.checksum,
-        router=execution.router,
-        without=frozenset(options.without),
+        settings.granularity,
+        identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
+        router=compiled.execution.router,
+        without=frozenset(settings.without),
     )
-    placement, findings, notes = place(rules, execution, shrink=options.shrink_to_fit)
-    _raise_if_any(findings)
-    bundle(
-        rules,
-        options.bundle,
-        seconds=lambda rule: seconds(rule, earlier),
-        apart=placement.together,
-        without=options.without,
-    )
-    said = [text for rule in rules for text in rule.warnings]
-    warnings = list(dict.fromkeys([*execution.notices, *not_searched, *warnings, *said, *notes]))
-    return Planned(
-        rules,
-        variations,
-        execution,
-        placement,
-        warnings,
-        inputs,
-        named,
-        documents,
-        pickles_of(document),
+    warnings += [text for rule in rules for text in rule.warnings]
+    return _adding(
+        Planned,
+        compiled,
+        rules=rules,
+        variations=variations,
+        named=named,
+        warnings=[*compiled.warnings, *warnings],
     )
 
 
-def execution_of(workflow: Path | None, profile: str | None, *, root: Path) -> Execution:
-    """Return where stages run: by a workflow and a site, or the pools of a site alone.
+def place(planned: Planned) -> Placed:
+    """Send each rule to a pool of the site, and several of its partitions to one job.
 
     Raises:
-        Findings: something is wrong with what is said about it.
+        Findings: a stage has no pool, or asks for what there is not.
     """
-    if workflow is not None:
-        document = load_document(workflow)
-        options = Options(workflow=workflow, outdir=Path("build"), profile=profile)
-        execution, findings = _execution(document, options, root)
-    else:
-        # Every pool profile of the site is a pool, as if a workflow used them all.
-        site = load_site(profile, "local", workflow="")
-        pools: dict[str, Any] = {name: {} for name in site.pool_profiles}
-        document = {"execution": {"pools": pools}}
-        execution, findings = read_execution(document, {}, profile=profile, workflow="")
+    settings = planned.settings
+    placement, findings, notes = place_rules(
+        planned.rules, planned.execution, shrink=settings.shrink_to_fit
+    )
+    _raise_if_any(findings)
+    bundle(
+        planned.rules,
+        settings.bundle,
+        seconds=lambda rule: seconds(rule, planned.earlier),
+        apart=placement.together,
+        without=settings.without,
+    )
+    warnings = list(dict.fromkeys([*planned.warnings, *notes]))
+    return _adding(Placed, planned, placement=placement, warnings=warnings)
+
+
+def reconcile(placed: Placed) -> Reconciled:
+    """Find what earlier runs have left that counts, and put away what does not."""
+    settings, build = placed.settings, placed.build
+    for item in placed.variations:
+        prepare_build(item.graph.plan, build)
+    surroundings = Surroundings(placed.root, keep_environment(build))
+    checks = Checks(build, surroundings, placed.named)
+    partial = settings.variation is not None
+    settled = settle(placed.rules, build, checks, partial=partial, verify=settings.verify)
+    unreadable = map(_unreadable_record, settled.unreadable[:3])
+    warnings = [*placed.warnings, *unreadable, *settled.damaged[:3]]
+    return _adding(Reconciled, placed, settled=settled, warnings=warnings)
+
+
+def write(reconciled: Reconciled) -> Translation:
+    """Write Snakefile, task tables and profile.
+
+    Raises:
+        Findings: a container cannot be shown a folder of that name.
+    """
+    files = write_files(
+        reconciled.rules,
+        reconciled.variations,
+        build=reconciled.build,
+        workflow=reconciled.settings.workflow,
+        root=reconciled.root,
+        placement=reconciled.placement,
+        settled=reconciled.settled,
+        without=reconciled.settings.without,
+        ignore_reads=reconciled.named.ignored,
+        pickles_of=pickles_of(reconciled.document),
+        stat=reconciled.inputs.stat,
+    )
+    return _adding(Translation, reconciled, written=files)
+
+
+def execution_of_site(profile: str | None) -> Execution:
+    """Return where stages may run by a site alone: its pool profiles are the pools.
+
+    Raises:
+        Findings: something is wrong with the site.
+    """
+    site = load_site(profile, "local", workflow="")
+    pools: dict[str, Any] = {name: {} for name in site.pool_profiles}
+    document = {"execution": {"pools": pools}}
+    execution, findings = read_execution(document, {}, profile=profile, workflow="")
     _raise_if_any(findings)
     assert execution is not None, "without findings there is an execution"
     return execution
 
 
 def _execution(
-    document: Mapping[str, Any], options: Options, root: Path
+    document: Mapping[str, Any], settings: RunSettings, root: Path
 ) -> tuple[Execution | None, list[Finding]]:
     """Return where stages run, or what is wrong with what is said about it."""
     shape = document.get("execution")
@@ -286,23 +335,20 @@ def _execution(
         return None, []  # among the findings of the document
     return read_execution(
         document,
-        profile_sections(document, options.workflow, root),
-        profile=options.profile,
-        workflow=str(options.workflow),
+        profile_sections(document, settings.workflow, root),
+        profile=settings.profile,
+        workflow=str(settings.workflow),
     )
 
 
 def _variations(
-    compiled: list[Compiled],
-    chunk_size: int | None,
-    inputs: Inputs,
-    named: NamedFiles,
-    reruns: Mapping[str, str],
+    compiled: Compiled, named: NamedFiles, reruns: Mapping[str, str]
 ) -> tuple[list[Variation], list[str]]:
+    inputs, chunk_size = compiled.inputs, compiled.settings.chunk_size
     variations: list[Variation] = []
     findings: list[Finding] = []
     warnings: list[str] = []
-    for one in compiled:
+    for one in compiled.plans:
         graph = describe(one.plan, named, reruns)
         sources = sources_of(graph.nodes.values())
         datasets = one.plan.context.get("datasets") or {}
@@ -330,26 +376,28 @@ def _variations(
     return variations, list(dict.fromkeys(warnings))
 
 
-def _unknown_stages(options: Options, variations: Iterable[Variation]) -> list[Finding]:
+def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
     nodes = [node for item in variations for node in item.graph.nodes.values()]
     stages = list(
         dict.fromkeys(str(node.meta["stage_id"]) for node in nodes if node.meta.get("stage_id"))
     )
     return [
         Finding(
-            file=str(options.workflow),
+            file=str(settings.workflow),
             key="--rerun",
             problem="the workflow has no such stage",
             value=repr(name),
             expected=", ".join(stages),
             hint=f"did you mean {close!r}?" if (close := nearest(name, stages)) else None,
         )
-        for name in options.rerun
+        for name in settings.rerun
         if name not in stages
     ]
 
 
-def _selected(compiled: list[Compiled], wanted: str | None, workflow: str) -> list[Compiled]:
+def _selected(
+    compiled: list[CompiledPlan], wanted: str | None, workflow: str
+) -> list[CompiledPlan]:
     if wanted is None:
         return compiled
     names = [one.variation for one in compiled if one.variation is not None]
@@ -387,7 +435,7 @@ def _file_findings(document: Mapping[str, Any], inputs: Inputs) -> list[Finding]
     ]
 
 
-def _files_of(compiled: list[Compiled]) -> list[str]:
+def _files_of(compiled: list[CompiledPlan]) -> list[str]:
     return [
         str(file)
         for one in compiled

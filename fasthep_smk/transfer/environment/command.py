@@ -8,27 +8,26 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fasthep_smk.config.environment import Environment
-from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.transfer.environment.conda import is_conda
 from fasthep_smk.transfer.environment.pack import archive_path, contents_of, pack
-from fasthep_smk.translate.translation import Options, execution_of, plan
 from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
 
-__all__ = ["describe_environment", "pack_environment", "workflow_modules"]
+__all__ = ["describe_environment", "pack_environment"]
 
 
-def pack_environment(options: argparse.Namespace, *, root: Path) -> str:
+def pack_environment(
+    options: argparse.Namespace, asked: Environment | None, modules: Iterable[str]
+) -> str:
     """Build the archive that the options ask for; return what to print.
 
+    ``asked`` is the environment that the workflow or the site asks for; ``modules`` are those that
+    the workflow names.
+
     Raises:
-        SmkError: it cannot be packed, or the workflow or the site is wrong.
+        SmkError: it cannot be packed.
     """
-    asked = None
-    if options.workflow is not None or options.profile is not None:
-        asked = execution_of(options.workflow, options.profile, root=root).environment
     kind = options.environment or _kind(asked)
-    modules = workflow_modules(options.workflow, options.profile, root=root)
     contents = contents_of(kind, modules)
     found = pack(contents, options.output)
     how = "was there" if found.seconds is None else f"built and tested in {found.seconds:.0f} s"
@@ -38,19 +37,6 @@ def pack_environment(options: argparse.Namespace, *, root: Path) -> str:
         f"    key:    {found.key}\n"
         f"    try it: {start}"
     )
-
-
-def workflow_modules(workflow: Path | None, profile: str | None, *, root: Path) -> list[str]:
-    """Return the modules that the plans of a workflow name; without one there are none.
-
-    Raises:
-        Findings: something is wrong with the workflow.
-    """
-    if workflow is None:
-        return []
-    options = Options(workflow=workflow, outdir=Path("build"), profile=profile)
-    planned = plan(options, root=root)
-    return _united(modules_of(one.graph.plan) for one in planned.variations)
 
 
 def describe_environment(
@@ -77,7 +63,3 @@ def _kind(asked: Environment | None) -> str:
             "--environment packed-venv packs all the same"
         )
     return asked.type
-
-
-def _united(groups: Iterable[list[str]]) -> list[str]:
-    return sorted({name for group in groups for name in group})

@@ -10,7 +10,7 @@ import yaml
 
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.config.execution import Execution, read_execution
-from fasthep_smk.flow.compile import load_document
+from fasthep_smk.flow.compile import load_with_digests
 from fasthep_smk.flow.overlay import compilable, overlay
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.placement import place
@@ -166,8 +166,8 @@ def test_on_a_cluster_it_is_said_when_jobs_do_not_travel_with_it() -> None:
 def test_the_compiler_gets_what_it_knows(tmp_path: Path, said: Any, kept: Any) -> None:
     workflow = tmp_path / "workflow.yaml"
     workflow.write_text(yaml.safe_dump({"execution": {"environment": said, "pools": {"a": {}}}}))
-    target = overlay(load_document(workflow), workflow, tmp_path / "overlay.yaml", ["a"])
-    document = load_document(target)
+    target = overlay(load_with_digests(workflow)[0], workflow, tmp_path / "overlay.yaml", ["a"])
+    document = load_with_digests(target)[0]
     assert document["execution"].get("environment") == kept
     assert compilable(document)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition, missing_entries
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
-from fasthep_smk.run.accept_missing import Limit
 from fasthep_smk.storage.missing_report import markdown
 from tests.unit.plans import define, graph, histogram, node, router_for
 

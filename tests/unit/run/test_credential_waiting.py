@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.executors import credential_gate
@@ -292,7 +293,9 @@ def test_a_batch_system_is_not_told_the_token(
     monkeypatch.setattr(engine, "_follow", follow)
     monkeypatch.setenv("FASTHEP_SMK_WARM", "")
     for system in ("local", "slurm", "htcondor"):
-        engine.run(Written.below(tmp_path), system=system, output=io.StringIO())
+        settings = RunSettings(workflow=tmp_path / "workflow.yaml")
+        snakemake = engine.Engine(settings=settings, output=io.StringIO(), system=system)
+        snakemake.run(Written.below(tmp_path))
     assert ["BEARER_TOKEN" in variables for variables in started] == [True, False, False]
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from fasthep_smk.config.site import load_site
-from fasthep_smk.flow.compile import load_document
+from fasthep_smk.flow.compile import load_with_digests
 from fasthep_smk.flow.overlay import profile_sections
 from fasthep_smk.util.bounded_yaml import check, load
 from fasthep_smk.util.errors import Findings
@@ -58,7 +58,7 @@ def test_a_workflow(tmp_path: Path, attack: tuple[str, str | None]) -> None:
     path = tmp_path / "workflow.yaml"
     path.write_text(attack[0], encoding="utf-8")
     with pytest.raises(Findings) as error:
-        load_document(path)
+        load_with_digests(path)
     said(error, path, attack[1])
 
 
@@ -67,7 +67,7 @@ def test_an_included_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "part.yaml").write_text(ATTACKS[kind][0], encoding="utf-8")
     (tmp_path / "workflow.yaml").write_text("include: part.yaml\n", encoding="utf-8")
     with pytest.raises(Findings) as error:
-        load_document(tmp_path / "workflow.yaml")
+        load_with_digests(tmp_path / "workflow.yaml")
     said(error, tmp_path / "part.yaml", ATTACKS[kind][1])
 
 
@@ -96,7 +96,7 @@ def test_files_that_include_one_another_twice(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "part30.yaml").write_text("a: 1\n", encoding="utf-8")
     with pytest.raises(Findings, match="more than 1000 files are read"):
-        load_document(tmp_path / "workflow.yaml")
+        load_with_digests(tmp_path / "workflow.yaml")
 
 
 def ordinary() -> str:
@@ -116,7 +116,7 @@ def test_anchors_and_aliases_work_as_ever(tmp_path: Path) -> None:
     path = tmp_path / "workflow.yaml"
     path.write_text(ordinary(), encoding="utf-8")
     expected: dict[str, Any] = yaml.safe_load(ordinary())
-    found = load_document(path)
+    found = load_with_digests(path)[0]
     assert found == load(path) == expected
     datasets = found["data"]["datasets"]
     assert datasets[0]["files"] is datasets[49]["files"]

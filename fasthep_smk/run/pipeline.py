@@ -1,0 +1,220 @@
+"""The steps of a run, in their order. A command is the steps up to one of them.
+
+Each step takes what the earlier ones have made, and returns that with what it adds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fasthep_smk import sites
+from fasthep_smk.reuse import asked, retire_results
+from fasthep_smk.run import credential_need
+from fasthep_smk.storage import failures, obstacles
+from fasthep_smk.translate.placement import capped
+from fasthep_smk.translate.translation import (
+    Compiled,
+    Loaded,
+    Planned,
+    Start,
+    Translation,
+    load,
+    place,
+    reconcile,
+    write,
+)
+from fasthep_smk.translate.translation import compile_plans as compile_unexplained
+from fasthep_smk.translate.translation import plan as plan_unexplained
+from fasthep_smk.util.files import sha256_file
+from fasthep_smk.util.masking import masked
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.engine import Outcome
+    from fasthep_smk.run.prestart import Ahead
+
+__all__ = [
+    "STEPS",
+    "Concluded",
+    "Finished",
+    "Session",
+    "compile_plans",
+    "conclude",
+    "dry_run",
+    "load",
+    "place",
+    "plan",
+    "reconcile",
+    "run",
+    "up_to",
+    "warn",
+    "write",
+]
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a run holds besides its translation.
+
+    ``held`` is the lock of the build folder, which Snakemake's process shares; ``ahead`` are
+    processes that were started for it while the workflow was compiled.
+    """
+
+    held: int | None = None
+    ahead: Ahead | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has succeeded: how many jobs were done, and the translation at the end."""
+
+    translation: Translation
+    done: int
+
+
+@dataclass(frozen=True)
+class Concluded(Finished):
+    """``disk`` is a line on what the build folder takes; ``incomplete`` what is missing, if any."""
+
+    disk: str
+    incomplete: str | None
+
+
+def compile_plans(loaded: Loaded) -> Compiled:
+    """Let FAST-HEP compile the workflow, which opens its input files."""
+    with credential_need.explaining(loaded.execution.credentials):
+        return compile_unexplained(loaded)
+
+
+def plan(compiled: Compiled) -> Planned:
+    """Cut the plans into rules and jobs, which asks servers for input files."""
+    with credential_need.explaining(compiled.execution.credentials):
+        return plan_unexplained(compiled)
+
+
+def run(translation: Translation, session: Session) -> Finished:
+    """Run the jobs that have to run.
+
+    Raises:
+        Findings: a required credential is missing or does not last.
+        RunFailed: jobs failed, and the run does not go on without them.
+    """
+    settings, placement, build = translation.settings, translation.placement, translation.build
+    warn(translation.warnings)
+    system = placement.site.system
+    sites.require_plugin(system)
+    if system == "local" and settings.jobs:
+        warn(capped(placement, settings.jobs))
+    asked.keep(build, settings.rerun)
+    if is_idle(translation):
+        if session.ahead is not None:
+            session.ahead.discard()
+        failures.forget(build)
+        return Finished(translation, 0)
+    # Imported when needed: a run with nothing to do needs none of it.
+    from fasthep_smk.run import engine, recovery
+    from fasthep_smk.transfer.setup import equipped
+
+    obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
+    warn(credential_need.warnings_of(translation, standing=translation.settled.standing))
+    tell = None if settings.quiet else sys.stderr
+    with equipped(translation, tell=tell) as travelling:
+        snakemake = engine.Engine.of(
+            translation, output=sys.stderr, held=session.held, ahead=session.ahead
+        )
+        done, translation = recovery.run_to_the_end(
+            translation,
+            lambda written, more: snakemake.run(written, [*more, *travelling]),
+            translate_without=lambda without: _translate_again(translation, without),
+            output=sys.stderr,
+        )
+    return Finished(translation, done)
+
+
+def conclude(finished: Finished) -> Concluded:
+    """Put away results that no job makes any more, and make room as ``--keep`` says."""
+    from fasthep_smk.run import accept_missing, cleanup
+
+    translation = finished.translation
+    settings, build = translation.settings, translation.build
+    if settings.variation is None:
+        retire_results(translation.rules, build)
+    # What is missing is tried again by the next run, which needs the rest.
+    keep = "all" if settings.without else settings.keep
+    disk = cleanup.after_run(build, keep, shown=settings.outdir)
+    if finished.done:
+        warn(_edited(translation.digests))
+    incomplete = accept_missing.last_word(translation, settings.accept_missing)
+    return Concluded(translation, finished.done, disk, incomplete)
+
+
+#: All steps of a run.
+STEPS: tuple[Callable[..., Any], ...] = (
+    load, compile_plans, plan, place, reconcile, write, run, conclude,
+)  # fmt: skip
+
+
+def up_to(last: Callable[[Any], Made], start: Start) -> Made:
+    """Take the steps from the first to ``last``, one of those before ``run``.
+
+    Raises:
+        Findings: everything that one of the steps has found to be wrong.
+    """
+    made: Any = start
+    for step in STEPS[: STEPS.index(last) + 1]:
+        made = step(made)
+    return made  # type: ignore[no-any-return]
+
+
+def is_idle(translation: Translation) -> bool:
+    """Tell whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
+    return not translation.settled.reasons and not translation.settings.snakemake
+
+
+def dry_run(translation: Translation) -> Outcome:
+    """Return which jobs would run; run nothing.
+
+    Raises:
+        RunFailed: Snakemake refuses the workflow.
+    """
+    from fasthep_smk.run import engine
+
+    if is_idle(translation):
+        return engine.Outcome({})
+    return engine.dry_run(translation.written, extra=translation.settings.snakemake)
+
+
+def warn(texts: Iterable[str]) -> None:
+    """Print warnings to standard error."""
+    for text in texts:
+        print(f"fasthep-smk: warning: {masked(text)}", file=sys.stderr)
+
+
+def _translate_again(
+    translation: Translation, without: Mapping[tuple[str, str], str]
+) -> Translation:
+    """Translate once more in this process, with the user's modules as they are now."""
+    from fasthep_smk.flow.compile import forget_modules
+
+    forget_modules()
+    # What earlier jobs left was read once: these rounds know the jobs that have run.
+    settings = replace(translation.settings, without=without, verify=False)
+    return up_to(write, Start(settings=settings, root=translation.root, build=translation.build))
+
+
+def _edited(digests: Mapping[str, str]) -> Iterator[str]:
+    """Yield a warning for each file of the workflow that was edited during the run."""
+    for path, digest in digests.items():
+        with contextlib.suppress(OSError):
+            if sha256_file(Path(path)) == digest:
+                continue
+        yield (
+            f"{path} was edited during the run: the results are those of the workflow as "
+            "it was before; run again for the edited one"
+        )
