@@ -16,7 +16,7 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.config.site import Site
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.translate.snakefile import lengthened, pool_token, resources
+from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
 from fasthep_smk.util.names import literal, shell
 
 __all__ = ["Placement", "may_spread", "render"]
@@ -99,12 +99,19 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     limits = {"resources": {pool_token(pool): n for pool, n in placement.workers.items()}}
     for layer in (dict(system.settings(site)), limits, _adjusted(site)):
         _lay(settings, layer)
+    rules = list(rules)
+    pools = has_pools(rules)
     own: dict[str, dict[str, str | int]] = {}
     threads: dict[str, int] = {}
     for rule in rules:
         given = placement.attempts[rule.name]
-        if found := _own_resources(rule, lengthened(rule, given, site.longest), system):
-            own[rule.name] = found
+        stated = resources(lengthened(rule, rule.route.attempts), pools=pools)
+        here = lengthened(rule, given, site.longest)
+        # A limit of workers counts jobs by their pool.
+        wanted = resources(here, pools=pools or bool(placement.workers))
+        wanted |= _of_system(here, system)
+        if found := {name: one for name, one in wanted.items() if one != stated.get(name)}:
+            own[rule.name] = {name: _expression(values) for name, values in found.items()}
         cpus = max(attempt.request.cpus for attempt in given)
         if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
             threads[rule.name] = cpus
@@ -141,17 +148,14 @@ def may_spread(rule: Rule) -> bool:
     return rule.processes > max(one.request.cpus for one in rule.route.attempts) == 1
 
 
-def _own_resources(rule: Rule, given: list[Attempt], system: sites.System) -> dict[str, str | int]:
-    """Return the resources that the Snakefile does not have, or has otherwise."""
-    stated = resources(lengthened(rule, rule.route.attempts))
-    wanted: dict[str, list[Any]] = {**resources(given)}
-    own = [dict(system.resources(attempt)) for attempt in given]
+def _of_system(attempts: Iterable[Attempt], system: sites.System) -> dict[str, list[Any]]:
+    """Return the resources that only this batch system knows, with their values by attempt."""
+    own = [dict(system.resources(attempt)) for attempt in attempts]
+    found: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for one in own for name in one):
         known = next(one[name] for one in own if name in one)
-        wanted[name] = [one.get(name, known) for one in own]
-    return {
-        name: _expression(values) for name, values in wanted.items() if values != stated.get(name)
-    }
+        found[name] = [one.get(name, known) for one in own]
+    return found
 
 
 def _expression(values: list[Any]) -> str | int:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fasthep_smk import sites
+from fasthep_smk.config.pools import DEFAULT_POOL
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.plan.rules import Rule, output_files
 from fasthep_smk.storage import layout
+from fasthep_smk.translate.waits_for import files_read
 from fasthep_smk.util.names import comment, encode, literal
 
 __all__ = [
     "COMMON",
     "by_attempt",
+    "has_pools",
     "lengthened",
     "pool_token",
     "render",
@@ -23,7 +26,7 @@ __all__ = [
 
 #: What the rules look up. It stands in its own file, as Snakemake's linter asks for.
 COMMON = '''\
-"""Looks up what each job reads, and its signature, in the task tables of the build folder."""
+"""Looks up in the task tables of the build folder which files each job waits for."""
 
 import json
 import os
@@ -67,8 +70,45 @@ def job_of(rule, wildcards):
 
 
 def inputs_of(rule):
-    """Return the input function of a rule. Whether results stand is decided by signatures."""
+    """Return the input function of bundles of jobs, with all that these wait for."""
     return lambda wildcards: ancient(files_for(rule, job_of(rule, wildcards)))
+
+
+def input_files(rule):
+    """Return the input function for files from outside: those of the job's partition."""
+
+    def found(wildcards):
+        paths = files_for(rule, job_of(rule, wildcards))
+        return ancient([path for path in paths if path.startswith("/")])
+
+    return found
+
+
+def awaited(rule, *patterns):
+    """Return the input function for files of other jobs: of these, those that a job waits for.
+
+    Whether results stand is decided by signatures: a job does not wait for a file of a finished
+    job that was deleted to make room.
+    """
+
+    def found(wildcards):
+        paths = files_for(rule, job_of(rule, wildcards))
+        wanted = [path for path in paths if not path.startswith("/")]
+        known = {path.format_map(dict(wildcards.items())) for path in patterns}
+        if unknown := set(wanted) - known:
+            raise ValueError(f"rule {rule} does not say that it reads {min(unknown)}")
+        return ancient(wanted)
+
+    listed = [[one] if isinstance(one, str) else one for one in patterns]
+    patterns = {path for paths in listed for path in paths}
+    return found
+
+
+def jobs_of(rule):
+    """Return the wildcards of all jobs of a rule, by name, for expand(pattern, zip, ...)."""
+    table = TASKS[rule]
+    keys = [PurePosixPath(key).parts for key in table["bundles"] or table["jobs"]]
+    return dict(zip(table["wildcards"], map(list, zip(*keys))))
 
 
 @cache
@@ -89,11 +129,6 @@ def files_for(rule, entry):
     paths = [path for one in entries for path in one["inputs"]]
     found = [MARKERS.get(path.rpartition("/")[0], path) for path in paths]
     return [path for path in dict.fromkeys(found) if not is_ahead(path)]
-
-
-def signature_of(rule):
-    """Return the function that gives each job its signature: what it computes and from what."""
-    return lambda wildcards: job_of(rule, wildcards)["signature"]
 
 
 def by_attempt(*values):
@@ -133,6 +168,7 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
     Without ``conda`` the rules name no environment.
     """
     rules = list(rules)
+    bundle = "" if not any(rule.bundles for rule in rules) else '    bundle="bundle_[0-9]+",\n'
     parts = [
         f"# Rules of the FAST-HEP workflow {comment(workflow)}, written by fasthep-smk.\n"
         "# The next translation overwrites this file: change the workflow or the profile instead.\n"
@@ -143,13 +179,15 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
         '    variation="[A-Za-z0-9_]+",\n'
         '    dataset="[A-Za-z0-9_]+",\n'
         '    part="[A-Za-z0-9_]+",\n'
-        '    bundle="bundle_[0-9]+",\n'
+        f"{bundle}"
         "\n\n"
         "rule all:\n"
         "    input:\n"
         "        targets(),\n"
     ]
-    parts += [_rule(rule, conda) for rule in rules]
+    makers = {job.folder: rule for rule in rules for job in rule.jobs.values()}
+    pools = has_pools(rules)
+    parts += [_rule(rule, makers, conda=conda, pools=pools) for rule in rules]
     return "\n\n".join(parts)
 
 
@@ -177,7 +215,7 @@ def render_probe(rules: Iterable[Rule]) -> str:
     return "\n\n".join(parts)
 
 
-def _rule(rule: Rule, conda: bool) -> str:
+def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -> str:
     place = [f"{{{name}}}" for name in rule.named_by]
     folder = layout.job_folder(rule.name, place)
     paths = {name: f"{folder}/{file}" for name, file in output_files(rule).items()}
@@ -188,10 +226,8 @@ def _rule(rule: Rule, conda: bool) -> str:
     words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
     words += [f"{{wildcards.{name}}}" for name in rule.named_by]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
-    asked = "".join(
-        f"        {name}={by_attempt(values)},\n"
-        for name, values in resources(lengthened(rule, rule.route.attempts)).items()
-    )
+    given = resources(lengthened(rule, rule.route.attempts), pools=pools)
+    asked = "".join(f"        {name}={by_attempt(values)},\n" for name, values in given.items())
     retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)
     environment = '    conda:\n        "envs/fasthep-smk.yaml"\n' if conda else ""
@@ -199,8 +235,7 @@ def _rule(rule: Rule, conda: bool) -> str:
     return (
         f"rule {rule.name}:\n"
         f"{_docstring(sentence)}"
-        "    input:\n"
-        f"        inputs_of({literal(rule.name)}),\n"
+        f"{_inputs(rule, makers)}"
         "    output:\n"
         f"{outputs}"
         "    log:\n"
@@ -213,22 +248,71 @@ def _rule(rule: Rule, conda: bool) -> str:
         "    resources:\n"
         "        attempt=attempt_of,\n"
         f"{asked}"
-        "    params:\n"
-        f"        signature=signature_of({literal(rule.name)}),\n"
         "    shell:\n"
         f"        {literal(' '.join(words))}\n"
     )
 
 
-def resources(attempts: list[Attempt]) -> dict[str, list[str | int]]:
+def _inputs(rule: Rule, makers: Mapping[str, Rule]) -> str:
+    """Return the input section: which files of which rules the jobs of this one wait for."""
+    name = literal(rule.name)
+    if rule.bundles:
+        return f"    input:\n        inputs_of({name}),\n"
+    lines = [f"        input_files({name}),\n"] if rule.scope in ("partition", "side") else []
+    feeds: dict[str, dict[str, None]] = {}
+    direct = dict.fromkeys((one.name for one in makers.values()), True)
+    for job in rule.jobs.values():
+        for read in job.reads:
+            maker = makers[read.folder]
+            names = dict.fromkeys(files_read(read, maker))
+            feeds.setdefault(maker.name, {}).update({} if maker.bundles else names)
+            place = [job.wildcards.get(one, "") for one in maker.named_by]
+            if maker.bundles or read.folder != layout.job_folder(maker.name, place):
+                direct[maker.name] = False
+    by_name = {one.name: one for one in makers.values()}
+    for maker, names in ((by_name[one], names) for one, names in feeds.items()):
+        place = [f"{{{one}}}" for one in maker.named_by]
+        folder = layout.job_folder(maker.name, place)
+        paths = [literal(f"{folder}/{one}") for one in names]
+        if maker.bundles:
+            paths = [literal(layout.bundle(maker.name, place))]
+        if direct[maker.name] or not place:
+            lines += [f"            {path},\n" for path in paths]
+        else:
+            listed = f"                {paths[0]},\n"
+            if len(paths) > 1:
+                items = "".join(f"                    {path},\n" for path in paths)
+                listed = f"                [\n{items}                ],\n"
+            lines += [
+                "            expand(\n",
+                listed,
+                "                zip,\n",
+                f"                **jobs_of({literal(maker.name)}),\n",
+                "            ),\n",
+            ]
+    if feeds:
+        at = len(lines) - sum(line.startswith("            ") for line in lines)
+        lines[at:at] = ["        awaited(\n", f"            {name},\n"]
+        lines.append("        ),\n")
+    return f"    input:\n{''.join(lines)}" if lines else ""
+
+
+def has_pools(rules: Iterable[Rule]) -> bool:
+    """Whether a workflow speaks of pools: otherwise all its jobs are of the same one."""
+    return any(one.pool != DEFAULT_POOL for rule in rules for one in rule.route.attempts)
+
+
+def resources(attempts: list[Attempt], *, pools: bool = True) -> dict[str, list[str | int]]:
     """Return the resources that a rule asks for, each with its value at every attempt.
 
-    ``pool`` is the pool's name; a job of pool ``gpu`` counts as one ``pool_gpu``, so that
-    ``--resources pool_gpu=2`` lets two of them run at a time on any executor.
+    With ``pools``, ``pool`` is the pool's name, and a job of pool ``gpu`` counts as one
+    ``pool_gpu``, so that ``--resources pool_gpu=2`` lets two of them run at a time on any executor.
     """
-    found: dict[str, list[str | int]] = {"pool": [attempt.pool for attempt in attempts]}
-    for pool in dict.fromkeys(attempt.pool for attempt in attempts):
-        found[pool_token(pool)] = [int(attempt.pool == pool) for attempt in attempts]
+    found: dict[str, list[str | int]] = {}
+    if pools:
+        found["pool"] = [attempt.pool for attempt in attempts]
+        for pool in dict.fromkeys(attempt.pool for attempt in attempts):
+            found[pool_token(pool)] = [int(attempt.pool == pool) for attempt in attempts]
     common = [sites.common_resources(attempt) for attempt in attempts]
     for name in dict.fromkeys(name for one in common for name in one):
         # A job needs as much wherever it runs: a pool that says nothing takes the other's word.

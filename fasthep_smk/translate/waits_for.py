@@ -11,7 +11,7 @@ from fasthep_smk.storage.products import ARCHIVE, RECORD
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Settled
 
-__all__ = ["Waits"]
+__all__ = ["Waits", "files_read"]
 
 
 class Waits:
@@ -27,7 +27,7 @@ class Waits:
         self._standing = settled.standing
         self._reads = {
             job.folder: [
-                (read.folder, _files_read(read, by_folder[read.folder])) for read in job.reads
+                (read.folder, files_read(read, by_folder[read.folder])) for read in job.reads
             ]
             for rule in rules
             for job in rule.jobs.values()
@@ -74,7 +74,8 @@ class Waits:
         return running
 
 
-def _files_read(read: Read, producer: Rule) -> list[str]:
+def files_read(read: Read, producer: Rule) -> list[str]:
+    """Return the files of another job that a job waits for, relative to that job's folder."""
     files = [RECORD]
     if producer.archive and any(key not in producer.streams for key in read.keys):
         files.append(ARCHIVE)

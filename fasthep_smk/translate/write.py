@@ -27,6 +27,8 @@ __all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "write"]
 
 #: The shell's test for a job in a container that Snakemake has started: Python is the container's.
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
+#: And in a conda environment: Snakemake puts such a file beside those that it has made.
+IN_CONDA = '[ -e "${CONDA_PREFIX:-}.env_setup_done" ]'
 
 #: What Snakemake quotes wrongly or replaces in a path, and what stands between two of them.
 _NOT_BOUND = frozenset("'$\\:,\n")
@@ -225,8 +227,8 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "FASTHEP_SMK_LOG=${log%.log}.attempt$attempt.log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
-        "# In a container, Python is the container's.\n"
-        f"if {IN_CONTAINER}; then\n"
+        "# In a container, or an environment that Snakemake has made, Python is the one there.\n"
+        f"if {IN_CONTAINER} || {IN_CONDA}; then\n"
         '    set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         '    exec python3 -P -m fasthep_smk.worker "$@" >>"$log" 2>&1\n'
         "fi\n"

@@ -58,11 +58,16 @@ def test_each_stage_is_a_rule_with_all_that_snakemake_offers(analysis: Path, smk
         "all", "read_events", "stage_Vars", "stage_Scale", "stage_Cuts", "stage_Met", "merge",
         "finish",
     ]  # fmt: skip
-    for directive in ("input", "output", "params", "threads", "resources", "log", "benchmark"):
+    for directive in ("input", "output", "threads", "resources", "log", "benchmark"):
         assert text.count(f"    {directive}:") >= 7, directive
     assert text.count("shell:") == 7
     assert "run:" not in text
     assert "script:" not in text
+    # Who feeds whom is seen: file by file for one partition, and all of a rule for an end.
+    selected = '"smk/work/stage_Cuts/{dataset}/{part}/Cuts.arrow",'
+    assert selected in text[text.index("rule stage_Met:") : text.index("rule merge:")]
+    assert '**jobs_of("merge"),' in text[text.index("rule finish:") :]
+    assert "pool" not in text  # the workflow names none
     assert "1 x finish" in done.stdout
 
 
