@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.cli import clean
+from fasthep_smk.run import cleanup
 from fasthep_smk.storage.disk_usage import Amount, File, Survey, amount, freed_by, survey
 from fasthep_smk.storage.jobs import TaskJob
 from fasthep_smk.storage.retention import (
@@ -172,7 +172,7 @@ def test_what_lies_on_another_disk_counts(
     (build / "smk").symlink_to(scratch)
     found = survey_of(build)
     assert found.usage["event streams"] == Amount(2, 2000)
-    assert clean.delete(build, cleanable(found)) == []
+    assert cleanup.delete(build, cleanable(found)) == []
     assert not list(scratch.rglob("*.arrow"))
     assert (build / "smk").is_symlink()
 
@@ -251,7 +251,7 @@ def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
 
 def test_clean_all_leaves_no_intermediate(build: Path) -> None:
     write(build, ".snakemake/locks/0.input.lock")
-    assert clean.delete(build, cleanable(survey_of(build), everything=True)) == []
+    assert cleanup.delete(build, cleanable(survey_of(build), everything=True)) == []
     left = sorted(str(path.relative_to(build)) for path in build.rglob("*") if path.is_file())
     assert left == [
         "artifacts/histograms/Met.pkl",
@@ -268,7 +268,7 @@ def test_what_cannot_be_deleted_is_named(build: Path) -> None:
     in_the_way.unlink()
     in_the_way.mkdir()
     (in_the_way / "file").touch()
-    problems = clean.delete(build, cleanable(found))
+    problems = cleanup.delete(build, cleanable(found))
     assert [one.file for one in problems] == [str(in_the_way)]
     assert "cannot be deleted" in problems[0].problem
 
@@ -350,12 +350,12 @@ def test_the_line_after_a_run(build: Path) -> None:
             },
         }
         (build / f"smk/tasks/{job.rule}.json").write_text(json.dumps(table))
-    said = clean.after_run(build, "all", shown=Path("out"))
+    said = cleanup.after_run(build, "all", shown=Path("out"))
     assert said.startswith("disk: ")
     assert said.endswith(
         " in out (results 10 B, event streams 2.0 kB, other products 600 B, superseded results "
         "20 B); fasthep-smk clean out frees 2.0 kB"
     )
-    said = clean.after_run(build, "none", shown=Path("build"))
+    said = cleanup.after_run(build, "none", shown=Path("build"))
     assert "; freed 2.2 kB; fasthep-smk clean frees 10 B" in said
     assert sorted(path.name for path in (build / CUT[0].folder).iterdir()) == ["record.json"]
