@@ -62,19 +62,19 @@ def examine(
     folder: Path,
     timeout: int,
     workflow: Path | None = None,
-    modules_of: Callable[[Path], list[str]] = lambda _: [],
+    modules: Callable[[], list[str]] = list,
 ) -> list[Check]:
     """Return what works at a site and what does not; a probe job goes to each of its pools.
 
     ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
-    With a ``workflow``, the environment that it asks for is that of ``modules_of`` it.
+    With a ``workflow``, the environment that it asks for is that of the ``modules`` it names.
     """
     checks = [*_system(execution), _folder(execution, folder), *_credentials(execution.credentials)]
-    modules, check = _environment(execution, folder, workflow, modules_of)
+    packed, check = _environment(execution, folder, workflow, modules)
     checks += [check] if check else []
     if any(check.state == "FAILED" for check in checks):
         return checks
-    return [*checks, *_probes(execution, modules, folder, timeout)]
+    return [*checks, *_probes(execution, packed, folder, timeout)]
 
 
 def _system(execution: Execution) -> Iterator[Check]:
@@ -155,7 +155,7 @@ def _environment(
     execution: Execution,
     folder: Path,
     workflow: Path | None,
-    modules_of: Callable[[Path], list[str]],
+    modules: Callable[[], list[str]],
 ) -> tuple[list[str], Check | None]:
     """Return the modules of the environment that is asked for, and what there is to say of it."""
     asked = execution.environment
@@ -176,13 +176,13 @@ def _environment(
     from fasthep_smk.transfer.environment.command import describe_environment
 
     try:
-        modules = modules_of(workflow) if workflow is not None else []
-        built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
+        named = modules()
+        built, text = describe_environment(asked, named, folder / layout.ENVIRONMENTS)
     except SmkError as error:
         return [], Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
     text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
-    return modules, Check(what, "ok" if built else "note", text, fix)
+    return named, Check(what, "ok" if built else "note", text, fix)
 
 
 def _probes(execution: Execution, modules: list[str], folder: Path, timeout: int) -> list[Check]:

@@ -124,7 +124,7 @@ def _run_held(
     if options.dry_run:
         from fasthep_smk.cli import why
 
-        pipeline.warn(translation.warnings)
+        pipeline.look_at_site(translation)
         outcome = why.unbundled(pipeline.dry_run(translation), translation)
         print(why.as_text(outcome, translation), end="")
         return 0
@@ -223,7 +223,7 @@ def _doctor(options: argparse.Namespace) -> int:
         folder=Path.cwd(),
         timeout=options.timeout,
         workflow=options.workflow,
-        modules_of=lambda _: _compiled(options)[1],
+        modules=lambda: _compiled(options)[1] if options.workflow is not None else [],
     )
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))

@@ -28,7 +28,7 @@ _Validator = create(
 
 @cache
 def load(part: str) -> dict[str, Any]:
-    """Return the schema of a part: ``execution``, ``site`` (pools.yaml) …."""
+    """Return the schema of one of its ``$defs``: ``execution``, ``smk``, ``site`` and others."""
     text = resources.files("fasthep_smk.config").joinpath("execution.schema.json")
     return {**json.loads(text.read_text(encoding="utf-8")), "$ref": f"#/$defs/{part}"}
 

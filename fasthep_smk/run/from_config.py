@@ -27,7 +27,7 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
     """
     _raise_if_wrong(config)
     given: dict[str, Any] = {"outdir": "build", **config}
-    paths = {name: Path(given[name]) for name in ("workflow", "outdir")}
+    paths = {name: Path(str(given[name])) for name in ("workflow", "outdir")}
     settings = RunSettings(**{**given, **paths})
     start = Start(settings=settings, root=root, build=build_folder(settings.outdir))
     return pipeline.up_to(pipeline.write, start).written if write else Written.below(start.build)

@@ -46,6 +46,7 @@ __all__ = [
     "conclude",
     "dry_run",
     "load",
+    "look_at_site",
     "place",
     "plan",
     "reconcile",
@@ -105,14 +106,10 @@ def run(translation: Translation, session: Session) -> Finished:
         Findings: a required credential is missing or does not last.
         RunFailed: jobs failed, and the run does not go on without them.
     """
-    settings, placement, build = translation.settings, translation.placement, translation.build
-    warn(translation.warnings)
-    system = placement.site.system
-    sites.require_plugin(system)
-    if system == "local" and settings.jobs:
-        warn(capped(placement, settings.jobs))
+    settings, build = translation.settings, translation.build
+    look_at_site(translation)
     asked.keep(build, settings.rerun)
-    if is_idle(translation):
+    if _is_idle(translation):
         if session.ahead is not None:
             session.ahead.discard()
         failures.forget(build)
@@ -135,6 +132,19 @@ def run(translation: Translation, session: Session) -> Finished:
             output=sys.stderr,
         )
     return Finished(translation, done)
+
+
+def look_at_site(translation: Translation) -> None:
+    """Print the warnings of a translation, and what its site does not give it.
+
+    Raises:
+        UsageError: the plugin of Snakemake for the batch system is not installed.
+    """
+    settings, placement = translation.settings, translation.placement
+    warn(translation.warnings)
+    sites.require_plugin(placement.site.system)
+    if placement.site.system == "local" and settings.jobs:
+        warn(capped(placement, settings.jobs))
 
 
 def conclude(finished: Finished) -> Concluded:
@@ -172,7 +182,7 @@ def up_to(last: Callable[[Any], Made], start: Start) -> Made:
     return made  # type: ignore[no-any-return]
 
 
-def is_idle(translation: Translation) -> bool:
+def _is_idle(translation: Translation) -> bool:
     """Tell whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
     return not translation.settled.reasons and not translation.settings.snakemake
 
@@ -185,7 +195,7 @@ def dry_run(translation: Translation) -> Outcome:
     """
     from fasthep_smk.run import engine
 
-    if is_idle(translation):
+    if _is_idle(translation):
         return engine.Outcome({})
     return engine.dry_run(translation.written, extra=translation.settings.snakemake)
 
