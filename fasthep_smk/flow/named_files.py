@@ -67,11 +67,16 @@ class NamedFiles:
     """Looks up files that texts name.
 
     ``roots`` are the folders that relative paths start from, ``ignored`` patterns of files that are
-    not looked at (``$HOME/.cache/**``), ``own`` folders of ours, which are not looked at either.
+    not looked at (``$HOME/.cache/**``), ``own`` folders of ours, which are not looked at either;
+    ``made`` tells which files jobs have written: see :meth:`knowing`.
     """
 
     def __init__(
-        self, roots: Iterable[Path], ignored: Iterable[str] = (), own: Iterable[Path] = ()
+        self,
+        roots: Iterable[Path],
+        ignored: Iterable[str] = (),
+        own: Iterable[Path] = (),
+        made: Made | None = None,
     ) -> None:
         self.roots = tuple(dict.fromkeys(roots))
         self.ignored = tuple(ignored)
@@ -83,16 +88,14 @@ class NamedFiles:
         ]
         self.identity = cache(self.identity_now)
         self._known: dict[tuple[str, tuple[Path, ...]], tuple[tuple[str, Path], ...]] = {}
-        self._made: Made = {}
+        self._made = made or {}
 
     def knowing(self, made: Made) -> NamedFiles:
         """Return one that knows which files jobs have written.
 
         Such a file is no input of the operation that writes it, until somebody else edits it.
         """
-        other = NamedFiles(self.roots, self.ignored, map(Path, self._own))
-        other._made = made
-        return other
+        return NamedFiles(self.roots, self.ignored, map(Path, self._own), made)
 
     def find(
         self, value: Any, *, by: str | None = None, more_roots: Iterable[Path] = ()

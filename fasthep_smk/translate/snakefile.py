@@ -259,42 +259,47 @@ def _inputs(rule: Rule, makers: Mapping[str, Rule]) -> str:
     if rule.bundles:
         return f"    input:\n        inputs_of({name}),\n"
     lines = [f"        input_files({name}),\n"] if rule.scope in ("partition", "side") else []
-    feeds: dict[str, dict[str, None]] = {}
-    direct = dict.fromkeys((one.name for one in makers.values()), True)
+    if patterns := _awaited(rule, makers):
+        lines += ["        awaited(\n", f"            {name},\n", *patterns, "        ),\n"]
+    return f"    input:\n{''.join(lines)}" if lines else ""
+
+
+def _awaited(rule: Rule, makers: Mapping[str, Rule]) -> list[str]:
+    """Return the patterns of the files of other jobs, each in lines of its own."""
+    files: dict[str, dict[str, None]] = {}
+    by_name: dict[str, Rule] = {}
+    listed: set[str] = set()  # rules of which a job reads other jobs than the one of its own place
     for job in rule.jobs.values():
         for read in job.reads:
             maker = makers[read.folder]
-            names = dict.fromkeys(files_read(read, maker))
-            feeds.setdefault(maker.name, {}).update({} if maker.bundles else names)
-            place = [job.wildcards.get(one, "") for one in maker.named_by]
-            if maker.bundles or read.folder != layout.job_folder(maker.name, place):
-                direct[maker.name] = False
-    by_name = {one.name: one for one in makers.values()}
-    for maker, names in ((by_name[one], names) for one, names in feeds.items()):
+            by_name[maker.name] = maker
+            files.setdefault(maker.name, {}).update(dict.fromkeys(files_read(read, maker)))
+            if maker.name not in listed:
+                place = [job.wildcards.get(one, "") for one in maker.named_by]
+                if maker.bundles or read.folder != layout.job_folder(maker.name, place):
+                    listed.add(maker.name)
+    lines: list[str] = []
+    for maker in by_name.values():
         place = [f"{{{one}}}" for one in maker.named_by]
         folder = layout.job_folder(maker.name, place)
-        paths = [literal(f"{folder}/{one}") for one in names]
+        paths = [literal(f"{folder}/{one}") for one in files[maker.name]]
         if maker.bundles:
             paths = [literal(layout.bundle(maker.name, place))]
-        if direct[maker.name] or not place:
-            lines += [f"            {path},\n" for path in paths]
-        else:
-            listed = f"                {paths[0]},\n"
-            if len(paths) > 1:
-                items = "".join(f"                    {path},\n" for path in paths)
-                listed = f"                [\n{items}                ],\n"
-            lines += [
-                "            expand(\n",
-                listed,
-                "                zip,\n",
-                f"                **jobs_of({literal(maker.name)}),\n",
-                "            ),\n",
-            ]
-    if feeds:
-        at = len(lines) - sum(line.startswith("            ") for line in lines)
-        lines[at:at] = ["        awaited(\n", f"            {name},\n"]
-        lines.append("        ),\n")
-    return f"    input:\n{''.join(lines)}" if lines else ""
+        lines += _expanded(maker, paths) if maker.name in listed else _lines(paths, indent=12)
+    return lines
+
+
+def _expanded(maker: Rule, paths: list[str]) -> list[str]:
+    """Return the call that makes the paths of all jobs of a rule from their patterns."""
+    inner = _lines(paths, indent=16)
+    if len(paths) > 1:
+        inner = [f"{' ' * 16}[\n", *_lines(paths, indent=20), f"{' ' * 16}],\n"]
+    rest = _lines(["zip", f"**jobs_of({literal(maker.name)})"], indent=16)
+    return [f"{' ' * 12}expand(\n", *inner, *rest, f"{' ' * 12}),\n"]
+
+
+def _lines(items: Iterable[str], *, indent: int) -> list[str]:
+    return [f"{' ' * indent}{item},\n" for item in items]
 
 
 def has_pools(rules: Iterable[Rule]) -> bool:

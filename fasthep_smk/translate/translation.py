@@ -222,7 +222,8 @@ def plan(compiled: Compiled) -> Planned:
         (compiled.root, settings.workflow.resolve().parent),
         ignored_reads(compiled.document),
         own=[compiled.build, earlier],
-    ).knowing(written(earlier, compiled.root))
+        made=written(earlier, compiled.root),
+    )
     reruns = asked.tokens(earlier, settings.rerun)
     variations, warnings = _variations(compiled, named, reruns)
     _raise_if_any(_unknown_stages(settings, variations))
@@ -259,7 +260,7 @@ def place(planned: Planned) -> Placed:
     Raises:
         Findings: a stage has no pool, or asks for what there is not.
     """
-    settings = planned.settings
+    settings, earlier = planned.settings, planned.earlier
     placement, findings, notes = place_rules(
         planned.rules, planned.execution, shrink=settings.shrink_to_fit
     )
@@ -267,7 +268,7 @@ def place(planned: Planned) -> Placed:
     bundle(
         planned.rules,
         settings.bundle,
-        seconds=lambda rule: seconds(rule, planned.earlier),
+        seconds=lambda rule: seconds(rule, earlier),
         apart=placement.together,
         without=settings.without,
     )
