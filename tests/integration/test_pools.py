@@ -275,23 +275,23 @@ def test_a_timeout_is_the_jobs_time_limit(flaky: Path, smk: Run) -> None:
     slow = FLAKY.replace("    if os", "    import time\n    time.sleep(30)\n    if os")
     (flaky / "own_ops.py").write_text(slow)
     workflow = yaml.safe_load((flaky / "workflow.yaml").read_text())
-    workflow["analysis"]["stages"][1]["execution"] = {"timeout": 2}
+    workflow["analysis"]["stages"][1]["execution"] = {"timeout": 6}
     (flaky / "workflow.yaml").write_text(yaml.safe_dump(workflow))
     done = smk("workflow.yaml", "--waiting", "1", cwd=flaky)
     assert done.returncode == 1
-    assert "the time limit of pool 'default', 00:00:02, has passed" in done.stderr
+    assert "the time limit of pool 'default', 00:00:06, has passed" in done.stderr
     # While nothing finished, the run said what it was doing.
     assert "s without a finished job; under way: " in done.stderr
 
 
 def test_waiting_for_a_pool_is_said(flaky: Path, smk: Run) -> None:
-    slow = FLAKY.replace("    if os", "    import time\n    time.sleep(4)\n    if os")
+    slow = FLAKY.replace("    if os", "    import time\n    time.sleep(6)\n    if os")
     (flaky / "own_ops.py").write_text(slow)
     workflow = yaml.safe_load((flaky / "workflow.yaml").read_text())
     workflow["analysis"]["stages"][1]["execution"] = {"require": "ondemand"}
     workflow["execution"]["pools"]["ondemand"]["workers"] = 1
     (flaky / "workflow.yaml").write_text(yaml.safe_dump(workflow))
-    done = smk("workflow.yaml", "--waiting", "2", cwd=flaky)
+    done = smk("workflow.yaml", "--waiting", "1", cwd=flaky)
     assert done.returncode == 0, done.stderr
     assert "pool 'ondemand': 1 of 1 workers are busy" in done.stderr
     assert most_at_a_time(records_of(flaky / "build", "Flaky")) == 1
