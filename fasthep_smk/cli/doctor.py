@@ -7,9 +7,9 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from fasthep_smk.credentials.renewal_hints import renewal
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.snakemake_output import Reader
+from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import layout
 from fasthep_smk.translate import profile, snakefile
 from fasthep_smk.translate.placement import contained, unsafe_path
@@ -255,30 +256,34 @@ def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
 
 def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
     """Run the probes; return what Snakemake or the batch system said if they did not end well."""
-    command = [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE]
-    command += ["--profile", "smk/profile", "--keep-going", *arguments]
-    environment = without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"})
-    with (place / "log").open("w+", encoding="utf-8") as log:
-        process = subprocess.Popen(
-            command, cwd=place, stdout=log, stderr=log, env=environment, start_new_session=True
-        )
-        try:
-            status = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            status = None
-        reader = Reader(None)
-        log.seek(0)
-        reader.lines(log)
-        waiting = sites.system(system).waiting(reader.run or "") if status is None else []
-        if status is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-    if status is None:
+    snakemake = SnakemakeProcess(
+        system,
+        place,
+        without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}),
+        arguments=["--profile", "smk/profile", "--keep-going", *arguments],
+    )
+    reader = Reader(None)
+    waiting: list[sites.Waiting] | None = None
+
+    def give_up() -> None:
+        nonlocal waiting
+        waiting = list(sites.system(system).waiting(reader.run))
+        snakemake.signal(signal.SIGINT)
+        kill.start()
+
+    kill = threading.Timer(30, snakemake.signal, [signal.SIGKILL])
+    limit = threading.Timer(timeout, give_up)
+    limit.start()
+    try:
+        status = snakemake.follow(reader)
+    except KeyboardInterrupt:
+        snakemake.signal(signal.SIGINT)
+        raise
+    finally:
+        limit.cancel()
+        limit.join()  # it may have begun, and starts the other one
+        kill.cancel()
+    if waiting is not None:
         said = "; ".join(f"{item.where}: {item.reason}" for item in waiting)
         return f"no answer in {timeout} s" + (f" ({said})" if said else "")
     return "" if status == 0 else " ".join(" ".join(reader.tail).split())[-300:]

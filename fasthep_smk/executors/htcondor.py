@@ -20,11 +20,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.executors.job_events import Submitted
+from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
-from fasthep_smk.sites.own_folders import keep_folders
-from fasthep_smk.util.masking import masked
-from fasthep_smk.util.scratch import lend_to_snakemake
 
 __all__ = ["Executor", "main", "patiently"]
 
@@ -46,6 +45,11 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
         if active_jobs:
             async for job in super().check_active_jobs(active_jobs):
                 yield job
+
+    def report_job_submission(self, job_info: Any, **options: Any) -> None:
+        """Take a job as submitted."""
+        report(Submitted(str(job_info.external_jobid)))
+        super().report_job_submission(job_info, **options)
 
     def _get_exec_args_and_transfer_files(self, job: Any, needs_transfer: bool) -> Any:
         """Return executable, arguments, files that go and come, and where these come to."""
@@ -70,9 +74,7 @@ def main() -> None:
     # A schedd that was restarted has another address: it is looked up again for each try.
     submit = schedd.submit
     schedd.submit = patiently(lambda _self, *args, **kwargs: submit(schedd(), *args, **kwargs))
-    hold_jobs_back()
-    lend_to_snakemake()
-    keep_folders()
+    prepare()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 
@@ -89,8 +91,8 @@ def patiently(call: Callable[..., Any]) -> Callable[..., Any]:
             except Exception as error:  # the bindings raise several kinds
                 if not _NO_ANSWER.search(str(error)) or time.monotonic() > end:
                     raise
-                text = " ".join(masked(str(error)).split())
-                print(f"HTCondor does not answer, trying again: {text}", flush=True)
+                text = " ".join(str(error).split())
+                problem(f"HTCondor does not answer, trying again: {text}")
                 time.sleep(_PAUSE)
 
     return again

@@ -19,10 +19,8 @@ import sys
 import threading
 from typing import Any
 
-from fasthep_smk.executors.credential_gate import hold_jobs_back
-from fasthep_smk.sites.own_folders import keep_folders
+from fasthep_smk.executors.start import prepare
 from fasthep_smk.util.processes import signal_at_parents_end
-from fasthep_smk.util.scratch import lend_to_snakemake
 
 __all__ = ["main"]
 
@@ -39,9 +37,7 @@ def main() -> None:
     gc.disable()  # what is imported stays: nothing of it is to be collected
     cli = importlib.import_module("snakemake.cli")
     _end_at_once()
-    hold_jobs_back()
-    lend_to_snakemake()
-    keep_folders()
+    prepare()
     if told:
         _wait_to_be_told(int(sys.argv[2]))
     gc.freeze()

@@ -20,11 +20,11 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.executors.job_events import RunNamed, Submitted
+from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
-from fasthep_smk.sites.own_folders import keep_folders
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.scratch import lend_to_snakemake
 
 __all__ = ["Executor", "main"]
 
@@ -43,6 +43,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
         super().__post_init__(*arguments, **options)
+        report(RunNamed(str(self.run_uuid)))
 
     def format_job_exec(self, job: Any) -> str:
         """Return the command of a job."""
@@ -63,6 +64,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
 
     def report_job_submission(self, job_info: Any, **options: Any) -> None:
         self._silent_since = None
+        report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: Any) -> None:
@@ -83,16 +85,14 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
         now = time.monotonic()
         if self._silent_since is None:
             self._silent_since = now
-            print("Slurm does not answer, trying again", flush=True)
+            problem("Slurm does not answer, trying again")
         return bool(self.wait) and now - self._silent_since < _PATIENCE
 
 
 def main() -> None:
     """Run Snakemake's command line."""
     plugin.Executor = Executor
-    hold_jobs_back()
-    lend_to_snakemake()
-    keep_folders()
+    prepare()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +22,8 @@ from fasthep_smk.run.fork_server import Warmth, WarmWorker, correct_benchmarks, 
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
 from fasthep_smk.run.prestart import Ahead, environment
-from fasthep_smk.run.snakemake_output import Patience, Progress, Reader
+from fasthep_smk.run.snakemake_output import Progress, Reader
+from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.translate.translation import Translation
 from fasthep_smk.translate.write import Written
@@ -125,9 +123,9 @@ class Engine:
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(screen.close)
-                stream = stack.enter_context(log.open("wb", buffering=0))
-                files.close_to_others(stream.fileno())
-                stack.enter_context(Patience(reader, self.reasons, self.patience))
+                stream = stack.enter_context(_private(log))
+                events = stack.enter_context(_private(written.build / layout.RUN_EVENTS))
+                stack.enter_context(stalled.Patience(reader, self.reasons, self.patience))
                 stack.enter_context(watch(written.build, reader.problem))
                 variables = environment(written.build, self.held)
                 variables = variables if here else without_secrets(variables)
@@ -140,11 +138,13 @@ class Engine:
                 )
                 if self.plots:
                     worker.expect_plots()
-                start = _Start(
-                    self.system, arguments, variables, self.ahead, self.held, worker.warmth
+                start = functools.partial(
+                    self._start, written.build, arguments, variables, worker.warmth
                 )
                 # Elsewhere, jobs that are left are taken back.
-                status = _follow(start, written.build, stream, reader, waits=here)
+                status = _follow(
+                    start, written.build, (stream, events), reader, self.held, waits=here
+                )
                 if settings.verbose:
                     for why in worker.reasons():
                         reader.say(f"jobs that start cold, in a Python of their own: {why}")
@@ -166,6 +166,26 @@ class Engine:
         if self.keep_logs is not None:
             _prune_logs(log.parent, self.keep_logs)
         return Outcome(reader.jobs)
+
+    def _start(
+        self, folder: Path, arguments: list[str], variables: dict[str, str], warm: Warmth
+    ) -> SnakemakeProcess:
+        """Take over the process that was started ahead of the run, or start one."""
+        taken = self.ahead and self.ahead.take_snakemake(arguments, variables)
+        return taken or SnakemakeProcess(
+            self.system,
+            folder,
+            {**variables, **warm.environment},
+            arguments=arguments,
+            shared=(*(() if self.held is None else (self.held,)), *warm.shared),
+        )
+
+
+def _private(path: Path) -> BinaryIO:
+    """Open a file anew that others cannot read: it may quote anything."""
+    stream = path.open("wb", buffering=0)
+    files.close_to_others(stream.fileno())
+    return stream
 
 
 def _sort_captured(folder: Path) -> None:
@@ -191,49 +211,17 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     Raises:
         RunFailed: Snakemake refuses the workflow.
     """
-    command = _python("local") + _arguments(written, "local", None, ["--dry-run", *extra])
-    done = subprocess.run(
-        command,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-        env=environment(written.build, None),
-        cwd=written.build,
+    snakemake = SnakemakeProcess(
+        "local",
+        written.build,
+        environment(written.build, None),
+        arguments=_arguments(written, "local", None, ["--dry-run", *extra]),
     )
     reader = Reader(None)
-    reader.lines(f"{done.stdout}\n{done.stderr}".splitlines())
-    if done.returncode != 0:
+    status = snakemake.follow(reader)
+    if status != 0:
         raise RunFailed(_refusal(reader))
     return Outcome(reader.jobs, frozenset(reader.folders))
-
-
-@dataclass(frozen=True)
-class _Start:
-    """How Snakemake starts: its arguments and environment, what it shares with us."""
-
-    system: str
-    arguments: list[str]
-    variables: dict[str, str]
-    ahead: Ahead | None
-    held: int | None
-    warm: Warmth
-
-    def __call__(self, folder: Path) -> subprocess.Popen[str]:
-        process = None
-        if self.ahead is not None:
-            process = self.ahead.take_snakemake(self.arguments, self.variables)
-        return process or subprocess.Popen(
-            [*_python(self.system), *self.arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env={**self.variables, **self.warm.environment},
-            cwd=folder,
-            start_new_session=True,
-            pass_fds=(*(() if self.held is None else (self.held,)), *self.warm.shared),
-        )
 
 
 def _taken_over(ahead: Ahead | None, variables: dict[str, str], here: bool) -> WarmWorker | None:
@@ -243,43 +231,45 @@ def _taken_over(ahead: Ahead | None, variables: dict[str, str], here: bool) -> W
     return ahead.take_worker(variables) if ahead is not None else None
 
 
-def _follow(start: _Start, folder: Path, log: BinaryIO, reader: Reader, *, waits: bool) -> int:
-    """Run Snakemake, copy what it prints to ``log``, and return its exit status.
+def _follow(
+    start: Callable[[], SnakemakeProcess],
+    folder: Path,
+    copies: tuple[BinaryIO, BinaryIO],
+    reader: Reader,
+    held: int | None,
+    *,
+    waits: bool,
+) -> int:
+    """Run Snakemake, copy what it prints and reports, and return its exit status.
 
     It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
     its running jobs end and removes its lock. SIGTERM is handled alike; a second one ends
     everything at once. If it is killed, its jobs go on; with ``waits``, so do we, until they end.
     """
-    process: subprocess.Popen[str] | None = None
+    snakemake: SnakemakeProcess | None = None
     asked_to_stop = False
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal asked_to_stop
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL if asked_to_stop else signal.SIGINT)
+        if snakemake is not None:
+            snakemake.signal(signal.SIGKILL if asked_to_stop else signal.SIGINT)
         asked_to_stop = True
 
     # Before Snakemake starts: in the background of a script, Ctrl-C is ignored, and it would
     # inherit that.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        process = start(folder)
-        assert process.stdout is not None
-        if start.held is not None:
-            share(start.held, process.pid)
+        snakemake = start()
+        if held is not None:
+            share(held, snakemake.pid)
         if asked_to_stop:
-            os.killpg(process.pid, signal.SIGINT)
-        for line in process.stdout:
-            with contextlib.suppress(OSError):  # the disk is full: what runs goes on
-                log.write(masked(line).encode("utf-8", "surrogateescape"))
-            reader.line(line.rstrip("\n"))
-        status = process.wait()
+            snakemake.signal(signal.SIGINT)
+        status = snakemake.follow(reader, *copies)
         if waits:
             _let_jobs_end(folder, reader)
         left = locks_of_snakemake(folder) and not reader.locked_out
-        if start.held is not None and status >= 0 and not left:
-            unshare(start.held)
+        if held is not None and status >= 0 and not left:
+            unshare(held)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -304,10 +294,6 @@ def _signal(status: int) -> str:
         return signal.Signals(-status).name
     except ValueError:
         return f"signal {-status}"
-
-
-def _python(system: str) -> list[str]:
-    return [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE]
 
 
 def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:

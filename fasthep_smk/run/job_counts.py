@@ -107,16 +107,18 @@ class Tally:
         tally.first = now if tally.first is None else tally.first
         self._started[number] = _Started(rule, folder, now)
 
-    def finished(self, number: str, rule: str) -> None:
-        tally, now = self.rules.get(rule), self._clock()
-        if tally is None:
-            return
+    def finished(self, number: str) -> bool:
+        """Count a job as done; ``False`` if it does not count."""
+        job, now = self._started.pop(number, None), self._clock()
+        if job is None:
+            return False
+        tally = self.rules[job.rule]
         tally.running = max(tally.running - 1, 0)
         tally.done += 1
         tally.last = now
-        if job := self._started.pop(number, None):
-            tally.seconds += now - job.time
-            tally.events += self.facts.events.get(job.folder, 0)
+        tally.seconds += now - job.time
+        tally.events += self.facts.events.get(job.folder, 0)
+        return True
 
     def failed(self, rule: str) -> None:
         if tally := self.rules.get(rule):

@@ -291,8 +291,9 @@ def _take_back_queued(build: Path) -> None:
     try:
         requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         system = sites.system(str(requests["system"]))
-        with (build / layout.RUN_LOG).open(encoding="utf-8", errors="replace") as log:
-            reader.lines(log)
+        with (build / layout.RUN_EVENTS).open(encoding="utf-8", errors="replace") as events:
+            for line in events:
+                reader.event_line(line)
     except (OSError, ValueError, KeyError, ImportError):
         return  # it had not come to that
     if reader.submitted and (said := system.take_back(reader.run, build, reader.submitted)):

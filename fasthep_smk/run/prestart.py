@@ -9,16 +9,13 @@ go.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.run.lock import mark
-from fasthep_smk.sites.local import SNAKEMAKE
+from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
@@ -58,27 +55,18 @@ class Ahead:
         from fasthep_smk.run.fork_server import WarmWorker  # a call with nothing to do needs none
 
         self._environment = environment(build, held)
-        self._snakemake: subprocess.Popen[str] | None = None
+        self._snakemake: SnakemakeProcess | None = None
         self._worker: WarmWorker | None = WarmWorker(self._environment)
         warmth = self._worker.warmth
-        told_by, self._tell = os.pipe()
-        command = [sys.executable, "-P", "-m", SNAKEMAKE, "--told-by", str(told_by)]
         try:
-            self._snakemake = subprocess.Popen(
-                command,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env={**self._environment, **warmth.environment},
-                cwd=build,
-                start_new_session=True,
-                pass_fds=(told_by, held, *warmth.shared),
+            self._snakemake = SnakemakeProcess(
+                "local",
+                build,
+                {**self._environment, **warmth.environment},
+                shared=(held, *warmth.shared),
             )
         except OSError:  # the run says why, when it starts its own
             self.discard()
-        finally:
-            os.close(told_by)
 
     def take_worker(self, wanted: Mapping[str, str]) -> WarmWorker | None:
         """Hand over the warm worker to a run with the environment ``wanted``, if it has that."""
@@ -89,36 +77,23 @@ class Ahead:
 
     def take_snakemake(
         self, arguments: Sequence[str], wanted: Mapping[str, str]
-    ) -> subprocess.Popen[str] | None:
+    ) -> SnakemakeProcess | None:
         """Start the run: tell Snakemake its arguments. ``None`` if it has to be started anew."""
         if self._snakemake is None or wanted != self._environment:
             return None
-        try:
-            with os.fdopen(os.dup(self._tell), "wb") as stream:
-                stream.write(json.dumps(list(arguments)).encode())
-        except OSError:  # it has died
+        if not self._snakemake.tell(arguments):
             return None
         process, self._snakemake = self._snakemake, None
-        os.close(self._tell)
         return process
 
     def discard(self) -> None:
         """End what was not taken over."""
         process, self._snakemake = self._snakemake, None
         if process is not None:
-            os.close(self._tell)
-            _end(process)
+            process.end()
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.discard()
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End a process that has only imported."""
-    process.kill()
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
 
 
 @contextlib.contextmanager

@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 
 from fasthep_smk import sites
-from fasthep_smk.run.snakemake_output import Progress
+from fasthep_smk.run.snakemake_output import Progress, Reader
 from fasthep_smk.translate.profile import Placement
 
-__all__ = ["reasons"]
+__all__ = ["Patience", "reasons"]
+
+
+class Patience:
+    """Says why nothing happens, when no job has ended for some time; again after as long."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        reasons: Callable[[Progress], list[str]] | None,
+        patience: int,
+    ) -> None:
+        self._reader = reader
+        self._reasons = reasons
+        self._patience = patience
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> None:
+        if self._reasons is not None:
+            self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+
+    def _watch(self) -> None:
+        assert self._reasons is not None
+        spoke = time.monotonic()
+        while not self._over.wait(1):
+            quiet_since = max(self._reader.last, spoke)
+            if time.monotonic() - quiet_since < self._patience or not self._reader.jobs:
+                continue
+            for line in self._reasons(self._reader.progress()):
+                self._reader.say(line)
+            spoke = time.monotonic()
 
 
 def reasons(progress: Progress, placement: Placement) -> list[str]:

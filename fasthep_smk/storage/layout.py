@@ -26,6 +26,7 @@ __all__ = [
     "REQUESTS",
     "RERUNS",
     "RUN",
+    "RUN_EVENTS",
     "RUN_LOG",
     "SMK",
     "SPARE",
@@ -50,6 +51,8 @@ SMK = "smk"
 RUN = "smk/run.json"
 REQUESTS = "smk/requests.json"
 RUN_LOG = "debug/distributed/snakemake.log"
+#: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
+RUN_EVENTS = "debug/distributed/events.jsonl"
 TASKS = "smk/tasks"
 WORK = "smk/work"
 OLD = "smk/old"

@@ -26,7 +26,14 @@ _BY_JOB = (layout.WORK, layout.BENCHMARKS, layout.LOGS)
 _LARGE = frozenset({*_BY_JOB, layout.OLD, layout.BUNDLES, layout.STAGE, layout.DEPOT, "artifacts"})
 #: What FAST-HEP's compiler writes, and what Snakemake and jobs write: folders, and single files.
 WRITTEN_FIRST = ("compile", "graph", "render")
-WRITTEN_BY_JOBS = (*_BY_JOB, layout.RUN_LOG, "artifacts", "reports", "run_summary.yaml")
+WRITTEN_BY_JOBS = (
+    *_BY_JOB,
+    layout.RUN_LOG,
+    layout.RUN_EVENTS,
+    "artifacts",
+    "reports",
+    "run_summary.yaml",
+)
 
 
 def make_way(build: Path, folders: Iterable[str]) -> None:

@@ -34,6 +34,17 @@ from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.credentials import kerberos, proxies, tokens
 from fasthep_smk.credentials.checks import lack, problems
 from fasthep_smk.credentials.credential import Credential
+from fasthep_smk.executors.job_events import (
+    JobFailed,
+    JobFinished,
+    JobsPlanned,
+    JobStarted,
+    Progressed,
+    RunNamed,
+    Said,
+    Submitted,
+    to_line,
+)
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run import lock
@@ -80,31 +91,21 @@ Credentials cache: FILE:/tmp/krb5cc_0
   Issued                Expires               Principal
 Nov 22 04:00:00 2026  Nov 23 05:06:07 2026  krbtgt/CERN.CH@CERN.CH
 """
-SNAKEMAKE = """\
-SLURM run ID: 0b2c4c5a-1111-2222-3333-444455556666
-Job stats:
-job        count
--------  -------
-stage_A        2
-total          3
-
-rule stage_A:
-    output: smk/work/stage_A/dy/0_0/record.json
-    log: logs/stage_A/dy/0_0.log
-    jobid: 4
-Job 4 has been submitted with SLURM jobid 77 (log: out/4.log).
-Error in rule stage_A:
-    message: SLURM sbatch failed. The error message was 'sbatch: error: no'.
-    jobid: 4
-    log: logs/stage_A/dy/0_0.log, out/4.log (check log file(s) for error details)
-Trying to restart job 4.
-Finished jobid: 4 (Rule: stage_A)
-1 of 3 steps (33%) done
-Job stats:
-stage_B        1
-total          1
-Trying to restart job 4.
-"""
+REPORT = "".join(
+    map(
+        to_line,
+        [
+            RunNamed("0b2c4c5a-1111-2222-3333-444455556666"),
+            JobsPlanned({"stage_A": 2, "all": 1}),
+            JobStarted("4", "stage_A", ["smk/work/stage_A/dy/0_0/record.json"]),
+            Submitted("77"),
+            JobFailed("4", "stage_A", ["logs/4.log"], "SLURM sbatch failed."),
+            Said("Trying to restart job 4."),
+            JobFinished("4"),
+            Progressed(1, 3),
+        ],
+    )
+)
 NOTE = asdict(
     Failure(
         rule="stage_A",
@@ -403,7 +404,9 @@ def a_proxy(_bench: Bench, content: bytes) -> None:
 
 def output_of_snakemake(_bench: Bench, content: bytes) -> None:
     for reader in (Reader(None), Reader(Lines(io.StringIO()))):
-        reader.lines(content.decode(errors="replace").splitlines())
+        for line in content.decode(errors="replace").splitlines():
+            reader.line(line)
+            reader.event_line(line)
         reader.progress()
         reader.tally.seconds_left()
 
@@ -497,7 +500,7 @@ PARSERS: dict[str, tuple[Make, Read]] = {
     "klist": (of_bytes(KLIST, HEIMDAL), klist),
     "a token": (claims_of, a_token),
     "a proxy": (pem_of, a_proxy),
-    "Snakemake's output": (of_bytes(SNAKEMAKE), output_of_snakemake),
+    "Snakemake's output": (of_bytes(REPORT), output_of_snakemake),
     "a probe of doctor": (of_json(PROBE), a_probe),
     "a note of a failed job": (of_json(NOTE), a_note),
     "a record": (of_json(RECORD, seal=True), a_record),

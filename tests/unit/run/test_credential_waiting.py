@@ -287,7 +287,7 @@ def test_a_batch_system_is_not_told_the_token(
     started: list[Any] = []
 
     def follow(start: Any, *_: Any, **__: Any) -> int:
-        started.append(start.variables)
+        started.append(start.args[2])
         return 0
 
     monkeypatch.setattr(engine, "_follow", follow)

@@ -6,11 +6,21 @@ import io
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 from rich.console import Console
 
+from fasthep_smk.executors.job_events import (
+    Event,
+    JobFailed,
+    JobFinished,
+    JobsPlanned,
+    JobStarted,
+    Progressed,
+    Said,
+    to_line,
+)
 from fasthep_smk.run import display
 from fasthep_smk.run.display import Lines, Problems, Screen
 from fasthep_smk.run.job_counts import Facts, Tally
@@ -31,44 +41,31 @@ class Clock:
         return self.now
 
 
-def table(**jobs: int) -> list[str]:
-    rows = [f"{rule:20s} {count:6d}" for rule, count in {**jobs, "all": 1}.items()]
-    total = f"total {sum(jobs.values()) + 1:10d}"
-    return ["Job stats:", "job   count", "----  -----", *rows, total, ""]
+def table(**jobs: int) -> list[Event]:
+    return [JobsPlanned({**jobs, "all": 1})]
 
 
-def started(number: int, rule: str = "stage_A") -> list[str]:
+def started(number: int, rule: str = "stage_A") -> list[Event]:
     folder = f"smk/work/{rule}/dy/{number}"
-    return [
-        f"localrule {rule}:",
-        "    input: /data/some/where/events.root",
-        f"    output: {folder}/record.json, {folder}/products.zip",
-        f"    log: debug/distributed/logs/{rule}/dy/{number}.log",
-        f"    jobid: {number}",
-        f"    benchmark: smk/benchmarks/{rule}/dy/{number}.tsv",
-        "    resources: tmpdir=/tmp, attempt=1, pool=large",
-    ]
+    return [JobStarted(str(number), rule, [f"{folder}/record.json", f"{folder}/products.zip"])]
 
 
-def finished(number: int, done: int, total: int, rule: str = "stage_A") -> list[str]:
-    return [
-        "[Sun Nov 22 01:00:24 2026]",
-        f"Finished jobid: {number} (Rule: {rule})",
-        f"{done} of {total + 1} steps ({100 * done // (total + 1)}%) done",
-    ]
+def finished(number: int, done: int, total: int) -> list[Event]:
+    return [JobFinished(str(number)), Progressed(done, total + 1)]
 
 
-def failed(number: int, rule: str = "stage_A") -> list[str]:
-    return [
-        f"Error in rule {rule}:",
-        "    message: None",
-        f"    jobid: {number}",
-        f"    log: logs/{number}.log (check log file(s) for error details)",
-    ]
+def failed(number: int, rule: str = "stage_A") -> list[Event]:
+    return [JobFailed(str(number), rule, [f"logs/{number}.log"], "None")]
 
 
-def many(number: int) -> Iterator[str]:
-    """Return what Snakemake says of so many jobs and a last one, two at a time."""
+def follow(reader: Reader, events: Iterable[Event]) -> Reader:
+    for event in events:
+        reader.event(event)
+    return reader
+
+
+def many(number: int) -> Iterator[Event]:
+    """Return what Snakemake reports of so many jobs and a last one, two at a time."""
     yield from table(stage_A=number, finish=1)
     for job in range(1, number + 1):
         yield from started(job)
@@ -76,24 +73,24 @@ def many(number: int) -> Iterator[str]:
             yield from finished(job - 1, job - 1, number + 1)
     yield from finished(number, number, number + 1)
     yield from started(number + 1, "finish")
-    yield from finished(number + 1, number + 1, number + 1, "finish")
+    yield from finished(number + 1, number + 1, number + 1)
 
 
-def shown_as_lines(lines: list[str], clock: Clock) -> list[str]:
+def shown_as_lines(events: Iterable[Event], clock: Clock) -> list[str]:
     stream = io.StringIO()
-    Reader(Lines(stream, clock)).lines(lines)
+    follow(Reader(Lines(stream, clock)), events)
     return stream.getvalue().splitlines()
 
 
 def test_few_jobs_have_a_line_each() -> None:
-    assert shown_as_lines([*many(3)], Clock()) == [
+    assert shown_as_lines(many(3), Clock()) == [
         "4 jobs to run: 3 x stage_A, 1 x finish",
         *(f"[{number}/4] jobs done" for number in range(1, 5)),
     ]
 
 
 def test_many_jobs_have_a_line_for_each_twentieth() -> None:
-    said = shown_as_lines([*many(2999)], Clock())
+    said = shown_as_lines(many(2999), Clock())
     assert said[1:] == [f"[{number}/3000] jobs done" for number in range(150, 3001, 150)]
 
 
@@ -111,7 +108,7 @@ def test_slow_jobs_have_a_line_at_least_every_ten_seconds() -> None:
 def test_quiet_shows_problems_only() -> None:
     stream = io.StringIO()
     reader = Reader(Problems(stream))
-    reader.lines([*table(stage_A=2), *started(1), *started(2), *finished(1, 1, 2), *failed(2)])
+    follow(reader, [*table(stage_A=2), *started(1), *started(2), *finished(1, 1, 2), *failed(2)])
     reader.say("what jobs wait for")
     assert stream.getvalue() == "failed: stage_A\n"
 
@@ -124,14 +121,14 @@ def tally_of(clock: Clock) -> Tally:
 
 def test_each_job_is_in_one_state() -> None:
     reader = Reader(None)
-    reader.lines([*table(stage_A=5, finish=1), *started(1), *started(2), *started(3)])
-    reader.lines([*finished(1, 1, 6), *failed(2), *started(1, "all")])
+    follow(reader, [*table(stage_A=5, finish=1), *started(1), *started(2), *started(3)])
+    follow(reader, [*finished(1, 1, 6), *failed(2), *started(1, "all")])
     item = reader.tally.rules["stage_A"]
     assert (item.done, item.running, item.failed, item.waiting) == (1, 1, 1, 2)
     assert set(reader.tally.rules) == {"stage_A", "finish"}
     assert reader.progress().running == {"stage_A": 1}
     assert reader.progress().left == 4
-    reader.lines(["Trying to restart job 2.", *started(2)])
+    follow(reader, [Said("Trying to restart job 2."), *started(2)])
     assert (item.done, item.running, item.failed, item.waiting) == (1, 2, 0, 2)
 
 
@@ -142,12 +139,12 @@ def test_events_per_second_and_what_is_left() -> None:
     tally.started("2", "stage_A", "smk/work/stage_A/dy/2")
     assert tally.rules["stage_A"].rate is None
     clock.now += 10
-    tally.finished("1", "stage_A")
+    tally.finished("1")
     assert tally.rules["stage_A"].rate == 50
     assert tally.seconds_left() is None, "one job says little"
     tally.started("3", "stage_A", "smk/work/stage_A/dy/3")
     clock.now += 10
-    tally.finished("2", "stage_A")
+    tally.finished("2")
     # Jobs took 10 and 20 seconds: 15 each for one that waits, half of one that runs, and the
     # last one; one runs at a time.
     assert tally.seconds_left() == 15 * (1 + 0.5 + 1)
@@ -170,8 +167,8 @@ def bars(width: int, stream: io.StringIO | None = None, height: int = 24) -> Bar
 
 def reader_of(screen: Screen) -> Reader:
     reader = Reader(screen)
-    reader.lines([*table(stage_A=10, finish=1), *started(1), *started(2), *started(3)])
-    reader.lines([*finished(1, 1, 11), *failed(2)])
+    follow(reader, [*table(stage_A=10, finish=1), *started(1), *started(2), *started(3)])
+    follow(reader, [*finished(1, 1, 11), *failed(2)])
     return reader
 
 
@@ -198,9 +195,9 @@ def test_events_per_second_and_what_is_left_are_shown() -> None:
     for number in (1, 2, 3):
         tally.started(str(number), "stage_A", f"smk/work/stage_A/dy/{number}")
     clock.now += 10
-    tally.finished("1", "stage_A")
+    tally.finished("1")
     clock.now += 10
-    tally.finished("2", "stage_A")
+    tally.finished("2")
     screen.close()
     _, first, second, whole = screen.picture().plain.splitlines()
     assert first.split()[3:] == ["2", "1", "0", "1", "25"]
@@ -213,7 +210,7 @@ def test_events_per_second_and_what_is_left_are_shown() -> None:
 def test_no_line_is_wider_or_picture_higher_than_the_terminal(width: int, height: int) -> None:
     screen = bars(width, height=height)
     reader = Reader(screen)
-    reader.lines(table(**{f"stage_with_a_long_name_{number}": 1000 for number in range(12)}))
+    follow(reader, table(**{f"stage_with_a_long_name_{number}": 1000 for number in range(12)}))
     screen.close()
     lines = screen.picture().plain.splitlines()
     assert all(len(line) < width for line in lines)
@@ -261,12 +258,14 @@ def test_rich_is_imported_for_bars_only() -> None:
 
 
 def test_following_three_thousand_jobs_costs_next_to_nothing() -> None:
-    lines = [*many(3000)]
+    lines = [*map(to_line, many(3000))]
     used = []
     for _ in range(3):
         screen = bars(100)
         before = time.process_time()
-        Reader(screen).lines(lines)
+        reader = Reader(screen)
+        for line in lines:
+            reader.event_line(line)
         used.append(time.process_time() - before)
         screen.close()
     assert min(used) < 0.5

@@ -1,60 +1,101 @@
-"""What is read from Snakemake's output."""
+"""What a run knows of its jobs from what Snakemake reports."""
 
 from __future__ import annotations
 
+import pytest
+
+from fasthep_smk.executors.job_events import (
+    Event,
+    GroupFailed,
+    JobFailed,
+    JobsPlanned,
+    JobStarted,
+    RunNamed,
+    Said,
+    Submitted,
+)
 from fasthep_smk.run.snakemake_output import Reader
 
-STARTED = """\
-localrule stage_A:
-    output: smk/work/stage_A/dy/0_0/record.json
-    log: logs/stage_A/dy/0_0.log
-    jobid: 4
-    reason: Missing output files: smk/work/stage_A/dy/0_0/record.json
-"""
-FAILED = """\
-Error in rule stage_A:
-    message: None
-    jobid: {number}
-    output: smk/work/stage_A/dy/{number}_0/record.json
-    log: {log} (check log file(s) for error details)
-    shell:
-        sh smk/worker
-        (command exited with non-zero exit code)
-"""
-AGAIN = "Trying to restart job {number}.\n"
+STARTED = JobStarted("4", "stage_A", ["smk/work/stage_A/dy/0_0/record.json"])
 
 
-def read(text: str) -> Reader:
+def after(*events: Event) -> Reader:
     reader = Reader(None)
-    reader.lines(text.splitlines())
+    for event in events:
+        reader.event(event)
     return reader
 
 
-def failed(number: int, *captured: str) -> str:
-    return FAILED.format(number=number, log=", ".join([f"logs/{number}.log", *captured]))
+def failed(number: int, *captured: str, message: str = "None") -> JobFailed:
+    return JobFailed(str(number), "stage_A", [f"logs/{number}.log", *captured], message)
 
 
-def test_a_failed_job_is_known_by_its_log() -> None:
-    assert list(read(STARTED + failed(4)).failed_logs.values()) == ["logs/4.log"]
+def again(number: int) -> Said:
+    return Said(f"Trying to restart job {number}.")
 
 
-def test_what_the_batch_system_captured_is_not_the_log() -> None:
-    assert list(read(failed(4, "/out/4.log")).failed_logs.values()) == ["logs/4.log"]
+def test_a_failed_job_is_known_by_its_log_not_by_what_the_batch_system_captured() -> None:
+    reader = after(STARTED, failed(4, "/out/4.log"))
+    assert [*reader.failed_logs.values()] == ["logs/4.log"]
 
 
 def test_a_job_that_is_tried_again_has_not_failed() -> None:
-    text = failed(4) + failed(5) + AGAIN.format(number=4) + STARTED
-    assert list(read(text).failed_logs.values()) == ["logs/5.log"]
+    reader = after(failed(4), failed(5), again(4), STARTED)
+    assert [*reader.failed_logs.values()] == ["logs/5.log"]
 
 
 def test_the_last_attempt_counts() -> None:
-    text = failed(4) + AGAIN.format(number=4) + failed(4)
-    assert list(read(text).failed_logs.values()) == ["logs/4.log"]
+    assert [*after(failed(4), again(4), failed(4)).failed_logs.values()] == ["logs/4.log"]
 
 
 def test_several_jobs_in_one_of_the_batch_system_are_known_by_what_that_captured() -> None:
-    group = "    log: /out/group.log (check log file(s) for error details)\n    jobs:\n"
-    assert list(read(failed(4) + STARTED + group).failed_logs.values()) == [
-        "logs/4.log",
-        "/out/group.log",
+    reader = after(failed(4), STARTED, GroupFailed(["/out/group.log"], "Error in group 1"))
+    assert [*reader.failed_logs.values()] == ["logs/4.log", "/out/group.log"]
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("None", ""),
+        (
+            "SLURM sbatch failed. The error message was 'sbatch: error: Invalid account'.\n"
+            "    Check your account. For further error details see the log",
+            "could not be submitted: Invalid account",
+        ),
+        ("held by\n HTCondor. For further error details see there", "held by HTCondor."),
+    ],
+)
+def test_what_is_said_of_a_failed_job(message: str, said: str) -> None:
+    assert after(failed(4, message=message)).messages == {"logs/4.log": said}
+
+
+def test_jobs_are_known_by_their_folders_and_bundles_by_their_markers() -> None:
+    reader = after(
+        JobsPlanned({"stage_A": 2, "all": 1}),
+        STARTED,
+        JobStarted("5", "stage_A", ["smk/bundles/stage_A/dy/1.json (missing)"]),
+        JobStarted("0", "all", []),
+    )
+    assert reader.folders == ["smk/work/stage_A/dy/0_0", "smk/bundles/stage_A/dy/1.json"]
+    assert reader.jobs == {"stage_A": 2}
+
+
+def test_jobs_of_a_batch_system_are_remembered_to_be_taken_back() -> None:
+    reader = after(RunNamed("0b2c-11"), Submitted("77"), Submitted("78_1"))
+    assert (reader.run, reader.submitted) == ("0b2c-11", ["77", "78_1"])
+
+
+def test_a_half_line_and_one_of_another_kind_are_none() -> None:
+    reader = Reader(None)
+    lines = [
+        '{"kind": "JobFin',
+        '{"kind": "Other"}',
+        '{"kind": "Submitted"}',
+        '{"kind": "Submitted", "job": 7}',
+        '{"kind": "JobsPlanned", "rules": {"a": "b"}}',
+        "[]",
+        "",
     ]
+    for line in lines:
+        reader.event_line(line)
+    assert reader.submitted == []

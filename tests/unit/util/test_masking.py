@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from snakemake_interface_logger_plugins.common import LogEvent
 
+from fasthep_smk.executors.job_events import to_line
+from fasthep_smk.executors.logger_plugin import event_of
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.storage import failures
 from fasthep_smk.util.errors import Findings, RunFailed
@@ -149,15 +153,31 @@ def test_notes_and_what_earlier_attempts_died_of(tmp_path: Path) -> None:
 
 def test_what_snakemake_says() -> None:
     reader = Reader(None)
-    reader.lines(
-        [
-            "Error in rule r:",
-            f"    message: SLURM sbatch failed. The error message was '{SECRETS}'.",
-            "    log: smk/logs/r.log (check log file(s) for error details)",
-        ]
-    )
-    assert reader.messages.keys() == {"smk/logs/r.log"}
-    assert "S3cr3t" not in f"{reader.messages} {reader.tail}"
+    reader.line(f"Traceback: {SECRETS}")
+    assert "S3cr3t" not in str(reader.tail)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"msg": SECRETS},
+        {"msg": SECRETS, "event": LogEvent.ERROR},
+        {
+            "msg": "Error in rule r",
+            "event": LogEvent.JOB_ERROR,
+            "jobid": 4,
+            "rule_name": "r",
+            "log": ["r.log"],
+            "rule_msg": f"SLURM sbatch failed. The error message was '{SECRETS}'.",
+            "indent": False,
+        },
+        {"msg": SECRETS, "event": LogEvent.GROUP_ERROR, "aux_logs": ["group.log"]},
+    ],
+)
+def test_what_snakemake_reports(record: dict[str, object]) -> None:
+    event = event_of(logging.makeLogRecord(record))
+    assert event is not None
+    assert "S3cr3t" not in to_line(event)
 
 
 def test_messages() -> None:

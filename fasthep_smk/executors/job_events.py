@@ -1,0 +1,179 @@
+"""What Snakemake's process reports of a run: one line of JSON for each event.
+
+Most are log events of Snakemake's own (``snakemake_interface_logger_plugins.LogEvent``) with the
+fields that a run needs; ``Submitted``, ``RunNamed`` and ``Problem`` come from our executors.
+Snakemake numbers its jobs; a number stands for the same job in all attempts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any
+
+__all__ = [
+    "Event",
+    "GroupFailed",
+    "JobFailed",
+    "JobFinished",
+    "JobStarted",
+    "JobsPlanned",
+    "Problem",
+    "Progressed",
+    "RunNamed",
+    "Said",
+    "Submitted",
+    "from_line",
+    "to_line",
+]
+
+
+@dataclass(frozen=True)
+class JobsPlanned:
+    """How many jobs of each rule there are to do, before the first starts."""
+
+    rules: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class JobStarted:
+    """A job starts, or is handed to a batch system. ``outputs`` are paths in the build folder."""
+
+    number: str
+    rule: str
+    outputs: list[str]
+
+
+@dataclass(frozen=True)
+class JobFinished:
+    """A job has ended well."""
+
+    number: str
+
+
+@dataclass(frozen=True)
+class JobFailed:
+    """An attempt at a job has failed.
+
+    ``logs`` are the job's own log and what the batch system captured of it; ``message`` is what
+    the executor says.
+    """
+
+    number: str
+    rule: str
+    logs: list[str]
+    message: str
+
+
+@dataclass(frozen=True)
+class GroupFailed:
+    """Several jobs that were one of the batch system have failed.
+
+    ``logs`` is what the batch system captured of them.
+    """
+
+    logs: list[str]
+    message: str
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A batch system has taken a job; ``job`` is what that calls it."""
+
+    job: str
+
+
+@dataclass(frozen=True)
+class RunNamed:
+    """All jobs of this run have this name in the batch system."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """So many of all jobs are done, Snakemake's own rule ``all`` among both."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Said:
+    """Anything else that Snakemake or an executor plugin says."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the user has to know at once, such as a batch system that does not answer."""
+
+    text: str
+
+
+Event = (
+    JobsPlanned
+    | JobStarted
+    | JobFinished
+    | JobFailed
+    | GroupFailed
+    | Submitted
+    | RunNamed
+    | Progressed
+    | Said
+    | Problem
+)  # fmt: skip
+_KINDS: dict[str, type[Event]] = {
+    kind.__name__: kind
+    for kind in (
+        JobsPlanned, JobStarted, JobFinished, JobFailed, GroupFailed, Submitted, RunNamed,
+        Progressed, Said, Problem,
+    )
+}  # fmt: skip
+
+
+def to_line(event: Event) -> str:
+    """Return the line of an event, with its end."""
+    return json.dumps({"kind": type(event).__name__, **asdict(event)}) + "\n"
+
+
+def from_line(line: str) -> Event | None:
+    """Return the event of a line; ``None`` if it is none.
+
+    A process that was killed may leave half a line, and a file may hold anything.
+    """
+    try:
+        found: Any = json.loads(line)
+        kind = _KINDS[found.pop("kind")]
+        for one in fields(kind):
+            _CHECKS[str(one.type)](found[one.name])
+        return kind(**found)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _is(kind: type, *values: Any) -> None:
+    if not all(isinstance(value, kind) for value in values):
+        raise TypeError(kind)
+
+
+def _is_list(value: Any) -> None:
+    _is(list, value)
+    _is(str, *value)
+
+
+def _is_count(value: Any) -> None:
+    _is(dict, value)
+    _is(int, *value.values())
+
+
+#: By the types of the fields, as they are written above.
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "str": partial(_is, str),
+    "int": partial(_is, int),
+    "list[str]": _is_list,
+    "Mapping[str, int]": _is_count,
+}

@@ -1,0 +1,172 @@
+"""Snakemake's logger plugin ``fasthep-smk``: it reports the events of a run to who started it.
+
+Snakemake finds plugins by the names of installed packages; this one is registered by the processes
+that fasthep-smk starts, and needs none. See the interface
+https://github.com/snakemake/snakemake-interface-logger-plugins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from snakemake_interface_logger_plugins.base import LogHandlerBase
+from snakemake_interface_logger_plugins.common import LogEvent
+from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
+from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
+
+from fasthep_smk.executors import job_events
+from fasthep_smk.executors.job_events import Event
+from fasthep_smk.util.masking import masked
+
+__all__ = ["LogHandler", "LogHandlerSettings", "event_of", "problem", "register", "report"]
+
+_MODULE_NAME = "snakemake_logger_plugin_fasthep_smk"
+
+#: Records come from the thread that Snakemake has for plugins, reports of executors from theirs.
+_lock = threading.Lock()
+
+
+@dataclass
+class LogHandlerSettings(LogHandlerSettingsBase):
+    """What the plugin is told on Snakemake's command line."""
+
+    descriptor: int | None = field(
+        default=None,
+        metadata={"help": "Open file descriptor that takes one line for each event", "type": int},
+    )
+
+
+class LogHandler(LogHandlerBase):
+    """Writes a line for each event to the descriptor."""
+
+    settings: LogHandlerSettings
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        assert self.settings.descriptor is not None
+        self._stream = os.fdopen(self.settings.descriptor, "w", encoding="utf-8")
+        _opened.append(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Report a record."""
+        event = event_of(record)
+        if event is not None:
+            self.write(event)
+
+    def write(self, event: Event) -> None:
+        """Report an event, if anybody still reads: the jobs go on without."""
+        with _lock, contextlib.suppress(OSError, ValueError):
+            self._stream.write(job_events.to_line(event))
+            self._stream.flush()
+
+    def close(self) -> None:
+        with _lock, contextlib.suppress(OSError):
+            self._stream.close()
+        super().close()
+
+    @property
+    def writes_to_stream(self) -> bool:
+        return False
+
+    @property
+    def writes_to_file(self) -> bool:
+        return False
+
+    @property
+    def has_filter(self) -> bool:
+        return True  # --quiet and its like concern what is printed
+
+    @property
+    def has_formatter(self) -> bool:
+        return True
+
+    @property
+    def needs_rulegraph(self) -> bool:
+        return False
+
+
+#: The handlers of this process: one, or none where nobody has asked for events.
+_opened: list[LogHandler] = []
+
+
+def register() -> None:
+    """Make the plugin known to Snakemake in this process."""
+    LoggerPluginRegistry().register_plugin(_MODULE_NAME, sys.modules[__name__])
+
+
+def report(event: Event) -> None:
+    """Report what Snakemake itself does not, from any thread."""
+    for handler in _opened:
+        handler.write(event)
+
+
+def problem(text: str) -> None:
+    """Report what the user has to know at once, and print it into the log of the run."""
+    text = masked(text)
+    print(text, flush=True)
+    report(job_events.Problem(text))
+
+
+def event_of(record: logging.LogRecord) -> Event | None:
+    """Return what a run needs to know of a record, without secrets; ``None`` if that is nothing."""
+    kind = getattr(record, "event", None)
+    if kind in _EVENTS:
+        return _EVENTS[kind](record)
+    if kind in _UNUSED:
+        return None
+    text = record.getMessage() if record.msg is not None else ""
+    return job_events.Said(masked(text)) if text else None
+
+
+def _planned(record: Any) -> Event:
+    stats: Mapping[str, int] = record.stats
+    return job_events.JobsPlanned({rule: n for rule, n in stats.items() if rule != "total"})
+
+
+def _started(record: Any) -> Event:
+    return job_events.JobStarted(str(record.jobid), record.rule_name, _texts(record.output))
+
+
+def _finished(record: Any) -> Event:
+    return job_events.JobFinished(str(record.job_id))
+
+
+def _failed(record: Any) -> Event | None:
+    if record.indent:  # one of a group, of which the event of the group tells
+        return None
+    return job_events.JobFailed(
+        str(record.jobid), record.rule_name, _texts(record.log), masked(str(record.rule_msg or ""))
+    )
+
+
+def _group_failed(record: Any) -> Event:
+    return job_events.GroupFailed(_texts(record.aux_logs), masked(str(record.msg or "")))
+
+
+def _progressed(record: Any) -> Event:
+    return job_events.Progressed(record.done, record.total)
+
+
+def _texts(values: Any) -> list[str]:
+    return [str(value) for value in values]
+
+
+_EVENTS: dict[Any, Callable[[Any], Event | None]] = {
+    LogEvent.RUN_INFO: _planned,
+    LogEvent.JOB_INFO: _started,
+    LogEvent.JOB_FINISHED: _finished,
+    LogEvent.JOB_ERROR: _failed,
+    LogEvent.GROUP_ERROR: _group_failed,
+    LogEvent.PROGRESS: _progressed,
+}
+_UNUSED = {
+    LogEvent.SHELLCMD, LogEvent.RESOURCES_INFO, LogEvent.DEBUG_DAG, LogEvent.RULEGRAPH,
+    LogEvent.JOB_STARTED, LogEvent.GROUP_INFO, LogEvent.WORKFLOW_STARTED,
+}  # fmt: skip

@@ -1,0 +1,154 @@
+"""What the installed Snakemake reports of a run, and what it says as text only."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import os
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.executors.job_events import (
+    Event,
+    JobFailed,
+    JobFinished,
+    JobsPlanned,
+    JobStarted,
+    Progressed,
+    Said,
+)
+from fasthep_smk.run.snakemake_output import TEXTS, Reader
+from fasthep_smk.run.snakemake_process import SnakemakeProcess
+
+pytestmark = pytest.mark.integration
+
+SNAKEFILE = """\
+rule all:
+    input: "first/record.json", "second/record.json"
+
+rule make:
+    output: "{name}/record.json"
+    log: "{name}.log"
+    shell: "{SCRIPT}"
+"""
+WELL = "touch {output}"
+#: The first attempt at the second job fails.
+FAILS_ONCE = "test {wildcards.name} = first || test -e tried || {{ touch tried; exit 3; }}; " + WELL
+FAILS = "test {wildcards.name} = first; " + WELL
+
+
+class Follower(Reader):
+    """Remembers all that is reported."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.reported: list[Event] = []
+
+    def event(self, event: Event) -> None:
+        self.reported.append(event)
+        super().event(event)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        return [event for event in self.reported if isinstance(event, kind)]
+
+
+def run(folder: Path, script: str, *arguments: str, ahead: bool = False) -> tuple[int, Follower]:
+    (folder / "Snakefile").write_text(SNAKEFILE.replace("{SCRIPT}", script))
+    wanted = ["--cores", "1", "--nocolor", *arguments]
+    if ahead:
+        process = SnakemakeProcess("local", folder, os.environ)
+        assert process.tell(wanted)
+    else:
+        process = SnakemakeProcess("local", folder, os.environ, arguments=wanted)
+    reader = Follower()
+    return process.follow(reader), reader
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path, ahead: bool) -> None:
+    status, reader = run(tmp_path, WELL, ahead=ahead)
+    assert status == 0
+    assert reader.of(JobsPlanned) == [JobsPlanned({"make": 2, "all": 1})]
+    started = {(one.rule, *one.outputs) for one in reader.of(JobStarted)}  # type: ignore[union-attr]
+    assert started == {
+        ("make", "first/record.json"),
+        ("make", "second/record.json"),
+        ("all",),
+    }
+    assert len(reader.of(JobFinished)) == 3
+    assert reader.of(Progressed) == [Progressed(1, 3), Progressed(2, 3), Progressed(3, 3)]
+    assert (reader.done, sorted(reader.folders)) == (2, ["first", "second"])
+
+
+def test_a_job_that_is_tried_again_is_said_as_text(tmp_path: Path) -> None:
+    status, reader = run(tmp_path, FAILS_ONCE, "--retries", "1")
+    assert status == 0
+    assert [one.logs for one in reader.of(JobFailed)] == [["second.log"]]  # type: ignore[union-attr]
+    texts = [one.text for one in reader.of(Said)]  # type: ignore[union-attr]
+    assert [text for text in texts if TEXTS["again"].match(text)]
+    assert (reader.done, reader.failed_logs) == (2, {})
+
+
+def test_a_job_that_fails_is_known_by_its_log(tmp_path: Path) -> None:
+    status, reader = run(tmp_path, FAILS, "--keep-going", "--retries", "1")
+    assert status == 1
+    assert len(reader.of(JobFailed)) == 2
+    assert [*reader.failed_logs.values()] == ["second.log"]
+    assert reader.tally.rules["make"].failed == 1
+
+
+def test_a_locked_folder_is_said_as_text(tmp_path: Path) -> None:
+    locks = tmp_path / ".snakemake" / "locks"
+    locks.mkdir(parents=True)
+    for kind in ("input", "output"):
+        (locks / f"0.{kind}.lock").write_text("first/record.json\nsecond/record.json\n")
+    status, reader = run(tmp_path, WELL)
+    assert status == 1
+    assert reader.locked_out
+
+
+def test_a_dry_run_is_reported_alike(tmp_path: Path) -> None:
+    status, reader = run(tmp_path, WELL, "--dry-run")
+    assert status == 0
+    assert (reader.jobs, sorted(reader.folders)) == ({"make": 2}, ["first", "second"])
+
+
+@pytest.mark.parametrize("option", [["--logger", "other"], ["--logger=other"]])
+def test_a_logger_of_the_users_own_gets_the_events_too(
+    tmp_path: Path, option: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = tmp_path / "plugins" / "snakemake_logger_plugin_other"
+    plugin.mkdir(parents=True)
+    (plugin / "__init__.py").write_text(
+        "from pathlib import Path\n"
+        "from snakemake_interface_logger_plugins.base import LogHandlerBase\n"
+        "class LogHandler(LogHandlerBase):\n"
+        "    def emit(self, record):\n"
+        "        with Path('seen').open('a') as stream:\n"
+        "            print(getattr(record, 'event', None), file=stream)\n"
+        "    writes_to_stream = writes_to_file = needs_rulegraph = False\n"
+        "    has_filter = has_formatter = True\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(plugin.parent))
+    status, reader = run(tmp_path, WELL, *option)
+    assert (status, reader.done) == (0, 2)
+    assert "job_finished" in (tmp_path / "seen").read_text()
+
+
+def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
+    plugin = importlib.import_module("snakemake_executor_plugin_slurm")
+    texts = [
+        ast.unparse(node).strip("f'\"")
+        for node in ast.walk(ast.parse(inspect.getsource(plugin)))
+        if isinstance(node, ast.JoinedStr) and "SLURM sbatch failed" in ast.unparse(node)
+    ]
+    assert texts, "the plugin words it otherwise now: adapt TEXTS['refused']"
+    for text in texts:
+        said = text.replace("\\n", "\n").replace("\\'", "'")
+        said = said.replace("{e.output.strip()}", "sbatch: error: Invalid account")
+        event = JobFailed("1", "make", ["make.log"], said)
+        reader = Reader(None)
+        reader.event(event)
+        assert reader.messages == {"make.log": "could not be submitted: Invalid account"}
