@@ -211,7 +211,7 @@ def _name(nodes: list[str], merged: Mapping[str, Node], taken: set[str]) -> str:
     if not merged[nodes[0]].id.startswith("stage.") and len(stages) == 1 and nodes[0] == stages[0]:
         name = encode(nodes[0].replace(".", "_"))
     else:
-        name = f"stage_{first}" if first == last else f"stage_{first}_to_{last}"
+        name = f"stage_{first}" if first == last else f"stages_{first}_to_{last}"
     if name in taken:
         name = f"{name}_{encode('|'.join(nodes))[-10:]}"
     return name

@@ -21,6 +21,7 @@ __all__ = [
     "LOGS",
     "OBSERVED",
     "OLD",
+    "PARTITIONS",
     "PLANS",
     "RECORD",
     "REQUESTS",
@@ -54,6 +55,7 @@ RUN_LOG = "debug/distributed/snakemake.log"
 #: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
 RUN_EVENTS = "debug/distributed/events.jsonl"
 TASKS = "smk/tasks"
+PARTITIONS = "smk/partitions.tsv"
 WORK = "smk/work"
 OLD = "smk/old"
 BUNDLES = "smk/bundles"

@@ -1,11 +1,14 @@
 """The task tables: for each rule what its jobs are, for Snakemake and for the worker.
 
-One JSON file per rule. ``inputs``, ``signature`` and ``record`` of a job are for Snakemake, the
-rest for the worker.
+One JSON file per rule: what a job reads and makes is nested. ``inputs``, ``signature`` and
+``record`` of a job are for Snakemake, the rest for the worker. The partitions alone are a flat
+table, for people.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -23,7 +26,7 @@ from fasthep_smk.util.remote import is_remote
 if TYPE_CHECKING:
     from fasthep_smk.reuse.partial import Part
 
-__all__ = ["table_texts"]
+__all__ = ["partitions_text", "table_texts"]
 
 #: By path: identity, size and modification time of a file.
 Sources = Mapping[str, tuple[str | None, int, int]]
@@ -67,6 +70,21 @@ def table_texts(
         table = {**_table(rule, jobs), "sources": (sources or {}).get(rule.name, {})}
         texts[rule.name] = json.dumps(table, indent=indent) + "\n"
     return texts
+
+
+def partitions_text(rules: Iterable[Rule]) -> str:
+    """Return all partitions as tab-separated values, for a spreadsheet.
+
+    ``first`` is the first entry of a partition in its file, ``end`` the one after its last; both
+    are empty where a partition is a whole file whose number of entries nobody has asked for.
+    """
+    found = {job.partition: None for rule in rules for job in rule.jobs.values() if job.partition}
+    text = io.StringIO()
+    table = csv.writer(text, delimiter="\t", lineterminator="\n")
+    table.writerow(["dataset", "part", "source", "file", "first", "end"])
+    for one in found:
+        table.writerow([one.dataset, one.part, one.source, one.file, one.start, one.stop])
+    return text.getvalue()
 
 
 def _table(rule: Rule, jobs: dict[str, Any]) -> dict[str, Any]:

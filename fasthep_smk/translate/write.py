@@ -114,6 +114,7 @@ def write(
     for stale in (build / layout.TASKS).glob("*.json"):
         if stale.stem not in texts:
             stale.unlink()
+    files.write_text(build / layout.PARTITIONS, task_tables.partitions_text(rules))
     run = {
         **_run(root, workflow),
         **_own(variations),

@@ -242,7 +242,7 @@ EXPECTED = {
     # rule: jobs, slot, processors, megabytes of 2**20 bytes, GPUs, seconds
     "stage_BuildIndex": (4, "slot2", 8, 122071, 0, 600),
     "stage_RunInference": (4, "slot3", 1, 15259, 1, 300),
-    "stage_Muons_to_MuonPt": (4, "slot1", 1, 3815, 0, 600),
+    "stages_Muons_to_MuonPt": (4, "slot1", 1, 3815, 0, 600),
     "finish": (1, "slot1", 1, 3815, 0, 600),
 }
 
@@ -516,7 +516,7 @@ def test_a_run_says_which_jobs_wait_and_why(htcondor: Cluster) -> None:
     started = time.monotonic()
     run = Run(htcondor, folder, "--waiting", "3")
     run.until(lambda: "jobs to run" in run.said)
-    run.until(lambda: "1 job waits in rule stage_Moody_to_Met: no match found" in run.said, 8)
+    run.until(lambda: "1 job waits in rule stages_Moody_to_Met: no match found" in run.said, 8)
     [job] = queue(htcondor, folder)
     htcondor.run("condor_hold", "-reason", "looks odd", job)
     run.until(lambda: "held: looks odd" in run.said, 10)
@@ -561,7 +561,7 @@ def test_a_run_waits_for_slots_that_others_have(
     other = fragile.run("condor_submit", "-terse", "other.sub").stdout.split(".")[0]
     folder = in_trouble(fragile)
     run = Run(fragile, folder, "--waiting", "3")
-    run.until(lambda: "1 job waits in rule stage_Moody_to_Met: no match found" in run.said, 20)
+    run.until(lambda: "1 job waits in rule stages_Moody_to_Met: no match found" in run.said, 20)
     fragile.run("condor_rm", other)
     run.ended()
     assert len(tries(folder)) == 1

@@ -259,7 +259,7 @@ def test_three_pools_are_three_partitions(slurm: Cluster) -> None:
         # rule: partition, processors, megabytes of 2**20 bytes, GPUs, minutes
         "stage_BuildIndex": ("highmem", "8", "122071M", "none", "00:10:00"),
         "stage_RunInference": ("gpu", "1", "15259M", "gres:gpu:1", "00:05:00"),
-        "stage_Muons_to_MuonPt": ("standard", "1", "3815M", "none", "00:10:00"),
+        "stages_Muons_to_MuonPt": ("standard", "1", "3815M", "none", "00:10:00"),
         "finish": ("standard", "1", "3815M", "none", "00:10:00"),
     }
     assert set(found) == set(expected)
@@ -363,7 +363,7 @@ def test_a_pool_with_too_little_memory_is_the_end(slurm: Cluster) -> None:
 
     assert "attempt 1 needed more than its 2 GB, and pool 'default' has no more" in said
     [about] = [part for part in re.split(r"\n(?=rule )", said) if "dataset:   dy" in part]
-    assert about.startswith("rule stage_Moody_to_Met (stages read.events, Moody, Met) failed: ")
+    assert about.startswith("rule stages_Moody_to_Met (stages read.events, Moody, Met) failed: ")
     for line in (
         r"earlier: +attempt 1: .*(more memory is needed than the 2 GB|xceeded .*memory).*",
         r"file: +data/dy_0\.root \(all entries\)",

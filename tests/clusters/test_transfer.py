@@ -142,7 +142,7 @@ def test_three_pools_of_slurm(bare_slurm: Cluster) -> None:
 
 
 #: Where the jobs of a rule have to run.
-NODES = {"stage_BuildIndex": "big1", "stage_RunInference": "gpu1", "stage_Muons_to_MuonPt": "std"}
+NODES = {"stage_BuildIndex": "big1", "stage_RunInference": "gpu1", "stages_Muons_to_MuonPt": "std"}
 SLURM = {
     "executor": "slurm",
     "seconds-between-status-checks": 1,

@@ -27,7 +27,7 @@ from tests.integration.test_transfer import send, translate
 
 pytestmark = pytest.mark.integration
 
-RULE, PLACE = "stage_Vars_to_Met", ("data", "1_0")
+RULE, PLACE = "stages_Vars_to_Met", ("data", "1_0")
 FOLDER = layout.job_folder(RULE, PLACE)
 RECORD = f"{FOLDER}/{layout.RECORD}"
 OTHER = f"{layout.job_folder(RULE, ('data', '0_0'))}/{layout.RECORD}"
@@ -126,11 +126,11 @@ FOREIGN = [
     OTHER,
     OTHER.replace("record.json", "products.zip"),
     "smk/work/finish/record.json",
-    "smk/bundles/stage_Vars_to_Met/bundle_0.json",
-    "smk/failures/stage_Vars_to_Met/data_0_0.json",
-    "smk/benchmarks/stage_Vars_to_Met/data/0_0.tsv",
-    "debug/distributed/logs/stage_Vars_to_Met/data/0_0.log",
-    "debug/distributed/logs/stage_Vars_to_Met/data/1_0.attempt1.log.sh",
+    "smk/bundles/stages_Vars_to_Met/bundle_0.json",
+    "smk/failures/stages_Vars_to_Met/data_0_0.json",
+    "smk/benchmarks/stages_Vars_to_Met/data/0_0.tsv",
+    "debug/distributed/logs/stages_Vars_to_Met/data/0_0.log",
+    "debug/distributed/logs/stages_Vars_to_Met/data/1_0.attempt1.log.sh",
     "smk/observed/not-a-digest.json",
     ".snakemake/config",
     "compile/nominal/plan.yaml",

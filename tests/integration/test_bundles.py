@@ -90,7 +90,7 @@ def test_the_same_results_as_one_partition_a_job(moody: Path, smk: Run, granular
     said = succeed(smk, moody, "--granularity", granularity)
     assert tries(moody) == Counter([*DATA, *DY])
     if granularity == "auto":
-        assert "4 jobs to run: 3 x stage_Moody_to_Met, 1 x finish" in said
+        assert "4 jobs to run: 3 x stages_Moody_to_Met, 1 x finish" in said
     options = ("--bundle", "1", "--granularity", granularity, "--outdir", "reference")
     succeed(smk, moody, *options)
     assert compare_builds(moody / "reference", moody / "build") == []
@@ -158,8 +158,8 @@ def test_one_lost_or_damaged_partition_runs_alone(moody: Path, smk: Run, snakema
     content[len(content) // 2] ^= 1
     stream.write_bytes(content)
     # What follows from them is lost, too: else nobody would need them.
-    lost = [*work.glob("stage_*/data/0_1/record.json"), *work.glob("[mf]*/**/record.json")]
-    later = [path for path in work.glob("stage_*/dy/0_3/record.json") if "Moody" not in str(path)]
+    lost = [*work.glob("stage*/data/0_1/record.json"), *work.glob("[mf]*/**/record.json")]
+    later = [path for path in work.glob("stage*/dy/0_3/record.json") if "Moody" not in str(path)]
     for record in (*lost, *later):
         record.unlink()
     said = smk("workflow.yaml", *OPTIONS, "--granularity", "stage", "-n", cwd=moody).stdout

@@ -83,7 +83,7 @@ def test_jobs_wait_for_a_renewed_token(needy: Path, server: tuple[str, list[int]
         time.sleep(3)  # a job that is not held back would start now
         assert sorted(name for name, *_ in tries(needy)) == ["early", "late"]
         log = (needy / "build/debug/distributed/snakemake.log").read_text()
-        assert log.count("\nlocalrule stage_Ask_to_Met:") == 2  # Snakemake has started no other
+        assert log.count("\nlocalrule stages_Ask_to_Met:") == 2  # Snakemake has started no other
         at_home = [needy / "token"]
         assert not credentials.scan([needy], credentials.secret_parts(first), spared=at_home)
         second = credentials.token(3600)

@@ -82,7 +82,7 @@ class Project:
         )  # fmt: skip
 
     def finished(self) -> list[Path]:
-        return list(self.folder.glob("build/smk/work/stage_*/dy/*/record.json"))
+        return list(self.folder.glob("build/smk/work/stage*/dy/*/record.json"))
 
     def run(self, edit: Callable[[Path], None] = lambda _: None, *, outdir: str = "build") -> str:
         """Run to the end, with an edit as soon as the first partition is done."""

@@ -300,7 +300,7 @@ def test_logs_are_for_the_user_alone(
     project.mkdir()
     (project / "data").symlink_to(built / "data")
     (project / "workflow.yaml").write_text((built / "workflow.yaml").read_text())
-    plain = ["--", "--set-threads", "stage_Vars_to_Met=2"] if cold else []
+    plain = ["--", "--set-threads", "stages_Vars_to_Met=2"] if cold else []
     done = smk("workflow.yaml", "-j", "2", *options, *plain, cwd=project)
     assert done.returncode == 0, done.stderr
     logs = list((project / "build/debug/distributed").rglob("*.log"))

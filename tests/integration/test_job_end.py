@@ -150,7 +150,7 @@ def alive(pid: int) -> bool:
 
 
 def records(build: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in build.glob("smk/work/stage_*/**/record.json")]
+    return [json.loads(path.read_text()) for path in build.glob("smk/work/stage*/**/record.json")]
 
 
 def until(condition: Callable[[], Any], seconds: float = 60) -> None:

@@ -85,7 +85,7 @@ def run(smk: Run, folder: Path, workflow: str, *options: str) -> str:
 def records(project: Path) -> dict[str, dict[str, Any]]:
     """Return the records of the partitions' jobs."""
     found = [json.loads(path.read_text()) for path in work(project).rglob("record.json")]
-    return {record["key"]: record for record in found if record["rule"].startswith("stage_")}
+    return {record["key"]: record for record in found if record["rule"].startswith("stage")}
 
 
 def work(project: Path) -> Path:
@@ -247,7 +247,7 @@ def test_what_is_damaged_is_made_again(
 ) -> None:
     name, harm = DAMAGE[damage]
     if when == "before the translation":
-        harm(next((work(project) / "stage_Vars_to_Wide/dy").rglob(name)))
+        harm(next((work(project) / "stages_Vars_to_Wide/dy").rglob(name)))
         run(smk, project, REBINNED)
     else:
         translate(project, REBINNED, smk)

@@ -69,7 +69,7 @@ def test_deleted_results_are_made_again(finished: Path, smk: Run) -> None:
 
 def test_a_run_of_a_part_leaves_the_results_of_the_end_in_place(finished: Path, smk: Run) -> None:
     (finished / "factor.txt").write_text("2.0")
-    done = smk("workflow.yaml", "--", "--until", "stage_Vars_to_Met", cwd=finished)
+    done = smk("workflow.yaml", "--", "--until", "stages_Vars_to_Met", cwd=finished)
     assert done.returncode == 0, done.stderr
     assert (finished / "build/artifacts/plots/Met.png").is_file()
 
@@ -84,7 +84,7 @@ def test_a_moved_build_folder_is_still_done(finished: Path, smk: Run) -> None:
 def test_a_damaged_intermediate_is_named_and_made_again(
     finished: Path, smk: Run, damage: str
 ) -> None:
-    work = finished / "build" / "smk" / "work" / "stage_Vars_to_Met"
+    work = finished / "build" / "smk" / "work" / "stages_Vars_to_Met"
     archive = work / "dy" / "0_0" / "products.zip"
     before = {path: path.stat().st_mtime_ns for path in work.rglob("record.json")}
     content = archive.read_bytes()

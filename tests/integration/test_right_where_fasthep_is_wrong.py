@@ -85,7 +85,7 @@ def test_a_wrong_nevents_of_several_files_neither_adds_nor_drops_events(
 def test_files_are_cut_by_their_own_entries_without_nevents(analysis: Path, smk: Run) -> None:
     done = smk("workflow.yaml", "-j", "2", "--chunk-size", "25", cwd=analysis)
     assert done.returncode == 0, done.stderr
-    table = json.loads((analysis / "build/smk/tasks/stage_Vars_to_Met.json").read_text())
+    table = json.loads((analysis / "build/smk/tasks/stages_Vars_to_Met.json").read_text())
     ranges = [
         (job["partition"]["file"], job["partition"]["start"], job["partition"]["stop"])
         for job in table["jobs"].values()

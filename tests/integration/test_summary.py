@@ -193,8 +193,8 @@ def test_it_says_that_jobs_ran_on_a_batch_system(
     (build / "smk/requests.json").write_text(json.dumps({**requests, "system": "htcondor"}))
     (analysis / "job.ad").write_text("ClusterId = 17\nProcId = 0\n")
     for rule, key, batch in (
-        ("stage_Vars_to_Met", "data/0_0", True),
-        ("stage_Vars_to_Met", "dy/0_0", True),
+        ("stages_Vars_to_Met", "data/0_0", True),
+        ("stages_Vars_to_Met", "dy/0_0", True),
         ("finish", "", False),  # which stays where the run was started
     ):
         (build / "smk/work" / rule / key / "record.json").unlink()
@@ -210,5 +210,5 @@ def test_it_says_that_jobs_ran_on_a_batch_system(
         {"system": "htcondor", "pool": "default", "jobs": 2},
         {"system": "local", "pool": "default", "jobs": 2},
     ]
-    record = files.unseal((build / "smk/work/stage_Vars_to_Met/dy/0_0/record.json").read_bytes())
+    record = files.unseal((build / "smk/work/stages_Vars_to_Met/dy/0_0/record.json").read_bytes())
     assert (record["system"], record["batch_job"]) == ("htcondor", "17")

@@ -81,7 +81,7 @@ def test_what_went_wrong_stands_above_the_bars_in_one_piece(own: Path) -> None:
     assert status == 1
     lines = terminal.lines
     bars = lines.index(last_bars(lines)[0])
-    assert sum(line.startswith("failed: stage_Vars_to_Met") for line in lines[:bars]) == 1
+    assert sum(line.startswith("failed: stages_Vars_to_Met") for line in lines[:bars]) == 1
     (story,) = [line for line in lines[bars:] if "long story" in line]
     assert story.startswith("stage 'Own' (own.op) failed: OSError: a very very")
     assert all(len(line) < 60 for line in lines[bars : bars + 4]), lines
@@ -109,7 +109,7 @@ def test_an_interrupted_run_leaves_the_terminal_as_it_was(own: Path) -> None:
 
 def _runs(line: str) -> bool:
     words = line.split()
-    return len(words) > 5 and words[0].startswith("stage_") and words[4] != "0"
+    return len(words) > 5 and words[0].startswith("stage") and words[4] != "0"
 
 
 def test_quiet_says_the_last_line_and_what_went_wrong(own: Path, smk: Run) -> None:
@@ -117,7 +117,7 @@ def test_quiet_says_the_last_line_and_what_went_wrong(own: Path, smk: Run) -> No
     failed = smk(*COMMAND[3:], "-q", cwd=own)
     assert failed.returncode == 1
     assert failed.stdout == ""
-    assert failed.stderr.startswith("failed: stage_Vars_to_Met\nfasthep-smk: 1 job failed")
+    assert failed.stderr.startswith("failed: stages_Vars_to_Met\nfasthep-smk: 1 job failed")
     (own / "fail").unlink()
     done = smk(*COMMAND[3:], "-q", cwd=own)
     assert done.returncode == 0, done.stderr

@@ -126,8 +126,8 @@ def test_results_are_those_of_jobs_at_home(
 
 
 def test_a_job_takes_along_its_own_task_only(translated: Path) -> None:
-    load = load_of(translated / "build", "stage_Vars_to_Met", ("data", "1_0"))
-    mine = json.loads(load.content["build/smk/tasks/stage_Vars_to_Met.json"])  # type: ignore[arg-type]
+    load = load_of(translated / "build", "stages_Vars_to_Met", ("data", "1_0"))
+    mine = json.loads(load.content["build/smk/tasks/stages_Vars_to_Met.json"])  # type: ignore[arg-type]
     assert list(mine["jobs"]) == ["data/1_0"]
     assert mine["siblings"] == 3
     files = [name for name in load.content if not name.startswith("build/smk/")]
@@ -136,7 +136,7 @@ def test_a_job_takes_along_its_own_task_only(translated: Path) -> None:
 
 def test_what_both_sides_see_stays(translated: Path) -> None:
     shared = [str(translated / "data")]
-    load = load_of(translated / "build", "stage_Vars_to_Met", ("data", "1_0"), shared=shared)
+    load = load_of(translated / "build", "stages_Vars_to_Met", ("data", "1_0"), shared=shared)
     assert not [name for name in load.content if name.endswith(".root")]
 
 
@@ -144,7 +144,7 @@ def test_a_job_that_fails_sends_its_note_and_log(
     translated: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     (translated / "data/data_1.root").write_bytes(b"root")
-    rule, place = "stage_Vars_to_Met", ("data", "1_0")
+    rule, place = "stages_Vars_to_Met", ("data", "1_0")
     outcome = send(translated, rule, place, tmp_path_factory.mktemp("node"))
     build = translated / "build"
     assert accept(build, outcome, rule, place).status == 1
@@ -159,7 +159,7 @@ def test_a_job_that_fails_sends_its_note_and_log(
 def test_what_arrives_damaged_is_not_put_anywhere(
     translated: Path, tmp_path_factory: pytest.TempPathFactory, how: str
 ) -> None:
-    rule, place = "stage_Vars_to_Met", ("data", "1_0")
+    rule, place = "stages_Vars_to_Met", ("data", "1_0")
     outcome = send(translated, rule, place, tmp_path_factory.mktemp("node"))
     content = outcome.read_bytes()
     before = sorted((translated / "build").rglob("*"))
@@ -220,7 +220,7 @@ def carry(project: Path, trip: Trip, *options: str) -> None:
     shutil.copy(node / "outcome.tar", project / "build" / trip.outcome)
 
 
-JOB = Snakemakes("stage_Vars_to_Met", dataset="data", part="1_0")
+JOB = Snakemakes("stages_Vars_to_Met", dataset="data", part="1_0")
 
 
 def test_a_job_that_comes_back_is_done(translated: Path, trips: Trips) -> None:
@@ -280,7 +280,7 @@ def test_a_later_attempt_knows_of_those_before(translated: Path, trips: Trips) -
     carry(translated, trips.leave(JOB), "--attempt", "2")
     assert trips.end(JOB) == Verdict("done")
     build = translated / "build"
-    record = json.loads((build / "smk/work/stage_Vars_to_Met/data/1_0/record.json").read_text())
+    record = json.loads((build / "smk/work/stages_Vars_to_Met/data/1_0/record.json").read_text())
     assert record["attempt"] == 2
     (earlier,) = record["earlier"]
     assert (earlier["attempt"], earlier["kind"]) == (1, "error")
@@ -319,7 +319,7 @@ def test_a_job_without_its_credential_is_sent_later(
     credentials.write(token, credentials.token(3600))
     carry(translated, trips.leave(JOB), "--credential", f"token={token}")
     assert trips.end(JOB) == Verdict("done")
-    record = json.loads((build / "smk/work/stage_Vars_to_Met/data/1_0/record.json").read_text())
+    record = json.loads((build / "smk/work/stages_Vars_to_Met/data/1_0/record.json").read_text())
     assert (record["attempt"], record["earlier"]) == (1, [])
 
 

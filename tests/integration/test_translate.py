@@ -89,7 +89,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(analysis: Path, smk: Run
     before = smk("workflow.yaml", "-n", cwd=analysis)
     assert before.returncode == 0, before.stderr
     assert before.stdout.startswith("4 of 4 jobs would run:")
-    assert "3 x stage_Vars_to_Met" in before.stdout
+    assert "3 x stages_Vars_to_Met" in before.stdout
     assert not list((analysis / "build").rglob("record.json"))
     assert not list((analysis / "build/artifacts").rglob("*.root"))
     assert smk("workflow.yaml", "-j", "2", cwd=analysis).returncode == 0
@@ -126,7 +126,7 @@ def test_plain_snakemake_runs_the_folder_from_a_fresh_shell(
 
 
 def test_arguments_after_two_dashes_go_to_snakemake(analysis: Path, smk: Run) -> None:
-    done = smk("workflow.yaml", "-j", "2", "--", "--until", "stage_Vars_to_Met", cwd=analysis)
+    done = smk("workflow.yaml", "-j", "2", "--", "--until", "stages_Vars_to_Met", cwd=analysis)
     assert done.returncode == 0, done.stderr
     assert len(list((analysis / "build").rglob("record.json"))) == 3
     assert not (analysis / "build/run_summary.yaml").exists()

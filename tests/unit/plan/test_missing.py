@@ -101,17 +101,17 @@ def signatures(rules: dict[str, Rule], name: str) -> dict[str, str]:
 
 def test_what_is_left_out_has_its_job_but_nothing_reads_it() -> None:
     rules = rules_without(("sim", "1_0"))
-    assert list(rules["stage_A_to_H"].jobs) == ["data/0_0", "sim/0_0", "sim/1_0"]
+    assert list(rules["stages_A_to_H"].jobs) == ["data/0_0", "sim/0_0", "sim/1_0"]
     (finish,) = rules["finish"].jobs.values()
     assert [read.folder for read in finish.reads] == [
-        "smk/work/stage_A_to_H/data/0_0",
-        "smk/work/stage_A_to_H/sim/0_0",
+        "smk/work/stages_A_to_H/data/0_0",
+        "smk/work/stages_A_to_H/sim/0_0",
     ]
     assert finish.missing == (partition("sim", "1_0"),)
 
 
 def test_jobs_of_partitions_do_not_know_what_is_left_out() -> None:
-    name = "stage_A_to_H"
+    name = "stages_A_to_H"
     assert signatures(rules_without(("sim", "1_0")), name) == signatures(rules_without(), name)
 
 

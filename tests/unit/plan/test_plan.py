@@ -184,7 +184,7 @@ class TestJobs:
     def test_an_inactive_stage_is_in_no_signature(self) -> None:
         parts = (partition("data"), partition("sim"))
         before, after = (
-            rules_of(Variation(None, self.applied(expr), parts))["stage_A_to_H"].jobs
+            rules_of(Variation(None, self.applied(expr), parts))["stages_A_to_H"].jobs
             for expr in ("A_x", "A_x * 2")
         )
         assert before["data/0_0"].signature == after["data/0_0"].signature
@@ -210,7 +210,7 @@ class TestJobs:
         def signature(expr: str) -> str:
             plan = graph(SOURCE, define("A", "read.events", expr), histogram("H", "stage.A", "A_x"))
             item = Variation(None, plan, (partition("sim"),))
-            (job,) = rules_of(item, root=tmp_path)["stage_A_to_H"].jobs.values()
+            (job,) = rules_of(item, root=tmp_path)["stages_A_to_H"].jobs.values()
             return job.signature
 
         (tmp_path / "sim.root").write_bytes(b"one")
