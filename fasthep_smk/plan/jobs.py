@@ -25,11 +25,12 @@ from fasthep_smk.plan.job_builder import NO_DATASET, Book
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.product_keys import consumers_after_bypass, ports, united_live
 from fasthep_smk.plan.reductions import reduction_rules
-from fasthep_smk.plan.rules import Read, Rule, Variation
+from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.signatures import Origin, Origins, value_signature
 from fasthep_smk.plan.tasks import Task
 from fasthep_smk.plan.wiring import wiring
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.files import digest_of
 
 __all__ = ["make_rules"]

@@ -9,8 +9,9 @@ from fasthep_smk.plan.job_builder import NO_DATASET, Book
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.plot_signatures import end_values
 from fasthep_smk.plan.product_keys import dataset_names, late_keys, stream_keys_for, united_live
-from fasthep_smk.plan.rules import Job, Read, Rule, Variation
+from fasthep_smk.plan.rules import Job, Rule, Variation
 from fasthep_smk.plan.signatures import node_content
+from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode
 

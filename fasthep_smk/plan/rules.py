@@ -15,13 +15,13 @@ from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.products import ARCHIVE, RECORD
+from fasthep_smk.storage.task_table import Key, NodeFacts, Read
 
 __all__ = [
     "NOMINAL",
     "Bundle",
     "Job",
     "JobScope",
-    "Read",
     "Rule",
     "Variation",
     "made_of",
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 JobScope = Literal["side", "partition", "merge", "finish", "publish"]
-Key = tuple[str, str]
 
 #: What the only plan of a workflow without systematics is called.
 NOMINAL = "nominal"
@@ -55,14 +54,6 @@ class Variation:
     def dataset(self, name: str) -> Mapping[str, Any]:
         """Return the dataset's entry in the plan's context, as ops see it."""
         return dict((self.graph.plan.context.get("datasets") or {}).get(name) or {"name": name})
-
-
-@dataclass(frozen=True)
-class Read:
-    """Products that a job takes from another job's folder; none if it only has to run after."""
-
-    folder: str
-    keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
@@ -182,7 +173,7 @@ def made_of(rule: Rule, job: Job) -> dict[str, Any]:
     }
 
 
-def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, list[Any]]:
+def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, NodeFacts]:
     """Return of each node its signature, and what of the run it may see."""
     return {node: [item.digest, sorted(item.sees)] for node, item in nodes.items()}
 

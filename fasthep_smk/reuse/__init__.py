@@ -12,12 +12,13 @@ from fasthep_smk.flow import summary
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse import asked, ledger, reasons
 from fasthep_smk.reuse.adopt import Index, retold, take_over
-from fasthep_smk.reuse.partial import Part, part_of
+from fasthep_smk.reuse.partial import part_of
 from fasthep_smk.reuse.plots import part_of_end
 from fasthep_smk.reuse.store import Record, Store, read
 from fasthep_smk.storage import damage
 from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.products import RECORD, write_record
+from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files, system_errors
 
 __all__ = ["Settled", "asked", "retire_results", "settle"]

@@ -9,70 +9,22 @@ node, and takes over the rest. If anything of it is gone when the job starts, it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from fasthep_smk.plan.rules import Job, Read, Rule
+from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.plan.wiring import Wire, Wiring
 from fasthep_smk.reuse.adopt import Index, spare_streams, values_of
 from fasthep_smk.reuse.store import Store
 from fasthep_smk.storage import run_records
+from fasthep_smk.storage.task_table import Given, Part, Read
 
-__all__ = ["Given", "Part", "nodes_to_run", "part_of"]
+__all__ = ["nodes_to_run", "part_of"]
 
 Key = tuple[str, str]
 _Item = TypeVar("_Item")
 #: Tells whether a product exists with at least these columns.
 _Exists = Callable[[Key, tuple[str, ...] | None], bool]
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a job takes over from one folder (relative to the build) of a job so signed.
-
-    ``nodes`` are those whose records come from there, ``keys`` the job's own products, ``streams``
-    what nodes that run read, ``spares`` the streams that are kept on.
-    """
-
-    folder: str
-    signature: str
-    nodes: tuple[str, ...]
-    keys: tuple[Key, ...]
-    streams: tuple[Key, ...]
-    spares: tuple[Key, ...]
-    results: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as a task table has it."""
-        pairs = {"keys": self.keys, "streams": self.streams, "spares": self.spares}
-        return {
-            "folder": self.folder,
-            "signature": self.signature,
-            "nodes": list(self.nodes),
-            **{name: [list(key) for key in keys] for name, keys in pairs.items()},
-            "results": list(self.results),
-        }
-
-
-@dataclass(frozen=True)
-class Part:
-    """The nodes of a job that run, what they read of other jobs, and what is taken over."""
-
-    nodes: tuple[str, ...]
-    reads: tuple[Read, ...]
-    given: tuple[Given, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return it as a task table has it."""
-        reads = [
-            {"folder": one.folder, "keys": [list(key) for key in one.keys]} for one in self.reads
-        ]
-        return {
-            "nodes": list(self.nodes),
-            "reads": reads,
-            "given": [one.as_dict() for one in self.given],
-        }
 
 
 def nodes_to_run(

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.plan.rules import Job
-from fasthep_smk.reuse.partial import Given, Part
 from fasthep_smk.reuse.store import Record
 from fasthep_smk.storage import hard_links
+from fasthep_smk.storage.task_table import Given, Part
 
 __all__ = ["part_of_end"]
 

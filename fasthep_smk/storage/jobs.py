@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.task_table import OtherVersion, TaskTable
 from fasthep_smk.util.errors import Finding, Findings, nearest
 
 __all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
@@ -74,13 +74,13 @@ def read_jobs(build: Path) -> list[TaskJob]:
     findings: list[Finding] = []
     for path in sorted((build / layout.TASKS).glob("*.json")):
         try:
-            tables[path.stem] = _jobs(json.loads(path.read_text(encoding="utf-8")))
+            tables[path.stem] = _jobs(TaskTable.read(build, path.stem))
         except FileNotFoundError:
             continue  # a run that begins has just removed it
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, OtherVersion) as error:
             findings.append(
                 Finding(
-                    problem=f"this task table cannot be read ({type(error).__name__}: {error})",
+                    problem=f"this task table cannot be read: {error}",
                     file=str(path),
                     hint="'fasthep-smk translate workflow.yaml' writes it again",
                 )
@@ -126,19 +126,19 @@ def _shown(path: Path, given: Path) -> str:
     return repr(str(path))
 
 
-def _jobs(table: dict[str, Any]) -> list[TaskJob]:
+def _jobs(table: TaskTable) -> list[TaskJob]:
     return [
         TaskJob(
-            rule=str(table["rule"]),
-            key=str(key),
-            scope=str(table["scope"]),
-            folder=str(job["folder"]),
-            signature=str(job["signature"]),
-            plan=str(job["plan"]),
-            inputs=tuple(map(str, job["inputs"])),
-            outputs=tuple(map(str, table["outputs"])),
+            rule=table.rule,
+            key=key,
+            scope=table.scope,
+            folder=job.folder,
+            signature=job.signature,
+            plan=job.plan,
+            inputs=job.inputs,
+            outputs=table.outputs,
         )
-        for key, job in table["jobs"].items()
+        for key, job in table.jobs.items()
     ]
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.storage import failures, layout, observed, products
+from fasthep_smk.storage.task_table import JobEntry
 from fasthep_smk.transfer.archive import Damaged
-from fasthep_smk.transfer.job_files import read_json
+from fasthep_smk.transfer.job_files import read_table
 
 __all__ = ["Expected"]
 
 _ATTEMPT = re.compile(r"\.attempt[0-9]{1,6}\.log")
 _OBSERVED = re.compile(re.escape(f"{layout.OBSERVED}/") + r"[0-9a-f]{32}\.json")
-_NO_JOBS: Mapping[str, Any] = {"jobs": {}, "bundles": {}}
 
 
 class Expected:
@@ -35,18 +35,19 @@ class Expected:
 
         Raises:
             KeyError: there is no such job.
-            OSError: there is no such table.
+            OSError, OtherVersion: there is no such table.
         """
         self._build = build
         self._rule = rule
         self._place = tuple(place)
-        table = _NO_JOBS if probe else read_json(build / layout.table(rule))
-        key = "/".join(self._place)
-        bundle = table["bundles"].get(key)
-        keys = bundle["jobs"] if bundle else [] if probe else [key]
-        self._marker = None if bundle is None else str(bundle["marker"])
-        self._jobs: dict[str, Mapping[str, Any]] = {one: table["jobs"][one] for one in keys}
-        self._by_folder = {str(entry["folder"]): one for one, entry in self._jobs.items()}
+        self._jobs: Mapping[str, JobEntry] = {}
+        self._marker: str | None = None
+        if not probe:
+            key = "/".join(self._place)
+            table = read_table(build, rule, key)
+            self._jobs = table.jobs
+            self._marker = table.bundles[key].marker if table.bundles else None
+        self._by_folder = {entry.folder: one for one, entry in self._jobs.items()}
 
     def may_hold(self, name: str) -> bool:
         """Tell whether the job may write a file, by its path relative to the build folder."""
@@ -94,7 +95,7 @@ class Expected:
         if error is not None:
             where = "/".join(map(str, error.absolute_path))
             return f"is no record: {where}: {failures.one_line(error)}"
-        mine = (self._rule, key, self._jobs[key]["signature"])
+        mine = (self._rule, key, self._jobs[key].signature)
         if (record["rule"], record["key"], record["signature"]) != mine:
             return "is the record of another job, or version of it"
         # What a failed job leaves for the user are diagnostics, of which no record tells.
@@ -105,7 +106,7 @@ class Expected:
         note = failures.read(path)
         if note is None:
             return "is not the note of a failed job"
-        awaited = {str(self._jobs[key]["record"]), self._marker}
+        awaited = {self._jobs[key].record, self._marker}
         mine = (note.rule, note.key) == (self._rule, key) and note.record in awaited
         return None if mine else "is the note of another job"
 
@@ -128,18 +129,19 @@ class Expected:
     @cached_property
     def _given(self) -> set[str]:
         """Results of an earlier job that it was sent, and keeps."""
-        parts = (entry.get("part", {}) for entry in self._jobs.values())
-        return {name for part in parts for one in part.get("given", ()) for name in one["results"]}
+        given = (one for entry in self._jobs.values() for one in entry.given)
+        return {name for one in given for name in one.results}
 
     @cached_property
     def _read(self) -> set[str]:
         """The records of the jobs that it reads, and the markers of their bundles."""
         found: set[str] = set()
         for entry in self._jobs.values():
-            for read in [*entry["reads"], *entry.get("part", {}).get("given", ())]:
-                found.add(f"{read['folder']}/{layout.RECORD}")
-                found.add(str(read.get("marker", "")))
-        return found - {""}
+            markers = (read.marker for read in entry.reads)
+            found |= {marker for marker in markers if marker is not None}
+            folders = [one.folder for one in entry.reads] + [one.folder for one in entry.given]
+            found |= {f"{folder}/{layout.RECORD}" for folder in folders}
+        return found
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,10 @@ from typing import Any
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
 from fasthep_smk.storage import failures, hard_links, layout, products
+from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
 from fasthep_smk.util.remote import is_remote
 
-__all__ = ["Load", "load_of", "read_json"]
+__all__ = ["Load", "load_of", "read_table"]
 
 #: Where things lie in a parcel, and on a worker below the job's own folder.
 BUILD, LAUNCH, BESIDE, ELSEWHERE = "build", "launch", "beside", "elsewhere"
@@ -61,27 +62,22 @@ class _Loading:
         self.build = build
         self.shared = [Path(os.path.normpath(path)) for path in shared]
         self.run = read_json(build / layout.RUN)
-        self.table = read_json(build / layout.table(rule))
+        self.table = read_table(build, rule, "/".join(place))
         self.found = Load(rule, place)
 
     def load(self) -> Load:
-        key = "/".join(self.found.place)
-        bundle = self.table["bundles"].get(key)
-        keys = [key] if bundle is None else bundle["jobs"]
-        entries = {one: self.table["jobs"][one] for one in keys}
         self._set_out()
-        self._add_task(entries, {} if bundle is None else {key: bundle})
-        for one, entry in entries.items():
+        self._add_task()
+        for one, entry in self.table.jobs.items():
             self._add_plan(entry)
             note = failures.path_of(self.build, self.found.rule, one)
             if note.is_file():  # of an earlier attempt
                 self.found.content[f"{BUILD}/{note.relative_to(self.build)}"] = note
-            for read in entry["reads"]:
-                self._add_products(read["folder"], read["keys"])
-            for given in entry.get("part", {}).get("given", ()):
-                products_of = [*given["keys"], *given["streams"], *given["spares"]]
-                self._add_products(given["folder"], products_of)
-                for name in given["results"]:
+            for read in entry.reads:
+                self._add_products(read.folder, read.keys)
+            for given in entry.given:
+                self._add_products(given.folder, [*given.keys, *given.streams, *given.spares])
+                for name in given.results:
                     self.found.content[f"{BUILD}/{name}"] = self.build / name
             self._add_inputs(entry)
         return self.found
@@ -93,18 +89,16 @@ class _Loading:
         places.setdefault(beside, BESIDE)
         self.found.places = places
 
-    def _add_task(self, entries: Mapping[str, Any], bundles: Mapping[str, Any]) -> None:
-        content = self.found.content
-        signed = {str(entry["signed_as"]) for entry in entries.values()}
-        table = {
-            **self.table,
-            "jobs": {one: _with_digest(entry) for one, entry in entries.items()},
-            "bundles": dict(bundles),
-            "siblings": len(self.table["jobs"]),
-        }
-        for name in ("nodes", "spares"):
-            table[name] = {one: v for one, v in self.table[name].items() if one in signed}
-        content[f"{BUILD}/{layout.table(self.found.rule)}"] = _as_bytes(table)
+    def _add_task(self) -> None:
+        content, table = self.found.content, self.table
+        signed = {entry.signed_as for entry in table.jobs.values()}
+        table = replace(
+            table,
+            jobs={one: _with_digest(entry) for one, entry in table.jobs.items()},
+            nodes={one: known for one, known in table.nodes.items() if one in signed},
+            spares={one: known for one, known in table.spares.items() if one in signed},
+        )
+        content[f"{BUILD}/{layout.table(self.found.rule)}"] = table.to_text().encode("utf-8")
         requests = dict(read_json(self.build / layout.REQUESTS))
         requests["rules"] = {self.found.rule: requests["rules"][self.found.rule]}
         content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(requests)
@@ -113,25 +107,25 @@ class _Loading:
             {**self.run, "own_folders": [], "python_path": []}
         )
 
-    def _add_plan(self, entry: Mapping[str, Any]) -> None:
-        name = f"{BUILD}/{entry['plan']}"
+    def _add_plan(self, entry: JobEntry) -> None:
+        name = f"{BUILD}/{entry.plan}"
         if name in self.found.content:
             return
-        self.found.content[name] = self.build / str(entry["plan"])
-        plan = read_json(self.build / str(entry["plan"]))
+        self.found.content[name] = self.build / entry.plan
+        plan = read_json(self.build / entry.plan)
         roots = (Path(self.run["launch_folder"]), Path(self.run["workflow"]).parent)
-        wanted = set(entry["nodes"])
+        wanted = set(entry.nodes)
         said = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
         said.append(dict(plan.get("execution") or {}).get("resources"))
         context = plan.get("context") or {}
         said.append(context.get("globals"))
         datasets = context.get("datasets") or {}
-        said += [_metadata(datasets.get(entry["dataset"]))]
+        said += [_metadata(datasets.get(entry.dataset))]
         for path in NamedFiles(roots, own=[self.build]).find(said).values():
             if path.is_file():
                 self._add_file(path)
 
-    def _add_products(self, folder: str, keys: Iterable[Any]) -> None:
+    def _add_products(self, folder: str, keys: Iterable[Key]) -> None:
         """Add a finished job's record, and those of its files that hold these products."""
         record = products.read_record(self.build / folder)
         known = hard_links.entries(record)
@@ -142,7 +136,7 @@ class _Loading:
         for name in names:
             self.found.content[f"{BUILD}/{folder}/{name}"] = self.build / folder / name
 
-    def _add_inputs(self, entry: Mapping[str, Any]) -> None:
+    def _add_inputs(self, entry: JobEntry) -> None:
         for path in _input_files(entry, Path(self.run["launch_folder"])):
             self._add_file(path)
 
@@ -166,24 +160,33 @@ def _metadata(dataset: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (dataset or {}).items() if name != "files"}
 
 
-def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:
+def _with_digest(entry: JobEntry) -> JobEntry:
     """Return a job's entry with what random numbers are seeded with.
 
     On the worker the input file has another name if the workflow gives an absolute path.
     """
-    partition = entry.get("partition")
-    return {**entry, "file_digest": file_digest(str(partition["file"]))} if partition else entry
+    return replace(entry, file_digest=file_digest(entry.file)) if entry.file else entry
 
 
-def _input_files(entry: Mapping[str, Any], launch: Path) -> Iterator[Path]:
+def _input_files(entry: JobEntry, launch: Path) -> Iterator[Path]:
     """Yield the local input files of a job; Snakemake knows no path with braces in it."""
-    partition = entry.get("partition")
-    names = [str(partition["file"])] if partition and partition.get("file") else []
-    names += [name for name in entry["inputs"] if Path(name).is_absolute()]
+    names = [entry.file] if entry.file else []
+    names += [name for name in entry.inputs if Path(name).is_absolute()]
     for name in dict.fromkeys(names):
         path = launch / name
         if not is_remote(name) and path.is_file():
             yield path
+
+
+def read_table(build: Path, rule: str, key: str) -> TaskTable:
+    """Return the task table of a rule with one job, or bundle of jobs.
+
+    Raises:
+        KeyError: there is no such job.
+        OSError, OtherVersion: there is no such table.
+    """
+    path = build / layout.table(rule)
+    return TaskTable.from_json(read_json(path), path, key)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from fasthep_smk.plan.rules import Job, Read, Rule
+from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.storage.products import ARCHIVE, RECORD
+from fasthep_smk.storage.task_table import Read
 
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Settled

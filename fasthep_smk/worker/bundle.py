@@ -13,11 +13,12 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from fasthep_smk.storage import failures, layout, markers
+from fasthep_smk.storage.task_table import BundleEntry
 from fasthep_smk.util import files
 from fasthep_smk.worker.processes import LOG, MODULES, ONE_THREAD, has_one_thread, import_for_good
 from fasthep_smk.worker.series import Ended, run_series
@@ -28,7 +29,7 @@ __all__ = ["run_bundle"]
 def run_bundle(
     build: Path,
     rule: str,
-    bundle: Mapping[str, Any],
+    bundle: BundleEntry,
     run_one: Callable[[str], int],
     is_done: Callable[[str], bool],
     take_back: Callable[[str, int], None],
@@ -51,7 +52,7 @@ def run_bundle(
     import_for_good(MODULES)
     failed, memory, own_log = [], 0, os.environ.get(LOG)
     left = []
-    for key in bundle["jobs"]:
+    for key in bundle.jobs:
         if is_done(key):  # its log tells how it went: it stays
             failures.clear(build, rule, key)
         else:
@@ -79,7 +80,7 @@ def run_bundle(
         "cpu": round(used.ru_utime + used.ru_stime, 3),
         "warm": warm,
     }
-    files.write_text(build / bundle["marker"], markers.text(bundle["signature"], took))
+    files.write_text(build / bundle.marker, markers.text(bundle.signature, took))
     if own_log:
         (build / own_log).unlink(missing_ok=True)
     return 0

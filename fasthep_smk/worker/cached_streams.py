@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import awkward as ak
 
 from fasthep_smk.storage.hard_links import Shared
 from fasthep_smk.storage.streams import select_columns, write_stream
+from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, peak_memory
@@ -38,13 +39,13 @@ def keep(job: Job, made: Mapping[tuple[str, str], Any], cpu: float) -> list[Shar
 
     ``cpu`` are the seconds of CPU that it took to make them.
     """
-    room = min(room_on(job.folder, job.siblings), _room_in_memory(job))
+    room = min(room_on(job.folder, job.table.number_of_jobs), _room_in_memory(job))
     budget = min(int(cpu * BYTES_PER_SECOND), room)
     found = []
     for spare in job.spares:
-        array = made.get((spare["node"], spare["port"]))
-        if isinstance(array, ak.Array) and not (job.folder / spare["file"]).exists():
-            packed = _packed(array, spare["live"], budget)
+        array = made.get(spare.key)
+        if isinstance(array, ak.Array) and not (job.folder / str(spare.file)).exists():
+            packed = _packed(array, spare.live, budget)
             if packed is not None:
                 found.append((packed.nbytes, spare, packed))
     kept, written = [], 0
@@ -78,7 +79,7 @@ def room_on(folder: Path, jobs: int) -> int:
     return max(0, min(free // (_SHARE * jobs), free - min(size // 10, _LEFT)))
 
 
-def _packed(array: Any, live: list[str] | None, budget: int) -> Any:
+def _packed(array: Any, live: Sequence[str] | None, budget: int) -> Any:
     """Return the live columns with nothing around them; ``None`` if they are too large."""
     fields = select_columns(array.fields, live)
     if _estimate(array, fields) > 2 * budget:
@@ -99,10 +100,10 @@ def _estimate(array: Any, fields: list[str]) -> float:
     return float(array[fields].nbytes)
 
 
-def _write(folder: Path, spare: Mapping[str, Any], array: Any, compress: bool) -> Shared | None:
-    path = folder / spare["file"]
+def _write(folder: Path, spare: Kept, array: Any, compress: bool) -> Shared | None:
+    path = folder / str(spare.file)
     try:
-        meta = write_stream(path, array, live=spare["live"], compress=compress)
+        meta = write_stream(path, array, live=spare.live, compress=compress)
         described = files.described(path)
     except Exception as error:  # the disk is full, or it holds what cannot be written
         path.unlink(missing_ok=True)
@@ -111,11 +112,11 @@ def _write(folder: Path, spare: Mapping[str, Any], array: Any, compress: bool) -
         print(f"{path.name} is not kept: {error}", file=sys.stderr)
         return None
     entry = {
-        "node": spare["node"],
-        "port": spare["port"],
+        "node": spare.node,
+        "port": spare.port,
         "kind": "event_stream",
         "type": type(array).__name__,
-        "live": spare["live"],
+        "live": None if spare.live is None else list(spare.live),
         "value": {"$": "stream", "file": path.name, "meta": meta},
         "spare": True,
     }

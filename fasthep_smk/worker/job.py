@@ -1,16 +1,17 @@
-"""A job's entry in its task table, and the folder in which its operations write."""
+"""A job of a task table on its worker, and the folder in which its operations write."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.task_table import JobEntry, Kept, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import encode
@@ -47,35 +48,42 @@ class Sent:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's entry in its task table, with the folders it works in.
+    """One job of a task table: its key, how it was sent out, and what it has made so far.
 
-    ``bundle`` is the key of the bundle that it runs in, ``marker`` that one's file.
-    ``spares`` are event streams that are worth keeping if that costs little. ``siblings`` is how
-    many jobs its rule has. ``sources`` are the files that its signature knows besides its inputs:
-    by path their identity, size and modification time.
+    ``results`` are files for the user, by their paths in the build folder. ``bundle`` is the key of
+    the bundle that it runs in, ``marker`` that one's file.
     """
 
     build: Path
-    rule: str
-    scope: str
+    table: TaskTable
     key: str
-    entry: dict[str, Any]
-    keeps: tuple[dict[str, Any], ...]
-    outputs: tuple[str, ...]
     sent: Sent
     results: list[str] = field(default_factory=list)
-    stages: tuple[str, ...] = ()
-    made_of: dict[str, Any] = field(default_factory=dict)
     bundle: str | None = None
     marker: str | None = None
-    spares: tuple[dict[str, Any], ...] = ()
-    siblings: int = 1
-    sources: dict[str, tuple[str | None, int, int]] = field(default_factory=dict)
+
+    @property
+    def rule(self) -> str:
+        return self.table.rule
+
+    @property
+    def entry(self) -> JobEntry:
+        return self.table.jobs[self.key]
+
+    @property
+    def spares(self) -> Sequence[Kept]:
+        """Event streams that are worth keeping if that costs little."""
+        return self.table.spares.get(self.entry.signed_as, ())
 
     @property
     def folder(self) -> Path:
         """Where the job's products go."""
-        return self.build / str(self.entry["folder"])
+        return self.build / self.entry.folder
+
+    @property
+    def record(self) -> Path:
+        """The job's record: written last."""
+        return self.build / self.entry.record
 
     @property
     def place(self) -> dict[str, Any]:
@@ -85,7 +93,17 @@ class Job:
     @property
     def plan_file(self) -> Path:
         """The slim plan of the job's variation."""
-        return self.build / str(self.entry["plan"])
+        return self.build / self.entry.plan
+
+    @property
+    def made_of(self) -> dict[str, Any]:
+        """What its products follow from: its nodes' signatures, and their origin."""
+        known = self.table.nodes.get(self.entry.signed_as, {})
+        return {
+            "nodes": {node: known[node] for node in self.entry.nodes},
+            "origin": self.entry.origin,
+            "reads": [read.folder for read in self.entry.reads],
+        }
 
 
 @contextlib.contextmanager
@@ -147,7 +165,7 @@ def goal_of(path: Path, job: Job) -> Path:
     Reports of variations go below the variation's own folder: FAST-HEP's observers write to the
     same place whatever the variation, and the plain place belongs to the nominal plan.
     """
-    variation = str(job.entry["variation"])
+    variation = job.entry.variation
     if variation == "nominal" or path.parts[0] != "reports" or path.parts[1:2] == (variation,):
         return path
     return Path("reports", variation, *path.parts[1:])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import hard_links, products, run_records
+from fasthep_smk.storage.task_table import Given
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.job import Job
@@ -48,39 +49,36 @@ class Taken:
         self.jobs: list[str] = []
         self._shared: list[tuple[Path, dict[str, Any], Key]] = []
         self._spares: list[tuple[Path, dict[str, Any], Key]] = []
-        for given in job.entry["part"]["given"]:
+        for given in job.entry.given:
             self._take(given)
 
-    def _take(self, given: Mapping[str, Any]) -> None:
-        folder = self.job.build / given["folder"]
+    def _take(self, given: Given) -> None:
+        folder = self.job.build / given.folder
         record = products.read_record(folder)
-        if record["signature"] != given["signature"]:
-            raise NotGiven(f"{given['folder']} is another job's now")
+        if record["signature"] != given.signature:
+            raise NotGiven(f"{given.folder} is another job's now")
         here = str(self.job.build)
         there = str(record.get("build") or here)
         known = hard_links.entries(record)
-        streams, keys, spares = (
-            [(node, port) for node, port in given[name]] for name in ("streams", "keys", "spares")
-        )
-        lie = {key: set(hard_links.files_of(known[key]["value"])) for key in keys}
-        alone = [key for key in keys if lie[key] and products.ARCHIVE not in lie[key]]
-        others = [key for key in keys if key not in alone]
+        lie = {key: set(hard_links.files_of(known[key]["value"])) for key in given.keys}
+        alone = [key for key in given.keys if lie[key] and products.ARCHIVE not in lie[key]]
+        others = [key for key in given.keys if key not in alone]
         if here == there and others and self.adopted is None:
             if any(lie[key] for key in others):
                 products.check(folder, record, products.ARCHIVE)
             self.adopted = (folder, [known[key] for key in others])
             others = []
-        found = products.load(folder, [*streams, *others])
-        self.streams |= {key: found[key] for key in streams}
+        found = products.load(folder, [*given.streams, *others])
+        self.streams |= {key: found[key] for key in given.streams}
         self.values |= {key: relocate(found[key], there, here) for key in others}
         self._shared += [(folder, record, key) for key in alone]
-        self._spares += [(folder, record, key) for key in spares]
-        told = run_records.runs(record, self.job.entry["partition"], given["nodes"])
+        self._spares += [(folder, record, key) for key in given.spares]
+        told = run_records.runs(record, self.job.entry.partition, given.nodes)
         self.runs += relocate(list(told), there, here)
-        self._take_results(record, given["results"])
+        self._take_results(record, given.results)
         self.jobs.append(f"{record['rule']}/{record['key']}")
 
-    def _take_results(self, record: Mapping[str, Any], names: list[str]) -> None:
+    def _take_results(self, record: Mapping[str, Any], names: Iterable[str]) -> None:
         for name in names:
             if files.described(self.job.build / name) != record["results"].get(name):
                 raise NotGiven(f"{name} was changed")
@@ -92,7 +90,7 @@ class Taken:
         Raises:
             NotGiven: one is gone or damaged.
         """
-        names = {(keep["node"], keep["port"]): keep["file"] for keep in self.job.keeps}
+        names = {keep.key: keep.file for keep in self.job.table.keeps}
         self.job.folder.mkdir(parents=True, exist_ok=True)
         found = []
         try:
@@ -109,7 +107,7 @@ class Taken:
 
     def spares(self, made_anew: set[Key]) -> list[hard_links.Shared]:
         """Let the job's folder have the spare streams, but for those that were made anew."""
-        names = {(spare["node"], spare["port"]): spare["file"] for spare in self.job.spares}
+        names = {spare.key: spare.file for spare in self.job.spares}
         found = []
         for folder, record, key in self._spares:
             if key not in made_anew:
@@ -130,15 +128,16 @@ def run_part(
     Raises:
         NotGiven: the job must run as a whole.
     """
-    nodes = job.entry["part"]["nodes"]
+    entry = job.entry
+    assert entry.part is not None
     try:
         taken = Taken(job)
         session = Session(plan, folder)
         given = {**reads, **taken.streams}
         made, boundary = session.partition(
-            nodes, job.entry["partition"], given, job.entry.get("file_digest")
+            entry.part.nodes, entry.partition, given, entry.file_digest
         )
-        run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
+        run = asdict(session.record(partition=entry.partition, boundary=boundary))
     except StageError as error:
         if isinstance(error.cause, _ENDS):
             raise

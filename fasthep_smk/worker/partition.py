@@ -17,6 +17,7 @@ from fasthep_smk.storage import products, run_records
 from fasthep_smk.storage.hard_links import Shared
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.streams import register_behaviours
+from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.masking import masked
 from fasthep_smk.worker import cached_streams
 from fasthep_smk.worker.job import Job, staging
@@ -32,19 +33,19 @@ def run_partition(job: Job) -> dict[str, Any]:
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
     with staging(job) as folder:
-        content = _part(job, plan, folder) if "part" in job.entry else None
+        content = _part(job, plan, folder) if job.entry.part else None
         return content or _whole(job, plan, folder)
 
 
 def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
-    given = _read(job, job.entry["reads"])
+    given = _read(job, job.entry.reads)
     session = Session(plan, folder)
     started = time.process_time()
     made, boundary = session.partition(
-        job.entry["nodes"], job.entry["partition"], given, job.entry.get("file_digest")
+        job.entry.nodes, job.entry.partition, given, job.entry.file_digest
     )
     cpu = time.process_time() - started
-    run = asdict(session.record(partition=job.entry["partition"], boundary=boundary))
+    run = asdict(session.record(partition=job.entry.partition, boundary=boundary))
     content = _saved(job, plan, made, str(folder))
     if run_records.is_quiet({"runs": [run]}):  # otherwise it is never told in parts
         _add(content, cached_streams.keep(job, made, cpu))
@@ -53,10 +54,11 @@ def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
 
 def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
     """Run what has to; return ``None`` if that is everything."""
-    part = job.entry["part"]
+    part = job.entry.part
+    assert part is not None
     started = time.process_time()
     try:
-        taken, made, run = run_part(job, plan, folder, _read(job, part["reads"]))
+        taken, made, run = run_part(job, plan, folder, _read(job, part.reads))
         cpu = time.process_time() - started
         content = _saved(job, plan, {**taken.values, **made}, str(folder), taken)
     except NotGiven as error:
@@ -68,7 +70,7 @@ def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
     _add(content, [*kept, *taken.spares(made_anew)])
     job.results.extend(taken.results)
     runs = relocate([run], str(folder), str(job.build))
-    return {**content, "runs": runs, "ran": part["nodes"], "taken_over": taken.jobs}
+    return {**content, "runs": runs, "ran": list(part.nodes), "taken_over": taken.jobs}
 
 
 def run_side_products(job: Job) -> dict[str, Any]:
@@ -76,21 +78,20 @@ def run_side_products(job: Job) -> dict[str, Any]:
     plan = plan_files.read_slim(job.plan_file)
     with staging(job) as folder:
         session = Session(plan, folder)
-        made, boundary = session.side_products(job.entry["nodes"])
+        made, boundary = session.side_products(job.entry.nodes)
         content = _saved(job, plan, made, str(folder))
         run = session.record(boundary=boundary)
         runs = relocate([asdict(run)], str(folder), str(job.build))
     return {**content, "runs": runs}
 
 
-def _read(job: Job, reads: Iterable[dict[str, Any]]) -> dict[Key, Any]:
+def _read(job: Job, reads: Iterable[Read]) -> dict[Key, Any]:
     """Return the products of other jobs."""
     found: dict[Key, Any] = {}
     for read in reads:
-        wanted = [(node, port) for node, port in read["keys"]]
-        if wanted:
+        if read.keys:
             # A producer that is inactive for this dataset made nothing: not among the reads.
-            found.update(products.load(job.build / read["folder"], wanted))
+            found.update(products.load(job.build / read.folder, read.keys))
     return found
 
 
@@ -99,30 +100,29 @@ def _saved(
 ) -> dict[str, Any]:
     """Write the job's products; those of earlier jobs that are files of their own are shared."""
     kept = []
-    for keep in job.keeps:
-        key = (keep["node"], keep["port"])
+    for keep in job.table.keeps:
+        key = keep.key
         if key not in made:
             continue  # the node does not apply to this dataset
-        live = keep["live"]
         kept.append(
             Product(
                 node=key[0],
                 port=key[1],
                 kind=str(plan.get_node(key[0]).outputs[key[1]]),
                 value=relocate(made[key], stage, str(job.build)),
-                stream_file=keep["file"],
-                live=None if live is None else tuple(live),
+                stream_file=keep.file,
+                live=keep.live,
             )
         )
     shared = taken.shared() if taken is not None else []
     names = {name for _, described in shared for name in described}
     if names.intersection(product.stream_file or "" for product in kept):
         raise NotGiven("two event streams have a file of one name")
-    declared = [name for name in job.outputs if name != products.RECORD]
+    declared = [name for name in job.table.outputs if name != products.RECORD]
     adopted = taken.adopted if taken is not None else None
     content = products.save(job.folder, kept, declared=declared, adopted=adopted)
     _add(content, shared)
-    order = [(keep["node"], keep["port"]) for keep in job.keeps]
+    order = [keep.key for keep in job.table.keeps]
     content["products"].sort(key=lambda entry: order.index((entry["node"], entry["port"])))
     return content
 

@@ -54,20 +54,19 @@ def check_files(
     if os.environ.get(SENT):
         return  # what a job is sent was looked at when it was sent; times are others here
     changed = [
-        path
-        for path, known in dict(job.entry.get("files") or {}).items()
-        if identity_of(path, Path()) != known
+        path for path, known in job.entry.files.items() if identity_of(path, Path()) != known
     ]
     others = [
         path
-        for path, (identity, *stat) in job.sources.items()
+        for path, (identity, *stat) in job.table.sources.items()
         if (modules or not path.endswith(".py"))
         and not _is_same(path, identity, stat, named)
         and not any(f"{one}/".startswith(f"{path}/") for one in written)
     ]
     if others:  # the content of a folder counts but for what jobs have written into it
         named = named.knowing(written_files(job.build, named.roots[0]))
-        changed += [path for path in others if named.identity_now(path) != job.sources[path][0]]
+        known = job.table.sources
+        changed += [path for path in others if named.identity_now(path) != known[path][0]]
     if changed:
         raise Changed(changed)
 
@@ -78,7 +77,7 @@ def check_modules(job: Job, sources: Mapping[str, str]) -> None:
     Raises:
         Changed: the source of one is another.
     """
-    planned = {os.path.realpath(path): known[0] for path, known in job.sources.items()}
+    planned = {os.path.realpath(path): known[0] for path, known in job.table.sources.items()}
     changed = [path for path, found in sources.items() if planned.get(path, found) != found]
     if changed:
         raise Changed(changed)

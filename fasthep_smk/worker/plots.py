@@ -13,7 +13,7 @@ import pickle
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fasthep_smk.flow.plot_styles import Looks
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import products, run_records
+from fasthep_smk.storage.task_table import Given
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
@@ -103,7 +104,7 @@ def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[s
     first = len(session.record().operations)
     ending = _taken_over(job)
     left = [node for node in nodes if node not in ending.taken]
-    known = job.entry.get("values") or {}
+    known = job.entry.values
     if set(nodes) <= set(known):
         session.import_ops(left)
         looks = Looks(map(session.plan.get_node, nodes))
@@ -140,7 +141,7 @@ def told(job: Job, ending: Ending) -> dict[str, Any]:
             for node, names in ending.written.items()
         },
     }
-    known = job.entry.get("values") or {}
+    known = job.entry.values
     counts = Counter(name for names in made.values() for name in names)
     # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
     own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
@@ -152,7 +153,7 @@ def told(job: Job, ending: Ending) -> dict[str, Any]:
         }
     }
     if ending.taken:
-        content["ran"] = [node for node in job.entry["nodes"] if node not in ending.taken]
+        content["ran"] = [node for node in job.entry.nodes if node not in ending.taken]
         content["taken_over"] = [f"{job.rule}/{job.key}"]
     return content
 
@@ -174,7 +175,7 @@ def _said(session: Session) -> tuple[int, dict[str, Any]]:
 def _taken_over(job: Job) -> Ending:
     """Return what an earlier job made, if all of it is as the translation has found it."""
     ending = Ending()
-    for given in job.entry.get("part", {}).get("given", ()):
+    for given in job.entry.given:
         try:
             ending.add(_given(job, given))
         except (OSError, ValueError, KeyError, SmkError) as error:
@@ -183,23 +184,22 @@ def _taken_over(job: Job) -> Ending:
     return ending
 
 
-def _given(job: Job, given: Mapping[str, Any]) -> Ending:
-    folder = job.build / given["folder"]
+def _given(job: Job, given: Given) -> Ending:
+    folder = job.build / given.folder
     record = products.read_record(folder)
-    if record["signature"] != given["signature"]:
-        raise ValueError(f"{given['folder']} is another job's now")
-    for name in given["results"]:
+    if record["signature"] != given.signature:
+        raise ValueError(f"{given.folder} is another job's now")
+    for name in given.results:
         if files.described(job.build / name) != record["results"].get(name):
             raise ValueError(f"{name} was changed")
     here, there = str(job.build), str(record.get("build") or job.build)
     own = record["runs"][-1]
-    told = [item for item in own["operations"] if item.get("node_id") in given["nodes"]]
-    keys = [(node, port) for node, port in given["keys"]]
-    found = products.load(folder, keys) if keys else {}
+    told = [item for item in own["operations"] if item.get("node_id") in given.nodes]
+    found = products.load(folder, given.keys) if given.keys else {}
     return Ending(
         store={key: relocate(value, there, here) for key, value in found.items()},
         operations=relocate(told, there, here),
-        results={node: record["values"][node]["files"] for node in given["nodes"]},
+        results={node: record["values"][node]["files"] for node in given.nodes},
     )
 
 

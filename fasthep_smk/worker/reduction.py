@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from typing import Any
 from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import Run, listed, ran_on, relocate
-from fasthep_smk.storage import layout, missing_report, products
+from fasthep_smk.storage import missing_report, products
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.streams import register_behaviours
+from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job, staging
 from fasthep_smk.worker.plots import run_end, told
@@ -28,11 +29,11 @@ def run_merge(job: Job) -> dict[str, Any]:
     """Reduce the partitions of one dataset and run what comes at its end."""
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
-    dataset = str(job.entry["dataset"])
+    dataset = str(job.entry.dataset)
     records = _records(job)
     with staging(job) as folder:
         session = Session(plan, folder)
-        store, runs = _reduce_partitions(session, job, job.entry["reads"], dataset, records)
+        store, runs = _reduce_partitions(session, job, job.entry.reads, dataset, records)
         store.update(_side_products(job, records))
         session.dataset_end(dataset, store)
         own = asdict(session.record())
@@ -57,13 +58,13 @@ def run_finish(job: Job) -> dict[str, Any]:
         session.replay(runs)
         replayed = len(session.recorder.operation_records())
         stores: list[Store] = []
-        by_dataset: dict[str | None, list[dict[str, Any]]] = {}
-        for read in job.entry["reads"]:
-            record = records[read["folder"]]
+        by_dataset: dict[str | None, list[Read]] = {}
+        for read in job.entry.reads:
+            record = records[read.folder]
             if record["rule"] == "side_products":
-                side.update(_load(job, read["folder"]))
+                side.update(_load(job, read.folder))
             elif record["rule"] == "merge":
-                stores.append(_load(job, read["folder"]))
+                stores.append(_load(job, read.folder))
             else:
                 dataset = record["runs"][0]["partition"]
                 by_dataset.setdefault(dataset["dataset"] if dataset else None, []).append(read)
@@ -83,7 +84,7 @@ def run_finish(job: Job) -> dict[str, Any]:
         for key, value in side.items():
             merged.setdefault(key, value)
         session.write_products(merged)
-        _note_missing(folder.glob("artifacts/**/manifest.json"), job.entry.get("missing"))
+        _note_missing(folder.glob("artifacts/**/manifest.json"), job.entry.missing)
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
     begun = len(session.record(replayed=replayed).operations)
@@ -124,16 +125,16 @@ def run_publish(job: Job) -> dict[str, Any]:
     """
     manifests: list[dict[str, Any]] = []
     lacking: list[dict[str, Any]] = []
-    table = json.loads((job.build / layout.table("finish")).read_text(encoding="utf-8"))
-    for read in job.entry["reads"]:
-        record = _record(job, read["folder"])
+    table = TaskTable.read(job.build, "finish")
+    for read in job.entry.reads:
+        record = _record(job, read.folder)
         runs = [Run(**run) for run in record["runs"]]
-        entry = table["jobs"][record["key"]]
-        plan = plan_files.read_slim(job.build / entry["plan"], _partitions(runs))
+        entry = table.jobs[record["key"]]
+        plan = plan_files.read_slim(job.build / entry.plan, _partitions(runs))
         session = Session(plan, job.build)
         session.replay(runs)
         before = _writer_manifests(job.build)
-        written = _write_manifests(session, _load(job, read["folder"]), job.build, entry)
+        written = _write_manifests(session, _load(job, read.folder), job.build, entry)
         variation = str(plan.context["variation"]["name"])
         job.results.extend(_move_writer_manifests(job.build, variation, before))
         manifest = _manifest(job.build)
@@ -143,7 +144,7 @@ def run_publish(job: Job) -> dict[str, Any]:
         system, places = job.sent.system, ran_on([record, job.place])
         job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
         job.results.extend(name for name in written if (job.build / name).exists())
-        lacking += [one for one in entry.get("missing", ()) if one not in lacking]
+        lacking += [one for one in entry.missing if one not in lacking]
     _note_missing([_manifest(job.build)], lacking)
     content = products.save(job.folder, [], declared=[])
     _sync_in_place(job.build)
@@ -154,7 +155,7 @@ def _summarise(
     plan: Any,
     build: Path,
     runs: list[Run],
-    entry: dict[str, Any],
+    entry: JobEntry,
     system: str,
     places: list[dict[str, Any]],
 ) -> list[str]:
@@ -176,14 +177,14 @@ def _summarise(
         warnings=[warning for run in runs for warning in run.warnings],
         hooks=summary.merged_hooks(runs),
         bundle_id=summary.bundle_id(compiled),
-        missing=entry.get("missing", ()),
+        missing=entry.missing,
     )
     summary_path = Path(written["summary_path"])
     # The summary of a variation lies among its reports.
     reports = build / "reports" if summary_path.parent == build else summary_path.parent
     report = reports / missing_report.REPORT
     results = [summary_path]
-    if lacking := entry.get("missing"):
+    if lacking := entry.missing:
         total = written["progress"]["counts"]["total"]
         files.write_text(report, missing_report.markdown(lacking, total))
         results.append(report)
@@ -194,9 +195,7 @@ def _summarise(
     return [str(path.relative_to(build)) for path in results]
 
 
-def _write_manifests(
-    session: Session, store: Store, build: Path, entry: dict[str, Any]
-) -> list[str]:
+def _write_manifests(session: Session, store: Store, build: Path, entry: JobEntry) -> list[str]:
     """Write the manifests of a run and of its writers, with what they lack; return their paths.
 
     Among them are the records of provenance that the run's manifest lists.
@@ -206,14 +205,14 @@ def _write_manifests(
     after = {**_writer_manifests(build), **_provenance(build)}
     written = [path for path, time in after.items() if before.get(path) != time]
     manifests = {path for path in written if path.name == _manifest(build).name}
-    _note_missing([*manifests, _manifest(build)], entry.get("missing"))
+    _note_missing([*manifests, _manifest(build)], entry.missing)
     if _manifest(build) in written:
         content = json.loads(_manifest(build).read_text(encoding="utf-8"))
         written += [build / record["record"] for record in content["records"]]
     return [str(path.relative_to(build)) for path in written]
 
 
-def _note_missing(manifests: Iterable[Path], lacking: list[dict[str, Any]] | None) -> None:
+def _note_missing(manifests: Iterable[Path], lacking: Sequence[dict[str, Any]]) -> None:
     """Let manifests say which partitions the files listed there were made without, if any."""
     for path in manifests:
         if not path.is_file():
@@ -250,14 +249,14 @@ def _sync_in_place(build: Path) -> None:
 def _reduce_partitions(
     session: Session,
     job: Job,
-    reads: Iterable[dict[str, Any]],
+    reads: Iterable[Read],
     dataset: str,
     records: Mapping[str, dict[str, Any]],
 ) -> tuple[Store, list[Run]]:
     stores: list[Store] = []
     runs: list[Run] = []
     for read in reads:
-        record = records[read["folder"]]
+        record = records[read.folder]
         if record["rule"] == "side_products":
             continue
         runs.extend(Run(**run) for run in record["runs"])
@@ -265,12 +264,12 @@ def _reduce_partitions(
     return session.reduce(stores, dataset), runs
 
 
-def _available(job: Job, read: dict[str, Any], record: dict[str, Any] | None = None) -> Store:
+def _available(job: Job, read: Read, record: dict[str, Any] | None = None) -> Store:
     """Load those of the wanted products that the job made (a node may not apply to a dataset)."""
-    record = record or _record(job, read["folder"])
+    record = record or _record(job, read.folder)
     made = {(entry["node"], entry["port"]) for entry in record["products"]}
-    wanted = [(node, port) for node, port in read["keys"] if (node, port) in made]
-    return _load(job, read["folder"], wanted) if wanted else {}
+    wanted = [key for key in read.keys if key in made]
+    return _load(job, read.folder, wanted) if wanted else {}
 
 
 def _side_products(job: Job, records: Mapping[str, dict[str, Any]]) -> Store:
@@ -300,7 +299,7 @@ def _is_kept(plan: Any, key: Key) -> bool:
 
 
 def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) -> dict[str, Any]:
-    files_of = {(keep["node"], keep["port"]): keep["file"] for keep in job.keeps}
+    files_of = {keep.key: keep.file for keep in job.table.keeps}
     kept = [
         Product(
             node=key[0],
@@ -312,13 +311,13 @@ def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) 
         for key, value in store.items()
         if only is None or key in only
     ]
-    declared = [name for name in job.outputs if name != products.RECORD]
+    declared = [name for name in job.table.outputs if name != products.RECORD]
     return products.save(job.folder, kept, declared=declared)
 
 
 def _records(job: Job) -> dict[str, dict[str, Any]]:
     """Return the records of the jobs that a job reads, by their folders."""
-    return {read["folder"]: _record(job, read["folder"]) for read in job.entry["reads"]}
+    return {read.folder: _record(job, read.folder) for read in job.entry.reads}
 
 
 def _record(job: Job, folder: str) -> dict[str, Any]:

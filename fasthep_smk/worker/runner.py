@@ -23,6 +23,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
+from fasthep_smk.storage.task_table import OtherVersion, TaskTable
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
@@ -50,27 +51,29 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
     given = _parser().parse_args(arguments)
     key = "/".join(given.place)
     try:
-        table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
-        bundle = table["bundles"].get(key)
-        if bundle is None:
-            return _run_job(_load(build, given, table, key, warm), _command(given, key))
-        jobs = {one: _load(build, given, table, one, warm) for one in bundle["jobs"]}
-    except (OSError, ValueError, KeyError) as error:
+        table = TaskTable.read(build, given.rule, key)
+        sent = _sent(build, given, warm)
+    except (OSError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
         return 2
+    except OtherVersion as error:
+        print(error, file=sys.stderr)
+        return 2
+    if not table.bundles:
+        return _run_job(Job(build, table, key, sent), _command(given, key))
+    bundle = table.bundles[key]
+    jobs = {
+        one: Job(build, table, one, sent, bundle=key, marker=bundle.marker) for one in bundle.jobs
+    }
     from fasthep_smk.worker.bundle import run_bundle
 
     return run_bundle(
         build,
         given.rule,
         bundle,
-        lambda one: _run_job(
-            replace(jobs[one], bundle=key, marker=bundle["marker"]), _command(given, one)
-        ),
+        lambda one: _run_job(jobs[one], _command(given, one)),
         lambda one: _is_done(jobs[one]),
-        lambda one, status: _take_back(
-            replace(jobs[one], bundle=key, marker=bundle["marker"]), status
-        ),
+        lambda one, status: _take_back(jobs[one], status),
         attempt=given.attempt,
         threads=given.threads,
         warm=warm,
@@ -82,15 +85,15 @@ def note_bad_end(build: Path, arguments: list[str], status: int) -> None:
     """Let a job not count whose process wrote its record, and then ended with ``status``."""
     given = _parser().parse_args(arguments)
     key = "/".join(given.place)
-    table = json.loads((build / layout.table(given.rule)).read_text(encoding="utf-8"))
-    if key in table["jobs"]:
-        _take_back(_load(build, given, table, key, False), status)
+    table = TaskTable.read(build, given.rule, key)
+    if key in table.jobs:
+        _take_back(Job(build, table, key, _sent(build, given, False)), status)
 
 
 def _take_back(job: Job, status: int) -> None:
     if not _is_done(job):
         return
-    (job.build / str(job.entry["record"])).unlink(missing_ok=True)
+    job.record.unlink(missing_ok=True)
     what = f"status {status}" if status > 0 else signal.Signals(-status).name
     problem = (
         f"its process ended badly after its work was done ({what}): in an exit handler, a thread "
@@ -140,7 +143,7 @@ def _run_job(job: Job, command: list[str]) -> int:
             shutil.rmtree(job.folder, ignore_errors=True)
         shown: BaseException = error
         if kind_of(error) in ("error", "credential"):
-            file = str((job.entry.get("partition") or {}).get("file") or "")
+            file = job.entry.file or ""
             # It has nothing to do with credentials, or the job cannot start again.
             with contextlib.suppress(LookupError, OSError):
                 verdict = tries.settle(error, file)
@@ -162,28 +165,28 @@ def _run_job(job: Job, command: list[str]) -> int:
 def _is_done(job: Job) -> bool:
     """Tell whether the job's record is there: Snakemake removes it when a job is to run again."""
     try:
-        record = files.unseal(files.read_plain(job.build / str(job.entry["record"])))
+        record = files.unseal(files.read_plain(job.record))
     except (OSError, files.Altered):
         return False
-    return bool(record.get("signature") == job.entry["signature"])
+    return bool(record.get("signature") == job.entry.signature)
 
 
 def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
     """Return the note of a job that ends without a word."""
-    partition = dict(job.entry.get("partition") or {})
+    partition = job.entry.partition or {}
     return failures.Failure(
         rule=job.rule,
         key=job.key,
-        record=job.marker or str(job.entry["record"]),
+        record=job.marker or job.entry.record,
         bundle=job.bundle,
         problem="it ended without an error message: it was killed, or its machine failed",
         kind="killed",
-        stages=list(job.stages),
-        dataset=job.entry.get("dataset"),
+        stages=list(job.table.stages),
+        dataset=job.entry.dataset,
         file=partition.get("file"),
         start=partition.get("start"),
         stop=partition.get("stop"),
-        variation=job.entry.get("variation"),
+        variation=job.entry.variation,
         pool=job.sent.asked.get("pool"),
         attempt=job.sent.attempt,
         host=socket.gethostname(),
@@ -228,7 +231,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
 
 def _gone(job: Job) -> Path | None:
     """Return an input file of a job that is not there any more."""
-    local = (path for path in map(Path, job.entry["inputs"]) if path.is_absolute())
+    local = (path for path in map(Path, job.entry.inputs) if path.is_absolute())
     return next((path for path in local if not path.exists()), None)
 
 
@@ -240,13 +243,13 @@ def _forget_damaged(job: Job, record: Path) -> None:
     from fasthep_smk.storage import products
 
     record.unlink(missing_ok=True)
-    for read in job.entry["reads"]:
+    for read in job.entry.reads:
         try:
-            products.verify(job.build / read["folder"])
+            products.verify(job.build / read.folder)
         except products.Damaged as error:
             error.record.unlink(missing_ok=True)
-            if "marker" in read:
-                (job.build / read["marker"]).unlink(missing_ok=True)
+            if read.marker is not None:
+                (job.build / read.marker).unlink(missing_ok=True)
 
 
 def _stop_if_hopeless(job: Job, earlier: list[dict[str, Any]]) -> None:
@@ -295,7 +298,7 @@ def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
     record = {
         "rule": job.rule,
         "key": job.key,
-        "signature": job.entry["signature"],
+        "signature": job.entry.signature,
         "observed": observed,
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -336,11 +339,11 @@ def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
             operation=current_operation,
             own=run["own_modules"],
             named=run["named_texts"],
-            known=job.entry.get("files") or (),
+            known=job.entry.files,
         )
     try:
         with observing(observer) if observer else contextlib.nullcontext():
-            content = _runner(job.scope)(job)
+            content = _runner(job.table.scope)(job)
     except Exception as error:
         with contextlib.suppress(OSError):  # the error of the job is what counts
             _keep_made(job, observer)
@@ -349,8 +352,8 @@ def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
             if observer and (edited := observer.edited()):
                 raise Changed(edited, failed=cause_of(error)) from error
         raise
-    folders = [read["folder"] for read in job.entry["reads"]]
-    folders += [given["folder"] for given in job.entry.get("part", {}).get("given", ())]
+    folders = [read.folder for read in job.entry.reads]
+    folders += [given.folder for given in job.entry.given]
     observed = inherited(job.build, folders)
     if observer is None:
         check_files(job, named, modules=False)
@@ -384,36 +387,6 @@ def _runner(scope: str) -> Any:
         "finish": reduction.run_finish,
         "publish": reduction.run_publish,
     }[scope]
-
-
-def _load(
-    build: Path, given: argparse.Namespace, table: dict[str, Any], key: str, warm: bool
-) -> Job:
-    return Job(
-        build=build,
-        rule=given.rule,
-        scope=str(table["scope"]),
-        key=key,
-        entry=table["jobs"][key],
-        keeps=tuple(table["keeps"]),
-        outputs=tuple(table["outputs"]),
-        sent=_sent(build, given, warm),
-        stages=tuple(table["stages"]),
-        made_of=_made_of(table, table["jobs"][key]),
-        spares=tuple(table.get("spares", {}).get(table["jobs"][key]["signed_as"], ())),
-        siblings=int(table.get("siblings") or len(table["jobs"])),
-        sources={path: tuple(known) for path, known in table.get("sources", {}).items()},
-    )
-
-
-def _made_of(table: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job's products follow from: its nodes' signatures, and their origin."""
-    known = table["nodes"].get(entry["signed_as"], {})
-    return {
-        "nodes": {node: known[node] for node in entry["nodes"]},
-        "origin": entry["origin"],
-        "reads": [read["folder"] for read in entry["reads"]],
-    }
 
 
 def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:

@@ -18,6 +18,7 @@ from fasthep_smk.storage import failures, run_lock
 from fasthep_smk.storage import jobs as build
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.util.errors import Findings
+from tests.support import tables
 
 HERE = socket.gethostname()
 RUN = {"host": HERE, "pid": 1, "since": "2026-01-01 00:00:00"}
@@ -43,16 +44,11 @@ def folder(tmp_path: Path) -> Path:
     place = tmp_path / "build"
     (place / "smk/tasks").mkdir(parents=True)
     jobs = {
-        key: {
-            "folder": f"smk/work/r/{key}",
-            "signature": f"signature of {key}",
-            "plan": "smk/plans/nominal.json",
-            "inputs": [],
-        }
+        key: tables.entry(folder=f"smk/work/r/{key}", signature=f"signature of {key}")
         for key in ("a", "b")
     }
-    table = {"rule": "r", "scope": "partition", "outputs": ["record.json"], "jobs": jobs}
-    (place / "smk/tasks/r.json").write_text(json.dumps(table))
+    table = tables.table(outputs=("record.json",), jobs=jobs)
+    (place / "smk/tasks/r.json").write_text(table.to_text())
     record(place, "a", "signature of a")
     return place
 

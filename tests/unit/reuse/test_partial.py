@@ -18,8 +18,10 @@ from fasthep_smk.plan.wiring import Wiring, wiring
 from fasthep_smk.reuse.partial import nodes_to_run
 from fasthep_smk.storage import hard_links, pickles, products, run_records
 from fasthep_smk.storage.products import Product
+from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.worker import cached_streams, partial
 from fasthep_smk.worker.job import Job, Sent
+from tests.support import tables
 from tests.unit.plan.test_plan import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
 
@@ -127,15 +129,17 @@ class TestChoice:
         assert to_run({READ}, {}) is None
 
 
-def job(folder: Path, *spares: dict[str, Any], memory: int | None = None) -> Job:
+def job(folder: Path, *spares: Kept, memory: int | None = None) -> Job:
     asked = {} if memory is None else {"memory": memory}
-    entry = {"folder": "job"}
     (folder / "job").mkdir(exist_ok=True)
-    return Job(folder, "r", "partition", "k", entry, (), (), Sent(asked=asked), spares=spares)
+    entry = tables.entry(folder="job", signed_as="nominal")
+    table = tables.table(jobs={"k": entry}, spares={"nominal": spares})
+    return Job(folder, table, "k", Sent(asked=asked))
 
 
-def wanted(name: str, live: list[str] | None) -> dict[str, Any]:
-    return {"node": name, "port": "stream", "file": f"{name}.spare.arrow", "live": live}
+def wanted(name: str, live: list[str] | None) -> Kept:
+    columns = None if live is None else tuple(live)
+    return Kept(name, "stream", f"{name}.spare.arrow", columns)
 
 
 EVENTS_MADE = ak.Array({"x": np.arange(1000.0), "y": np.arange(1000), "z": np.ones(1000)})

@@ -14,11 +14,12 @@ from fasthep_smk.cli.doctor import _credentials
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.config.site import Site
-from fasthep_smk.plan.rules import Bundle, Job, Read, Rule
+from fasthep_smk.plan.rules import Bundle, Job, Rule
 from fasthep_smk.run import credential_check
 from fasthep_smk.run.credential_check import check, found_in_passing
 from fasthep_smk.run.credential_need import concerns, explaining
 from fasthep_smk.run.loads import loads_of
+from fasthep_smk.storage.task_table import Read
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.errors import Findings
 from tests.support.credentials import proxy, secret_parts, token, write

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +20,7 @@ from fasthep_smk.storage.retention import (
     oldest_beyond,
     put_away,
 )
+from tests.support import tables
 
 CUT = [
     TaskJob(
@@ -334,22 +334,18 @@ def test_all_keeps_all(build: Path) -> None:
 def test_the_line_after_a_run(build: Path) -> None:
     (build / "smk/tasks").mkdir()
     for job in JOBS:
-        table = {
-            "rule": job.rule,
-            "scope": job.scope,
-            "outputs": job.outputs,
-            "jobs": {
-                one.key: {
-                    "folder": one.folder,
-                    "signature": one.signature,
-                    "plan": one.plan,
-                    "inputs": one.inputs,
-                }
-                for one in JOBS
-                if one.rule == job.rule
+        mine = [one for one in JOBS if one.rule == job.rule]
+        shown = ("folder", "signature", "plan", "inputs")
+        table = tables.table(
+            rule=job.rule,
+            scope=job.scope,
+            outputs=job.outputs,
+            jobs={
+                one.key: tables.entry(**{name: getattr(one, name) for name in shown})
+                for one in mine
             },
-        }
-        (build / f"smk/tasks/{job.rule}.json").write_text(json.dumps(table))
+        )
+        (build / f"smk/tasks/{job.rule}.json").write_text(table.to_text())
     said = cleanup.after_run(build, "all", shown=Path("out"))
     assert said.startswith("disk: ")
     assert said.endswith(

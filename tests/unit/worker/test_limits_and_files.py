@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.util import files
-from fasthep_smk.worker.job import Job, Sent, staging
+from fasthep_smk.worker.job import Job, staging
+from tests.support import tables
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
-    entry = {"folder": "smk/work/r/k", "variation": "nominal"}
-    return Job(tmp_path, "r", "partition", "k", entry, (), (), Sent())
+    return tables.job(tmp_path, "r", "partition", "k")
 
 
 def test_files_are_moved_when_the_job_has_succeeded(job: Job) -> None:

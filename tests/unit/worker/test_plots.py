@@ -21,8 +21,9 @@ from fasthep_smk.flow.summary import Run
 from fasthep_smk.plan.plot_signatures import end_values
 from fasthep_smk.plan.signatures import node_signatures
 from fasthep_smk.worker import plots as ending
-from fasthep_smk.worker.job import Job, Sent
+from fasthep_smk.worker.job import Sent
 from fasthep_smk.worker.limits import TimeLimit, time_limit
+from tests.support import tables
 from tests.unit.plans import define, graph, histogram, node
 
 SOURCE = node("source", "events", tree="events", branches=["px", "py"])
@@ -203,9 +204,8 @@ def run_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., An
 
     def run(pages: Pages, threads: int = 2, **entry: Any) -> tuple[ending.Ending, dict[Any, Any]]:
         known = dict.fromkeys(pages.nodes, "value")
-        job = Job(
-            tmp_path, "finish", "finish", "", {"values": known, **entry}, (), (), Sent(1, threads)
-        )
+        sent = Sent(1, threads)
+        job = tables.job(tmp_path, "finish", "finish", "", sent, **{"values": known, **entry})
         store = {("h", "hist"): "events"}
         return ending.run_end(job, pages, pages.outdir, store), store  # type: ignore[arg-type]
 
@@ -336,7 +336,6 @@ class TestNodesAtTheEnd:
 
 def test_only_files_that_belong_to_one_node_are_offered_to_later_runs(tmp_path: Path) -> None:
     files = {"a": ["a.png"], "b": ["c/x.png", "b.png"], "c": ["c/x.png"], "elsewhere": []}
-    entry = {"values": dict.fromkeys(files, "value"), "variation": "nominal"}
-    job = Job(tmp_path, "finish", "finish", "", entry, (), (), Sent())
+    job = tables.job(tmp_path, "finish", "finish", "", values=dict.fromkeys(files, "value"))
     offered = ending.told(job, ending.Ending(written=files))["values"]
     assert offered == {"a": {"value": "value", "files": ["a.png"]}}
