@@ -101,7 +101,11 @@ def test_results_are_those_of_the_last_run(tmp_path: Path) -> None:
 
 def test_an_interrupt_is_handed_on_once(analysis: Path) -> None:
     with_own_op(analysis, "__import__('time').sleep(60)")
-    code = "import fasthep_smk; fasthep_smk.run('workflow.yaml')"
+    # The tests may run in the background of a script, where Ctrl-C is ignored.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import fasthep_smk; fasthep_smk.run('workflow.yaml')"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=analysis,
