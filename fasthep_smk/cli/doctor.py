@@ -267,18 +267,18 @@ def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
 
     def give_up() -> None:
         nonlocal waiting
-        waiting = list(sites.system(system).waiting(reader.run))
-        snakemake.signal(signal.SIGINT)
-        kill.start()
+        waiting = []
+        try:
+            waiting = list(sites.system(system).waiting(reader.run))
+        finally:
+            snakemake.signal(signal.SIGINT)
+            kill.start()
 
     kill = threading.Timer(30, snakemake.signal, [signal.SIGKILL])
     limit = threading.Timer(timeout, give_up)
     limit.start()
     try:
         status = snakemake.follow(reader)
-    except KeyboardInterrupt:
-        snakemake.signal(signal.SIGINT)
-        raise
     finally:
         limit.cancel()
         limit.join()  # it may have begun, and starts the other one

@@ -18,12 +18,12 @@ __all__ = [
     "GroupFailed",
     "JobFailed",
     "JobFinished",
+    "JobRetried",
     "JobStarted",
     "JobsPlanned",
     "Problem",
     "Progressed",
     "RunNamed",
-    "Said",
     "Submitted",
     "from_line",
     "to_line",
@@ -68,21 +68,29 @@ class JobFailed:
 
 
 @dataclass(frozen=True)
-class GroupFailed:
-    """Several jobs that were one of the batch system have failed.
+class JobRetried:
+    """A job that has failed is tried again."""
 
-    ``logs`` is what the batch system captured of them.
+    number: str
+
+
+@dataclass(frozen=True)
+class GroupFailed:
+    """Several jobs that were submitted as one batch job have failed.
+
+    ``numbers`` are those of the jobs, ``logs`` what the batch system captured of them together.
     """
 
+    numbers: list[str]
     logs: list[str]
     message: str
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """A batch system has taken a job; ``job`` is what that calls it."""
+    """A batch system has taken a job; ``batch_id`` is the number that this gives it."""
 
-    job: str
+    batch_id: str
 
 
 @dataclass(frozen=True)
@@ -101,13 +109,6 @@ class Progressed:
 
 
 @dataclass(frozen=True)
-class Said:
-    """Anything else that Snakemake or an executor plugin says."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class Problem:
     """What the user has to know at once, such as a batch system that does not answer."""
 
@@ -119,18 +120,18 @@ Event = (
     | JobStarted
     | JobFinished
     | JobFailed
+    | JobRetried
     | GroupFailed
     | Submitted
     | RunNamed
     | Progressed
-    | Said
     | Problem
 )  # fmt: skip
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        JobsPlanned, JobStarted, JobFinished, JobFailed, GroupFailed, Submitted, RunNamed,
-        Progressed, Said, Problem,
+        JobsPlanned, JobStarted, JobFinished, JobFailed, JobRetried, GroupFailed, Submitted,
+        RunNamed, Progressed, Problem,
     )
 }  # fmt: skip
 

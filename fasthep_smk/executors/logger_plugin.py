@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -25,11 +26,21 @@ from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
 from fasthep_smk.util.masking import masked
 
-__all__ = ["LogHandler", "LogHandlerSettings", "event_of", "problem", "register", "report"]
+__all__ = [
+    "RETRIED",
+    "LogHandler",
+    "LogHandlerSettings",
+    "event_of",
+    "problem",
+    "register",
+    "report",
+]
 
 _MODULE_NAME = "snakemake_logger_plugin_fasthep_smk"
 
-#: Records come from the thread that Snakemake has for plugins, reports of executors from theirs.
+#: Snakemake has no event for a job that is tried again: its text says so.
+RETRIED = re.compile(r"^Trying to restart job (\S{1,40})\.$")
+#: Log records come from Snakemake's threads, reports from those of the executors.
 _lock = threading.Lock()
 
 
@@ -44,7 +55,11 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """Writes a line for each event to the descriptor."""
+    """Writes a line for each event to the descriptor.
+
+    Snakemake hands records to all plugins in one thread, which an error in any of them ends. So the
+    records are taken from its logger directly.
+    """
 
     settings: LogHandlerSettings
 
@@ -53,12 +68,10 @@ class LogHandler(LogHandlerBase):
         assert self.settings.descriptor is not None
         self._stream = os.fdopen(self.settings.descriptor, "w", encoding="utf-8")
         _opened.append(self)
+        logging.getLogger("snakemake.logging").addHandler(_Direct(self))
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Report a record."""
-        event = event_of(record)
-        if event is not None:
-            self.write(event)
+        """Do nothing: the record was reported when it was made."""
 
     def write(self, event: Event) -> None:
         """Report an event, if anybody still reads: the jobs go on without."""
@@ -92,6 +105,23 @@ class LogHandler(LogHandlerBase):
         return False
 
 
+class _Direct(logging.Handler):
+    """Takes the records from Snakemake's logger."""
+
+    def __init__(self, to: LogHandler) -> None:
+        super().__init__(logging.INFO)
+        self._to = to
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            event = event_of(record)
+        except AttributeError:  # another release of Snakemake: the run goes on without
+            self.handleError(record)
+        else:
+            if event is not None:
+                self._to.write(event)
+
+
 #: The handlers of this process: one, or none where nobody has asked for events.
 _opened: list[LogHandler] = []
 
@@ -117,12 +147,10 @@ def problem(text: str) -> None:
 def event_of(record: logging.LogRecord) -> Event | None:
     """Return what a run needs to know of a record, without secrets; ``None`` if that is nothing."""
     kind = getattr(record, "event", None)
-    if kind in _EVENTS:
-        return _EVENTS[kind](record)
-    if kind in _UNUSED:
-        return None
-    text = record.getMessage() if record.msg is not None else ""
-    return job_events.Said(masked(text)) if text else None
+    if kind is not None:
+        return _EVENTS[kind](record) if kind in _EVENTS else None
+    found = RETRIED.match(str(record.msg))
+    return job_events.JobRetried(found[1]) if found else None
 
 
 def _planned(record: Any) -> Event:
@@ -147,7 +175,8 @@ def _failed(record: Any) -> Event | None:
 
 
 def _group_failed(record: Any) -> Event:
-    return job_events.GroupFailed(_texts(record.aux_logs), masked(str(record.msg or "")))
+    numbers = [str(one["jobid"]) for one in record.job_error_info]
+    return job_events.GroupFailed(numbers, _texts(record.aux_logs), masked(str(record.msg or "")))
 
 
 def _progressed(record: Any) -> Event:
@@ -166,7 +195,3 @@ _EVENTS: dict[Any, Callable[[Any], Event | None]] = {
     LogEvent.GROUP_ERROR: _group_failed,
     LogEvent.PROGRESS: _progressed,
 }
-_UNUSED = {
-    LogEvent.SHELLCMD, LogEvent.RESOURCES_INFO, LogEvent.DEBUG_DAG, LogEvent.RULEGRAPH,
-    LogEvent.JOB_STARTED, LogEvent.GROUP_INFO, LogEvent.WORKFLOW_STARTED,
-}  # fmt: skip

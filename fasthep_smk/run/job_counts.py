@@ -91,19 +91,22 @@ class Tally:
         self._clock = clock
         self._began = clock()
         self._started: dict[str, _Started] = {}
+        self._failed: dict[str, str] = {}
 
     def begin(self, jobs: Mapping[str, int]) -> None:
         """Start anew with so many jobs of each rule."""
         self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
         self._began = self._clock()
-        self._started = {}
+        self._started, self._failed = {}, {}
 
     def started(self, number: str, rule: str, folder: str) -> None:
         now = self._clock()
         tally = self.rules.get(rule)
         if tally is None:
             return
-        tally.running += 1
+        self.retried(number)
+        if number not in self._started:
+            tally.running += 1
         tally.first = now if tally.first is None else tally.first
         self._started[number] = _Started(rule, folder, now)
 
@@ -113,22 +116,25 @@ class Tally:
         if job is None:
             return False
         tally = self.rules[job.rule]
-        tally.running = max(tally.running - 1, 0)
+        tally.running -= 1
         tally.done += 1
         tally.last = now
         tally.seconds += now - job.time
         tally.events += self.facts.events.get(job.folder, 0)
         return True
 
-    def failed(self, rule: str) -> None:
-        if tally := self.rules.get(rule):
-            tally.running = max(tally.running - 1, 0)
-            tally.failed += 1
+    def failed(self, number: str) -> None:
+        job = self._started.pop(number, None)
+        if job is not None:
+            self._failed[number] = job.rule
+            self.rules[job.rule].running -= 1
+            self.rules[job.rule].failed += 1
 
-    def again(self, number: str) -> None:
+    def retried(self, number: str) -> None:
         """Take back that a job has failed: it is tried again."""
-        if job := self._started.get(number):
-            self.rules[job.rule].failed = max(self.rules[job.rule].failed - 1, 0)
+        rule = self._failed.pop(number, None)
+        if rule is not None:
+            self.rules[rule].failed -= 1
 
     @property
     def total(self) -> int:

@@ -81,10 +81,11 @@ class Ahead:
         """Start the run: tell Snakemake its arguments. ``None`` if it has to be started anew."""
         if self._snakemake is None or wanted != self._environment:
             return None
-        if not self._snakemake.tell(arguments):
-            return None
         process, self._snakemake = self._snakemake, None
-        return process
+        if process.tell(arguments):
+            return process
+        process.end()
+        return None
 
     def discard(self) -> None:
         """End what was not taken over."""

@@ -21,10 +21,9 @@ from fasthep_smk.util.masking import masked
 
 __all__ = ["TEXTS", "Progress", "Reader"]
 
-#: What is read as text, each with why it has to be.
+#: What is read as text, each with why it has to be. One more is read in Snakemake's process:
+#: ``logger_plugin.RETRIED``.
 TEXTS = {
-    # Snakemake has no event for a job that is tried again.
-    "again": re.compile(r"^Trying to restart job (\S{1,40})\.$"),
     # What sbatch said stands in the middle of what the plugin says, between long advice.
     "refused": re.compile(
         r"SLURM sbatch failed[^']*The error message was '(?:sbatch: error: )?(.*?)'(?:\.| sbatch)"
@@ -62,7 +61,7 @@ class Reader:
         self.folders: list[str] = []
         self.tail: list[str] = []
         #: The logs of jobs that failed and are not tried again, by Snakemake's numbers of them;
-        #: of several jobs that were one of the batch system, what that captured, by its name.
+        #: of several jobs that were one batch job, what the batch system captured, by its name.
         self.failed_logs: dict[str, str] = {}
         #: What Snakemake says of failed jobs, by their logs.
         self.messages: dict[str, str] = {}
@@ -76,6 +75,8 @@ class Reader:
         #: Whether another Snakemake works on the folder.
         self.locked_out = False
         self._screen = screen
+        #: By the numbers of jobs that failed as one batch job: what that captured.
+        self._group_logs: dict[str, str] = {}
 
     def line(self, text: str) -> None:
         """Read a line that was printed; the secrets in it are shown nowhere."""
@@ -124,6 +125,7 @@ class Reader:
         if folder:
             self.folders.append(folder)
         self.tally.started(event.number, event.rule, folder)
+        self.failed_logs.pop(self._group_logs.pop(event.number, ""), None)
 
     def _finished(self, event: job_events.JobFinished) -> None:
         if self.tally.finished(event.number):
@@ -131,14 +133,22 @@ class Reader:
         self.last = time.monotonic()
 
     def _failed(self, event: job_events.JobFailed) -> None:
-        self.tally.failed(event.rule)
+        self.tally.failed(event.number)
         self.last = time.monotonic()
         if event.logs:
             self._note(event.number, event.logs[0], event.message)
         self.problem(f"failed: {event.rule}")
 
+    def _retried(self, event: job_events.JobRetried) -> None:
+        self.failed_logs.pop(event.number, None)
+        self.tally.retried(event.number)
+
     def _group_failed(self, event: job_events.GroupFailed) -> None:
+        self.last = time.monotonic()
+        for number in event.numbers:
+            self.tally.failed(number)
         if event.logs:
+            self._group_logs |= dict.fromkeys(event.numbers, event.logs[0])
             self._note(event.logs[0], event.logs[0], event.message)
 
     def _note(self, name: str, log: str, message: str) -> None:
@@ -149,13 +159,8 @@ class Reader:
         if event.done < event.total and self._screen is not None:
             self._screen.step(event.done, event.total - 1)
 
-    def _said(self, event: job_events.Said) -> None:
-        if found := TEXTS["again"].match(event.text):
-            self.failed_logs.pop(found[1], None)
-            self.tally.again(found[1])
-
     def _submitted(self, event: job_events.Submitted) -> None:
-        self.submitted.append(event.job)
+        self.submitted.append(event.batch_id)
 
     def _named(self, event: job_events.RunNamed) -> None:
         self.run = event.name
@@ -169,11 +174,11 @@ _FOLLOW: dict[type[Event], Callable[[Reader, Any], None]] = {
     job_events.JobStarted: Reader._started,
     job_events.JobFinished: Reader._finished,
     job_events.JobFailed: Reader._failed,
+    job_events.JobRetried: Reader._retried,
     job_events.GroupFailed: Reader._group_failed,
     job_events.Submitted: Reader._submitted,
     job_events.RunNamed: Reader._named,
     job_events.Progressed: Reader._progressed,
-    job_events.Said: Reader._said,
     job_events.Problem: Reader._problem,
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -27,7 +28,7 @@ class SnakemakeProcess:
     """Snakemake in ``folder``, with the changes that jobs on ``system`` need.
 
     It has a session of its own: Ctrl-C reaches it through us only. Without ``arguments`` it imports
-    what it needs, and then waits for those (`tell`).
+    what it needs, and then waits for those (`tell`). It inherits the descriptors in ``shared``.
 
     Raises:
         OSError: it cannot be started.
@@ -42,33 +43,34 @@ class SnakemakeProcess:
         arguments: Sequence[str] | None = None,
         shared: Sequence[int] = (),
     ) -> None:
-        read, self._events = os.pipe()  # the second keeps its number in the process
-        told_by: int | None = None
         self._tell: int | None = None
-        if arguments is None:
-            told_by, self._tell = os.pipe()
-        said = ["--told-by", str(told_by)] if arguments is None else self._with_events(arguments)
-        handed_over = [item for item in (self._events, told_by) if item is not None]
-        try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE, *said],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env=dict(variables),
-                cwd=folder,
-                start_new_session=True,
-                pass_fds=(*handed_over, *shared),
-            )
-        except OSError:
-            os.close(read)
-            self._forget()
-            raise
-        finally:
-            for descriptor in handed_over:
-                os.close(descriptor)
-        self._stream: TextIO = os.fdopen(read, encoding="utf-8", errors="replace")
+        with contextlib.ExitStack() as inherited:  # closed here once Snakemake has them
+            read, write = os.pipe()
+            self._stream: TextIO = os.fdopen(read, encoding="utf-8", errors="replace")
+            inherited.callback(os.close, write)
+            self._events = write  # in Snakemake it has the same number
+            if arguments is None:
+                told_by, self._tell = os.pipe()
+                inherited.callback(os.close, told_by)
+                words, handed_over = ["--told-by", str(told_by)], [write, told_by]
+            else:
+                words, handed_over = self._with_events(arguments), [write]
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", sites.system(system).SNAKEMAKE, *words],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    errors="replace",
+                    env=dict(variables),
+                    cwd=folder,
+                    start_new_session=True,
+                    pass_fds=(*handed_over, *shared),
+                )
+            except OSError:
+                self._stream.close()
+                self._tell_no_more()
+                raise
 
     @property
     def pid(self) -> int:
@@ -88,7 +90,7 @@ class SnakemakeProcess:
         except OSError:
             return False
         finally:
-            self._forget()
+            self._tell_no_more()
         return True
 
     def follow(
@@ -96,44 +98,64 @@ class SnakemakeProcess:
     ) -> int:
         """Hand on what it prints and reports to ``reader``, and return its exit status.
 
-        Its lines are copied to ``log``, its events to ``events``.
+        Its lines are copied to ``log``, its events to ``events``. If this is interrupted, so is the
+        process.
         """
-        reports = threading.Thread(target=self._hand_on, args=[reader, events], daemon=True)
+        reports = _Reports(self._stream, reader, events)
         reports.start()
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            _copy(masked(line), log)
-            reader.line(line.rstrip("\n"))
-        status = self._process.wait()
+        try:
+            with self._process.stdout as lines:
+                for line in lines:
+                    _copy(masked(line), log)
+                    reader.line(line.rstrip("\n"))
+            status = self._process.wait()
+        except BaseException:
+            self.signal(signal.SIGINT)
+            raise
         reports.join(_LAST_EVENTS)
+        if reports.error is not None:
+            raise reports.error
         return status
 
     def end(self) -> None:
         """Kill it: it has not begun."""
-        self._forget()
+        self._tell_no_more()
         self._process.kill()
         self._process.wait()
         self._stream.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def _hand_on(self, reader: Reader, copy: BinaryIO | None) -> None:
-        with self._stream:
-            for line in self._stream:
-                _copy(line, copy)
-                reader.event_line(line)
-
     def _with_events(self, arguments: Sequence[str]) -> list[str]:
         """Add our logger to those that the arguments ask for."""
         others, rest = _split_loggers(arguments)
-        ours = [_LOGGER, *others, _PLUGIN, f"--logger-{_PLUGIN}-descriptor", str(self._events)]
+        ours = [_LOGGER, _PLUGIN, *others, f"--logger-{_PLUGIN}-descriptor", str(self._events)]
         return [*ours, *rest]
 
-    def _forget(self) -> None:
-        """Close the end by which it is told its arguments: without any, it ends."""
+    def _tell_no_more(self) -> None:
+        """Close our end of its pipe: if it has received no arguments, it ends."""
         if self._tell is not None:
             os.close(self._tell)
             self._tell = None
+
+
+class _Reports(threading.Thread):
+    """Hands events on as they come; an ``error`` of the reader's does not hold Snakemake up."""
+
+    def __init__(self, stream: TextIO, reader: Reader, copy: BinaryIO | None) -> None:
+        super().__init__(daemon=True)
+        self.error: Exception | None = None
+        self._stream, self._reader, self._to = stream, reader, copy
+
+    def run(self) -> None:
+        with self._stream:
+            for line in self._stream:
+                _copy(line, self._to)
+                try:
+                    self._reader.event_line(line)
+                except Exception as error:
+                    self.error = self.error or error
 
 
 def _copy(text: str, stream: BinaryIO | None) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.task_table import OtherVersion, TaskTable
+from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
 from fasthep_smk.util.errors import Finding, Findings, nearest
 
 __all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
@@ -77,7 +77,7 @@ def read_jobs(build: Path) -> list[TaskJob]:
             tables[path.stem] = _jobs(TaskTable.read(build, path.stem))
         except FileNotFoundError:
             continue  # a run that begins has just removed it
-        except (OSError, OtherVersion) as error:
+        except (OSError, UnreadableTable) as error:
             findings.append(
                 Finding(
                     problem=f"this task table cannot be read: {error}",

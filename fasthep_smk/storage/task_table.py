@@ -22,13 +22,14 @@ __all__ = [
     "JobEntry",
     "Kept",
     "Key",
-    "OtherVersion",
     "Part",
     "Read",
     "Source",
     "TaskTable",
+    "UnreadableTable",
 ]
 
+_FIX = "'fasthep-smk translate workflow.yaml' writes it again"
 #: A product: the id of the node that makes it, and the name of the port.
 Key = tuple[str, str]
 #: Identity, size (bytes) and modification time (ns) of a file that a signature knows.
@@ -37,8 +38,8 @@ Source = tuple[str | None, int, int]
 NodeFacts = Sequence[str | list[str]]
 
 
-class OtherVersion(SmkError):
-    """A task table is not one that this version of fasthep-smk has written."""
+class UnreadableTable(SmkError):
+    """A file is damaged, or no task table that this version of fasthep-smk has written."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ class TaskTable:
 
         Raises:
             KeyError: the rule has no such job.
-            OtherVersion: it is no table that this version has written; ``place`` is named.
+            UnreadableTable: it is no table that this version has written; ``place`` is named.
         """
         try:
             return cls._from_json(found, key)
@@ -302,9 +303,8 @@ class TaskTable:
             raise KeyError(str(error)) from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             said = f"has no {error}" if isinstance(error, KeyError) else str(error)
-            raise OtherVersion(
-                f"{place} is not a task table of this version of fasthep-smk ({said}); "
-                "'fasthep-smk translate workflow.yaml' writes it again"
+            raise UnreadableTable(
+                f"{place} is not a task table of this version of fasthep-smk ({said}); {_FIX}"
             ) from error
 
     @classmethod
@@ -313,24 +313,22 @@ class TaskTable:
 
         Raises:
             OSError: there is none.
-            KeyError, OtherVersion: see ``from_json``.
+            KeyError, UnreadableTable: see ``from_json``.
         """
         path = build / layout.table(rule)
-        text = path.read_text(encoding="utf-8")
         try:
-            found = json.loads(text)
+            found = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise OtherVersion(f"{path} is damaged: {error}") from error
+            raise UnreadableTable(f"{path} is damaged ({error}); {_FIX}") from error
         return cls.from_json(found, path, key)
 
     @classmethod
     def _from_json(cls, found: Mapping[str, Any], key: str | None) -> TaskTable:
-        bundles = {one: BundleEntry.from_dict(item) for one, item in found["bundles"].items()}
-        jobs, siblings = found["jobs"], found.get("siblings")
+        bundles, jobs, siblings = found["bundles"], found["jobs"], found.get("siblings")
         if key is not None:
             siblings = siblings or len(jobs)
-            bundles = {one: item for one, item in bundles.items() if one == key}
-            keys: Iterable[str] = bundles[key].jobs if bundles else [key]
+            bundles = {key: bundles[key]} if key in bundles else {}
+            keys: Iterable[str] = bundles[key]["jobs"] if bundles else [key]
             if absent := [one for one in keys if one not in jobs]:
                 raise _NoJob(absent[0])
             jobs = {one: jobs[one] for one in keys}
@@ -347,7 +345,7 @@ class TaskTable:
             },
             nodes=found["nodes"],
             jobs={one: JobEntry.from_dict(item) for one, item in jobs.items()},
-            bundles=bundles,
+            bundles={one: BundleEntry.from_dict(item) for one, item in bundles.items()},
             sources={path: (one[0], one[1], one[2]) for path, one in found["sources"].items()},
             siblings=siblings,
         )

@@ -35,7 +35,7 @@ class Expected:
 
         Raises:
             KeyError: there is no such job.
-            OSError, OtherVersion: there is no such table.
+            OSError, UnreadableTable: there is no such table.
         """
         self._build = build
         self._rule = rule

@@ -183,7 +183,7 @@ def read_table(build: Path, rule: str, key: str) -> TaskTable:
 
     Raises:
         KeyError: there is no such job.
-        OSError, OtherVersion: there is no such table.
+        OSError, UnreadableTable: there is no such table.
     """
     path = build / layout.table(rule)
     return TaskTable.from_json(read_json(path), path, key)

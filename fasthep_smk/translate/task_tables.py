@@ -69,13 +69,14 @@ def table_texts(
 def partitions_text(rules: Iterable[Rule]) -> str:
     """Return all partitions as tab-separated values, for a spreadsheet.
 
-    ``first`` is the first entry of a partition in its file, ``end`` the one after its last; both
-    are empty where a partition is a whole file whose number of entries nobody has asked for.
+    Entries are counted from 0, ``stop`` is the one after the last; both are empty where a partition
+    is a whole file whose number of entries nobody has asked for. Relative files are in the folder
+    that the run was started in.
     """
     found = {job.partition: None for rule in rules for job in rule.jobs.values() if job.partition}
     text = io.StringIO()
     table = csv.writer(text, delimiter="\t", lineterminator="\n")
-    table.writerow(["dataset", "part", "source", "file", "first", "end"])
+    table.writerow(["dataset", "part", "source", "file", "start", "stop"])
     for one in found:
         table.writerow([one.dataset, one.part, one.source, one.file, one.start, one.stop])
     return text.getvalue()

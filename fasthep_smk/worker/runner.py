@@ -23,7 +23,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
-from fasthep_smk.storage.task_table import OtherVersion, TaskTable
+from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
@@ -56,7 +56,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
     except (OSError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
         return 2
-    except OtherVersion as error:
+    except UnreadableTable as error:
         print(error, file=sys.stderr)
         return 2
     if not table.bundles:

@@ -6,6 +6,11 @@ import ast
 import importlib
 import inspect
 import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +19,13 @@ from fasthep_smk.executors.job_events import (
     Event,
     JobFailed,
     JobFinished,
+    JobRetried,
     JobsPlanned,
     JobStarted,
     Progressed,
-    Said,
 )
-from fasthep_smk.run.snakemake_output import TEXTS, Reader
+from fasthep_smk.run.prestart import Ahead, environment
+from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
 pytestmark = pytest.mark.integration
@@ -86,8 +92,7 @@ def test_a_job_that_is_tried_again_is_said_as_text(tmp_path: Path) -> None:
     status, reader = run(tmp_path, FAILS_ONCE, "--retries", "1")
     assert status == 0
     assert [one.logs for one in reader.of(JobFailed)] == [["second.log"]]  # type: ignore[union-attr]
-    texts = [one.text for one in reader.of(Said)]  # type: ignore[union-attr]
-    assert [text for text in texts if TEXTS["again"].match(text)]
+    assert len(reader.of(JobRetried)) == 1
     assert (reader.done, reader.failed_logs) == (2, {})
 
 
@@ -116,7 +121,7 @@ def test_a_dry_run_is_reported_alike(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [["--logger", "other"], ["--logger=other"]])
-def test_a_logger_of_the_users_own_gets_the_events_too(
+def test_a_logger_of_the_users_own_gets_the_events_and_disturbs_nothing(
     tmp_path: Path, option: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plugin = tmp_path / "plugins" / "snakemake_logger_plugin_other"
@@ -128,13 +133,57 @@ def test_a_logger_of_the_users_own_gets_the_events_too(
         "    def emit(self, record):\n"
         "        with Path('seen').open('a') as stream:\n"
         "            print(getattr(record, 'event', None), file=stream)\n"
+        "        if getattr(record, 'event', None) == 'job_info':\n"
+        "            raise ValueError('a mistake in the plugin')\n"
         "    writes_to_stream = writes_to_file = needs_rulegraph = False\n"
         "    has_filter = has_formatter = True\n"
     )
     monkeypatch.setenv("PYTHONPATH", str(plugin.parent))
     status, reader = run(tmp_path, WELL, *option)
     assert (status, reader.done) == (0, 2)
-    assert "job_finished" in (tmp_path / "seen").read_text()
+    assert "run_info" in (tmp_path / "seen").read_text()
+
+
+def test_one_that_has_died_while_it_waited_is_not_told_anything(tmp_path: Path) -> None:
+    held = os.open(tmp_path / "lock", os.O_CREAT)
+    ahead = Ahead(tmp_path, held)
+    try:
+        assert ahead._snakemake is not None
+        ahead._snakemake.signal(signal.SIGKILL)
+        ahead._snakemake._process.wait()
+        wanted = environment(tmp_path, held)
+        assert [ahead.take_snakemake(["--version"], wanted) for _ in range(2)] == [None, None]
+    finally:
+        ahead.discard()
+        os.close(held)
+
+
+def test_who_is_interrupted_interrupts_it(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(
+        "import os, time\nopen('begun', 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    program = (
+        "import os, signal, pathlib\n"
+        "from fasthep_smk.run.snakemake_output import Reader\n"
+        "from fasthep_smk.run.snakemake_process import SnakemakeProcess\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "process = SnakemakeProcess(\n"
+        "    'local', pathlib.Path(), os.environ, arguments=['--dry-run', '--cores', '1'])\n"
+        "process.follow(Reader(None))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path) as caller:
+        begun = tmp_path / "begun"
+        wait_until(lambda: begun.is_file() and begun.read_text() != "")
+        caller.send_signal(signal.SIGINT)
+        assert caller.wait(30) != 0
+    wait_until(lambda: not Path("/proc", begun.read_text()).exists())
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:

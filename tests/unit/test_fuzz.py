@@ -37,11 +37,11 @@ from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.executors.job_events import (
     JobFailed,
     JobFinished,
+    JobRetried,
     JobsPlanned,
     JobStarted,
     Progressed,
     RunNamed,
-    Said,
     Submitted,
     to_line,
 )
@@ -100,7 +100,7 @@ REPORT = "".join(
             JobStarted("4", "stage_A", ["smk/work/stage_A/dy/0_0/record.json"]),
             Submitted("77"),
             JobFailed("4", "stage_A", ["logs/4.log"], "SLURM sbatch failed."),
-            Said("Trying to restart job 4."),
+            JobRetried("4"),
             JobFinished("4"),
             Progressed(1, 3),
         ],

@@ -15,10 +15,10 @@ from fasthep_smk.executors.job_events import (
     Event,
     JobFailed,
     JobFinished,
+    JobRetried,
     JobsPlanned,
     JobStarted,
     Progressed,
-    Said,
     to_line,
 )
 from fasthep_smk.run import display
@@ -128,7 +128,7 @@ def test_each_job_is_in_one_state() -> None:
     assert set(reader.tally.rules) == {"stage_A", "finish"}
     assert reader.progress().running == {"stage_A": 1}
     assert reader.progress().left == 4
-    follow(reader, [Said("Trying to restart job 2."), *started(2)])
+    follow(reader, [JobRetried("2"), *started(2)])
     assert (item.done, item.running, item.failed, item.waiting) == (1, 2, 0, 2)
 
 

@@ -8,10 +8,11 @@ from fasthep_smk.executors.job_events import (
     Event,
     GroupFailed,
     JobFailed,
+    JobFinished,
+    JobRetried,
     JobsPlanned,
     JobStarted,
     RunNamed,
-    Said,
     Submitted,
 )
 from fasthep_smk.run.snakemake_output import Reader
@@ -30,8 +31,8 @@ def failed(number: int, *captured: str, message: str = "None") -> JobFailed:
     return JobFailed(str(number), "stage_A", [f"logs/{number}.log", *captured], message)
 
 
-def again(number: int) -> Said:
-    return Said(f"Trying to restart job {number}.")
+def again(number: int) -> JobRetried:
+    return JobRetried(str(number))
 
 
 def test_a_failed_job_is_known_by_its_log_not_by_what_the_batch_system_captured() -> None:
@@ -49,8 +50,21 @@ def test_the_last_attempt_counts() -> None:
 
 
 def test_several_jobs_in_one_of_the_batch_system_are_known_by_what_that_captured() -> None:
-    reader = after(failed(4), STARTED, GroupFailed(["/out/group.log"], "Error in group 1"))
+    group = GroupFailed(["5", "6"], ["/out/group.log"], "Error in group 1")
+    reader = after(failed(4), STARTED, group)
     assert [*reader.failed_logs.values()] == ["logs/4.log", "/out/group.log"]
+
+
+def test_jobs_of_one_batch_job_are_counted_once_however_often_they_are_tried() -> None:
+    jobs = [JobStarted(one, "stage_A", [f"smk/work/a/{one}/record.json"]) for one in ("5", "6")]
+    group = GroupFailed(["5", "6"], ["/out/group.log"], "Error in group 1")
+    reader = after(JobsPlanned({"stage_A": 2}), *jobs, group)
+    tally = reader.tally.rules["stage_A"]
+    assert (tally.running, tally.failed, tally.done) == (0, 2, 0)
+    for event in (*jobs, JobFinished("5"), JobFinished("6")):
+        reader.event(event)
+    assert (tally.running, tally.failed, tally.done) == (0, 0, 2)
+    assert reader.failed_logs == {}
 
 
 @pytest.mark.parametrize(
@@ -91,7 +105,7 @@ def test_a_half_line_and_one_of_another_kind_are_none() -> None:
         '{"kind": "JobFin',
         '{"kind": "Other"}',
         '{"kind": "Submitted"}',
-        '{"kind": "Submitted", "job": 7}',
+        '{"kind": "Submitted", "batch_id": 7}',
         '{"kind": "JobsPlanned", "rules": {"a": "b"}}',
         "[]",
         "",

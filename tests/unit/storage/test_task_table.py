@@ -14,10 +14,10 @@ from fasthep_smk.storage.task_table import (
     BundleEntry,
     Given,
     Kept,
-    OtherVersion,
     Part,
     Read,
     TaskTable,
+    UnreadableTable,
 )
 from tests.support import tables
 
@@ -109,5 +109,13 @@ def test_a_table_of_another_version_is_refused_in_a_sentence(
 ) -> None:
     found = json.loads(FULL.to_text())
     change(found)
-    with pytest.raises(OtherVersion, match=r"r\.json is not a task table of this version"):
+    with pytest.raises(UnreadableTable, match=r"r\.json is not a task table of this version"):
         TaskTable.from_json(found, Path("r.json"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000])
+def test_a_damaged_table_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "smk/tasks").mkdir(parents=True)
+    (tmp_path / "smk/tasks/r.json").write_bytes(content)
+    with pytest.raises(UnreadableTable, match=r"r\.json is damaged"):
+        TaskTable.read(tmp_path, "r")

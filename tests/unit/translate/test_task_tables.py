@@ -96,6 +96,6 @@ def test_partitions_are_a_table_for_a_spreadsheet() -> None:
         "part": "1_0",
         "source": "",
         "file": 'a "b"\tc\n.root',
-        "first": "0",
-        "end": "7",
+        "start": "0",
+        "stop": "7",
     }

@@ -160,8 +160,6 @@ def test_what_snakemake_says() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        {"msg": SECRETS},
-        {"msg": SECRETS, "event": LogEvent.ERROR},
         {
             "msg": "Error in rule r",
             "event": LogEvent.JOB_ERROR,
@@ -171,7 +169,12 @@ def test_what_snakemake_says() -> None:
             "rule_msg": f"SLURM sbatch failed. The error message was '{SECRETS}'.",
             "indent": False,
         },
-        {"msg": SECRETS, "event": LogEvent.GROUP_ERROR, "aux_logs": ["group.log"]},
+        {
+            "msg": SECRETS,
+            "event": LogEvent.GROUP_ERROR,
+            "aux_logs": ["group.log"],
+            "job_error_info": [],
+        },
     ],
 )
 def test_what_snakemake_reports(record: dict[str, object]) -> None:
