@@ -6,7 +6,7 @@ import os
 import re
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ def summarise(
     *,
     runs: Iterable[Run],
     system: str,
-    ran_on: list[dict[str, Any]],
+    ran_on: Sequence[Mapping[str, Any]],
     warnings: Iterable[dict[str, Any]],
     hooks: Iterable[dict[str, Any]],
     bundle_id: str | None,

@@ -15,6 +15,7 @@ from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.products import ARCHIVE, RECORD
+from fasthep_smk.storage.record import MadeOf
 from fasthep_smk.storage.task_table import Key, NodeFacts, Read
 
 __all__ = [
@@ -163,7 +164,7 @@ def output_files(rule: Rule) -> dict[str, str]:
     return outputs
 
 
-def made_of(rule: Rule, job: Job) -> dict[str, Any]:
+def made_of(rule: Rule, job: Job) -> MadeOf:
     """Return what a job's products follow from, as its record has it."""
     known = signatures(rule.nodes.get(job.signed_as, {}))
     return {

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from tabulate import tabulate
 
 from fasthep_smk.storage import damage, failures, layout, missing_report, run_lock
 from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, survey
 from fasthep_smk.storage.jobs import TaskJob, find_build, is_done, read_jobs
+from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.retention import cleanable
 from fasthep_smk.util import files
 from fasthep_smk.util.units import about_bytes
@@ -84,7 +85,7 @@ def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
     for folder in [folder for folder, state in states.items() if state == "done"]:
         path = f"{folder}/{layout.RECORD}"
         try:
-            records[folder] = files.unseal(files.read_plain(build / path))
+            records[folder] = cast("Record", files.unseal(files.read_plain(build / path)))
         except FileNotFoundError:
             continue  # a run has just removed it
         except (OSError, files.Altered) as error:

@@ -14,12 +14,14 @@ from fasthep_smk.reuse import asked, ledger, reasons
 from fasthep_smk.reuse.adopt import Index, retold, take_over
 from fasthep_smk.reuse.partial import part_of
 from fasthep_smk.reuse.plots import part_of_end
-from fasthep_smk.reuse.store import Record, Store, read
+from fasthep_smk.reuse.store import Store, read
 from fasthep_smk.storage import damage
 from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.products import RECORD, write_record
+from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files, system_errors
+from fasthep_smk.util.files import FileFacts
 
 __all__ = ["Settled", "asked", "retire_results", "settle"]
 
@@ -173,7 +175,7 @@ class _Settling:
                 texts = summary.renamed_bundle(self.build, name)
                 if texts is None:
                     continue
-                was, now = ({"size": len(t), "sha256": sha256(t).hexdigest()} for t in texts)
+                was, now = (FileFacts(size=len(t), sha256=sha256(t).hexdigest()) for t in texts)
                 if known not in (was, now):
                     how = damage.difference(self.build / name, known, content=True)
                     self._run_again(job.folder, {name: str(how)})

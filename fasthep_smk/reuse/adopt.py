@@ -14,8 +14,9 @@ from typing import Any
 
 from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
-from fasthep_smk.reuse.store import Record, Store
+from fasthep_smk.reuse.store import Store
 from fasthep_smk.storage import hard_links, layout, products, run_records
+from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 
@@ -111,9 +112,8 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
     except (OSError, KeyError, ValueError, SmkError):
         shutil.rmtree(made, ignore_errors=True)
         return None  # damaged or gone: it is made again
-    first = {key: one for key, one in next(iter(records.values())).items() if key != "ran"}
-    record = {
-        **first,
+    record: Record = {
+        **next(iter(records.values())),
         "rule": job.rule,
         "key": job.key,
         "signature": job.signature,
@@ -132,6 +132,7 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
         ],
         "taken_over": [f"{one['rule']}/{one['key']}" for one in records.values()],
     }
+    record.pop("ran", None)
     products.write_record(made, record)
     shutil.rmtree(goal, ignore_errors=True)
     made.rename(goal)
@@ -215,7 +216,7 @@ def _gather(
     wanted: Mapping[Path, list[tuple[str, str]]],
     records: Mapping[Path, Record],
     rule: Rule,
-) -> dict[str, Any]:
+) -> Saved:
     """Put products into a folder; return their part of its record."""
     if len(records) == 1:
         ((source, record),) = records.items()
@@ -241,13 +242,13 @@ def _gather(
 
 def _linked(
     folder: Path, source: Path, record: Record, keys: list[tuple[str, str]], rule: Rule
-) -> dict[str, Any]:
+) -> Saved:
     """Share the files of one job that has everything; its archive may hold more."""
     known = hard_links.entries(record)
-    entries: list[dict[str, Any]] = []
-    described: dict[str, Any] = {}
+    entries: list[ProductEntry] = []
+    described: dict[str, FileFacts] = {}
     for key in [key for key in rule.keeps if key in keys]:
-        entry, names = known[key], set(hard_links.files_of(known[key]["value"]))
+        entry, names = known[key].copy(), set(hard_links.files_of(known[key]["value"]))
         if products.ARCHIVE not in names:
             entry, shared = hard_links.share(
                 source, record, key, folder, name=rule.streams.get(key)
@@ -258,7 +259,8 @@ def _linked(
                 described[name] = hard_links.link(
                     source / name, folder / name, record["files"][name]
                 )
-        entries.append({name: value for name, value in entry.items() if name != "spare"})
+        entry.pop("spare", None)
+        entries.append(entry)
     for name in _declared(rule):
         if name not in described:
             (folder / name).touch()
@@ -280,14 +282,13 @@ def spare_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], P
     return found
 
 
-def _share_spares(
-    folder: Path, content: dict[str, Any], rule: Rule, job: Job, index: Index
-) -> None:
+def _share_spares(folder: Path, content: Saved, rule: Rule, job: Job, index: Index) -> None:
     """Let a job that is made of others' products have their spare streams too."""
     for key, source in spare_streams(rule, job, index).items():
         name = layout.stream(*key, spare=True)
         entry, described = hard_links.share(source, index.records[source], key, folder, name=name)
-        content["products"].append({**entry, "spare": True})
+        entry["spare"] = True
+        content["products"].append(entry)
         content["files"] |= described
 
 

@@ -126,7 +126,7 @@ class _Choice:
         if folder not in self._usable:
             record = self.index.records[folder]
             writes = bool(record["results"]) and bool(self.wired.writers)
-            self._usable[folder] = run_records.is_quiet(record) and not (
+            self._usable[folder] = run_records.is_quiet(record["runs"]) and not (
                 writes
                 and (
                     not record["made_of"]["nodes"].keys() <= self.values.keys()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.plan.rules import Job
-from fasthep_smk.reuse.store import Record
 from fasthep_smk.storage import hard_links
+from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Given, Part
 
 __all__ = ["part_of_end"]
@@ -46,7 +45,7 @@ def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> 
     return Part(tuple(node for node in job.nodes if node not in nodes), (), (given,))
 
 
-def _stands(record: Mapping[str, Any], node: str, value: str, build: Path) -> bool:
+def _stands(record: Record, node: str, value: str, build: Path) -> bool:
     """Tell whether a node's files are there and as long as they were written."""
     made = record["values"].get(node)
     if made is None or made["value"] != value:

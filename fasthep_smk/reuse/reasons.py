@@ -10,7 +10,7 @@ from fasthep_smk.flow.context_use import SIGHTS
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import described
-from fasthep_smk.reuse.store import Record
+from fasthep_smk.storage.record import Record
 
 __all__ = ["reason"]
 

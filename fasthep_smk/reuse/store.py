@@ -11,20 +11,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.plan.rules import Job
 from fasthep_smk.storage import layout, products
 from fasthep_smk.storage.damage import difference, said
 from fasthep_smk.storage.products import RECORD
+from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
+from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Record", "Store"]
-
-Record = dict[str, Any]
+__all__ = ["Store"]
 
 #: Where a superseded job's files for the user go, in its folder.
 _RESULTS = "results"
@@ -94,7 +93,7 @@ class Store:
         return None
 
     def _bring_back(self, job: Job, kept: Path, record: Record) -> bool:
-        _move_results(record, kept / _RESULTS, self.build)
+        _move_results(record["results"], kept / _RESULTS, self.build)
         if record["signature"] != job.signature or not self.results_stand(record):
             return False
         goal = self.build / job.folder
@@ -112,7 +111,7 @@ class Store:
         retired = []
         for folder, record in self.superseded:
             mine = {name: one for name, one in record["results"].items() if name not in claimed}
-            retired += _move_results({"results": mine}, self.build, folder / _RESULTS)
+            retired += _move_results(mine, self.build, folder / _RESULTS)
         return retired
 
     def results_stand(self, record: Record) -> bool:
@@ -162,10 +161,10 @@ class Store:
             self.__dict__.pop(name, None)
 
 
-def _move_results(record: Record, source: Path, goal: Path) -> list[str]:
+def _move_results(results: Mapping[str, FileFacts], source: Path, goal: Path) -> list[str]:
     """Move a job's files for the user, those that are as it left them; return their names."""
     moved = []
-    for name, known in record["results"].items():
+    for name, known in results.items():
         path = source / name
         if (goal / name).exists() or not path.is_file() or files.described(path) != known:
             continue

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 
 __all__ = ["GONE", "difference", "of_products", "of_results", "said"]
 
 GONE = "is gone"
 
-Record = Mapping[str, Any]
 #: What describes a file: its ``size`` in bytes and its ``sha256``.
 Known = Mapping[str, Any]
 

@@ -17,6 +17,7 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.record import Attempt
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
@@ -88,7 +89,7 @@ class Failure:
     memory: int | None = None
     used: int | None = None
     fix: str | None = None
-    earlier: list[dict[str, Any]] = field(default_factory=list)
+    earlier: list[Attempt] = field(default_factory=list)
 
 
 def note(build: Path, failure: Failure) -> None:
@@ -107,13 +108,22 @@ def note(build: Path, failure: Failure) -> None:
             stream.truncate()
 
 
-def earlier(build: Path, rule: str, key: str) -> list[dict[str, Any]]:
+def earlier(build: Path, rule: str, key: str) -> list[Attempt]:
     """Return what the earlier attempts of a job died of, first to last, for its record."""
     found = read(path_of(build, rule, key))
     if found is None:
         return []
-    names = ("attempt", "pool", "host", "problem", "kind", "batch_job", "memory", "used")
-    return [*found.earlier, {name: getattr(found, name) for name in names}]
+    last = Attempt(
+        attempt=found.attempt,
+        pool=found.pool,
+        host=found.host,
+        problem=found.problem,
+        kind=found.kind,
+        batch_job=found.batch_job,
+        memory=found.memory,
+        used=found.used,
+    )
+    return [*found.earlier, last]
 
 
 def born(pid: int) -> int | None:

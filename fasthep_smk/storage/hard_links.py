@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE
+from fasthep_smk.storage.record import FileFacts, ProductEntry, Saved
 
 __all__ = ["Shared", "entries", "files_of", "is_file", "link", "share"]
 
 Key = tuple[str, str]
 #: An entry of a record's products, and its files with what describes them.
-Shared = tuple[dict[str, Any], dict[str, dict[str, Any]]]
+Shared = tuple[ProductEntry, dict[str, FileFacts]]
 
 
-def entries(record: Mapping[str, Any]) -> dict[Key, dict[str, Any]]:
+def entries(record: Saved) -> dict[Key, ProductEntry]:
     """Return the products of a record by their keys."""
     return {(entry["node"], entry["port"]): entry for entry in record["products"]}
 
@@ -37,14 +38,12 @@ def files_of(value: Any) -> Iterator[str]:
             yield from files_of(item)
 
 
-def is_file(path: Path, known: Mapping[str, Any]) -> bool:
+def is_file(path: Path, known: FileFacts) -> bool:
     """Tell whether a file exists and is as long as what describes it says."""
     return difference(path, known) is None
 
 
-def share(
-    source: Path, record: Mapping[str, Any], key: Key, goal: Path, *, name: str | None = None
-) -> Shared:
+def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None = None) -> Shared:
     """Let ``goal`` have a product of the job in ``source``; its only file is called ``name`` there.
 
     The content is not looked at: who reads it checks it.
@@ -53,7 +52,7 @@ def share(
         ValueError: a file is not as long as it was, or it holds several products.
         OSError, KeyError: there is no such file or product.
     """
-    entry = dict(entries(record)[key])
+    entry = entries(record)[key].copy()
     names = list(dict.fromkeys(files_of(entry["value"])))
     if ARCHIVE in names:
         raise ValueError(f"{key} lies among other products")
@@ -68,7 +67,7 @@ def share(
     return entry, described
 
 
-def link(source: Path, goal: Path, known: Mapping[str, Any]) -> dict[str, Any]:
+def link(source: Path, goal: Path, known: FileFacts) -> FileFacts:
     """Give a file a second name; return what describes it.
 
     Raises:
@@ -83,4 +82,4 @@ def link(source: Path, goal: Path, known: Mapping[str, Any]) -> dict[str, Any]:
         raise
     except OSError:  # a file system without hard links, or the disk of another folder
         shutil.copyfile(source, goal)
-    return dict(known)
+    return known.copy()

@@ -24,6 +24,7 @@ from typing import Any, Literal, get_args
 from fasthep_smk.flow.distributions import NOT_INSTALLED, package_identity
 from fasthep_smk.flow.named_files import Made, NamedFiles, file_identity
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 
 __all__ = [
@@ -142,7 +143,7 @@ class Checks:
         self._named = named
         self._change_of = cache(self._look)
 
-    def change(self, record: Mapping[str, Any]) -> str | None:
+    def change(self, record: Record) -> str | None:
         """Return what has changed, in words; ``None`` if nothing has."""
         found = (self._change_of(digest) for digest in record.get("observed") or ())
         return next((text for text in found if text is not None), None)

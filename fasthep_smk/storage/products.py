@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import awkward as ak
 import hist
@@ -30,6 +30,7 @@ from fasthep_smk.storage import pickles
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.histograms import read_histogram, same_histogram
 from fasthep_smk.storage.layout import ARCHIVE, RECORD, SPARE, is_result
+from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.storage.streams import read_stream, write_stream
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Finding, Findings
@@ -83,8 +84,8 @@ def save(
     products: Iterable[Product],
     *,
     declared: Iterable[str],
-    adopted: tuple[Path, Iterable[Mapping[str, Any]]] | None = None,
-) -> dict[str, Any]:
+    adopted: tuple[Path, Iterable[ProductEntry]] | None = None,
+) -> Saved:
     """Write ``products`` into ``folder``, to the disk itself; return their part of the record.
 
     ``declared`` names files that must exist afterwards even if no product needed them (a source
@@ -106,13 +107,13 @@ def save(
     return {"format": FORMAT, "products": entries, "files": described}
 
 
-def write_record(folder: Path, record: Mapping[str, Any]) -> None:
+def write_record(folder: Path, record: Record) -> None:
     """Write the record: from here on the job counts as done."""
     with files.atomic_path(folder / RECORD) as temporary:
         temporary.write_text(files.seal(record), encoding="utf-8")
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> Record:
     """Return the record of a finished job.
 
     Raises:
@@ -128,7 +129,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     if record.get("format") != FORMAT:
         raise _corrupt(path, "was written by another version of fasthep-smk")
     _check_names(path, record)
-    return record
+    return cast("Record", record)
 
 
 def _check_names(path: Path, record: Mapping[str, Any]) -> None:
@@ -157,7 +158,7 @@ def verify(folder: Path) -> None:
             reader.check(name)
 
 
-def check(folder: Path, record: Mapping[str, Any], name: str) -> None:
+def check(folder: Path, record: Saved, name: str) -> None:
     """Check one file of a finished job.
 
     Raises:
@@ -193,7 +194,7 @@ class _Writer:
         self._members = 0
         self._archive: zipfile.ZipFile | None = None
 
-    def entry(self, product: Product) -> dict[str, Any]:
+    def entry(self, product: Product) -> ProductEntry:
         """Write one product; return its description."""
         stem = product.stream_file or f"{_safe_stem(product)}.arrow"
 
@@ -235,9 +236,9 @@ class _Writer:
             "value": plain,
         }
 
-    def adopt(self, archive: Path, entries: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def adopt(self, archive: Path, entries: Iterable[ProductEntry]) -> list[ProductEntry]:
         """Copy what another archive holds of some products, under the same names."""
-        adopted = [dict(entry) for entry in entries]
+        adopted = [entry.copy() for entry in entries]
         numbers = {int(one) for one in re.findall(r'"member": "p(\d+)', json.dumps(adopted))}
         if not numbers:
             return adopted
@@ -296,13 +297,13 @@ class _Writer:
 
 
 class _Reader:
-    def __init__(self, folder: Path, described: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, folder: Path, described: Mapping[str, FileFacts]) -> None:
         self.folder = folder
         self._described = described
         self._verified: set[str] = set()
         self._archive: zipfile.ZipFile | None = None
 
-    def value(self, entry: Mapping[str, Any]) -> Any:
+    def value(self, entry: ProductEntry) -> Any:
         return from_plain(entry["value"], leaf=self._leaf)
 
     def close(self) -> None:

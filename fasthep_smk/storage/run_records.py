@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
-__all__ = ["are_quiet", "fits", "is_quiet", "runs"]
+from fasthep_smk.storage.record import Content, RunFacts
+
+__all__ = ["are_quiet", "facts_of", "fits", "is_quiet", "runs"]
 
 #: Events of hooks that happen as often whichever nodes of a partition run.
 _ONCE = frozenset({"partition_start", "on_node_error", "dataset_end", "run_end"})
 
 
+def facts_of(run: Any) -> RunFacts:
+    """Return what FAST-HEP recorded of a run (`fasthep_smk.flow.summary.Run`), for its record."""
+    return cast("RunFacts", asdict(run))
+
+
 def runs(
-    record: Mapping[str, Any], partition: Mapping[str, Any] | None, nodes: Iterable[str]
-) -> Iterator[dict[str, Any]]:
+    record: Content, partition: dict[str, Any] | None, nodes: Iterable[str]
+) -> Iterator[RunFacts]:
     """Yield what a record says of some nodes, told of ``partition``."""
     wanted = set(nodes)
     for run in record["runs"]:
@@ -31,7 +39,7 @@ def runs(
         }
 
 
-def fits(record: Mapping[str, Any], partition: Mapping[str, Any] | None) -> bool:
+def fits(record: Content, partition: Mapping[str, Any] | None) -> bool:
     """Tell whether a record can be told as another partition's: it said nothing about its own."""
     return all(
         run["partition"] == partition or not (run["warnings"] or run["resources"])
@@ -39,13 +47,13 @@ def fits(record: Mapping[str, Any], partition: Mapping[str, Any] | None) -> bool
     )
 
 
-def is_quiet(record: Mapping[str, Any]) -> bool:
-    """Tell whether a record says nothing that depends on which nodes ran together.
+def is_quiet(runs: Iterable[RunFacts]) -> bool:
+    """Tell whether what was recorded says nothing that depends on which nodes ran together.
 
     Warnings and resources belong to no node, and hooks of nodes count their calls.
     """
     return not any(
-        run["warnings"] or run["resources"] or not are_quiet(run["hooks"]) for run in record["runs"]
+        run["warnings"] or run["resources"] or not are_quiet(run["hooks"]) for run in runs
     )
 
 

@@ -34,8 +34,8 @@ _FIX = "'fasthep-smk translate workflow.yaml' writes it again"
 Key = tuple[str, str]
 #: Identity, size (bytes) and modification time (ns) of a file that a signature knows.
 Source = tuple[str | None, int, int]
-#: The signature of a node, and what of the run it may see.
-NodeFacts = Sequence[str | list[str]]
+#: The signature of a node (a text), and what of the run it may see (a list of texts).
+NodeFacts = list[Any]
 
 
 class UnreadableTable(SmkError):

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 __all__ = [
     "Altered",
@@ -203,8 +203,15 @@ def sha256_bytes(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def described(path: Path) -> dict[str, Any]:
-    """Return what tells a file from another one: its size in bytes and its SHA-256."""
+class FileFacts(TypedDict):
+    """What tells a file from another one: its size (bytes) and its SHA-256 (hexadecimal)."""
+
+    size: int
+    sha256: str
+
+
+def described(path: Path) -> FileFacts:
+    """Return what tells a file from another one."""
     return {"size": path.stat().st_size, "sha256": sha256_file(path)}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import awkward as ak
 
 from fasthep_smk.storage.hard_links import Shared
+from fasthep_smk.storage.record import ProductEntry
 from fasthep_smk.storage.streams import select_columns, write_stream
 from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.util import files
@@ -111,7 +112,7 @@ def _write(folder: Path, spare: Kept, array: Any, compress: bool) -> Shared | No
             raise
         print(f"{path.name} is not kept: {error}", file=sys.stderr)
         return None
-    entry = {
+    entry: ProductEntry = {
         "node": spare.node,
         "port": spare.port,
         "kind": "event_stream",

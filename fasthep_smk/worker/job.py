@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.record import Asked, MadeOf
 from fasthep_smk.storage.task_table import JobEntry, Kept, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
@@ -28,7 +29,7 @@ class Sent:
 
     attempt: int = 1
     threads: int = 1
-    asked: dict[str, Any] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
     system: str = "local"
     batch_job: str | None = None
     warm: bool = False
@@ -96,7 +97,7 @@ class Job:
         return self.build / self.entry.plan
 
     @property
-    def made_of(self) -> dict[str, Any]:
+    def made_of(self) -> MadeOf:
         """What its products follow from: its nodes' signatures, and their origin."""
         known = self.table.nodes.get(self.entry.signed_as, {})
         return {

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import hard_links, products, run_records
+from fasthep_smk.storage.record import ProductEntry, Record, RunFacts
 from fasthep_smk.storage.task_table import Given
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
@@ -41,14 +41,14 @@ class Taken:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.adopted: tuple[Path, list[dict[str, Any]]] | None = None
+        self.adopted: tuple[Path, list[ProductEntry]] | None = None
         self.values: dict[Key, Any] = {}
         self.streams: dict[Key, Any] = {}
-        self.runs: list[dict[str, Any]] = []
+        self.runs: list[RunFacts] = []
         self.results: list[str] = []
         self.jobs: list[str] = []
-        self._shared: list[tuple[Path, dict[str, Any], Key]] = []
-        self._spares: list[tuple[Path, dict[str, Any], Key]] = []
+        self._shared: list[tuple[Path, Record, Key]] = []
+        self._spares: list[tuple[Path, Record, Key]] = []
         for given in job.entry.given:
             self._take(given)
 
@@ -78,7 +78,7 @@ class Taken:
         self._take_results(record, given.results)
         self.jobs.append(f"{record['rule']}/{record['key']}")
 
-    def _take_results(self, record: Mapping[str, Any], names: Iterable[str]) -> None:
+    def _take_results(self, record: Record, names: Iterable[str]) -> None:
         for name in names:
             if files.described(self.job.build / name) != record["results"].get(name):
                 raise NotGiven(f"{name} was changed")
@@ -114,13 +114,14 @@ class Taken:
                 with contextlib.suppress(OSError, ValueError, KeyError):  # no loss
                     goal, name = self.job.folder, names[key]
                     entry, described = hard_links.share(folder, record, key, goal, name=name)
-                    found.append(({**entry, "spare": True}, described))
+                    entry["spare"] = True
+                    found.append((entry, described))
         return found
 
 
 def run_part(
     job: Job, plan: Any, folder: Path, reads: Mapping[Key, Any]
-) -> tuple[Taken, dict[Key, Any], dict[str, Any]]:
+) -> tuple[Taken, dict[Key, Any], RunFacts]:
     """Run the nodes that have to; return what is taken over, what was made, what was recorded.
 
     ``reads`` are the products of other jobs that the nodes read.
@@ -137,7 +138,8 @@ def run_part(
         made, boundary = session.partition(
             entry.part.nodes, entry.partition, given, entry.file_digest
         )
-        run = asdict(session.record(partition=entry.partition, boundary=boundary))
+        recorded = session.record(partition=entry.partition, boundary=boundary)
+        run = run_records.facts_of(recorded)
     except StageError as error:
         if isinstance(error.cause, _ENDS):
             raise
@@ -152,13 +154,16 @@ def _not_given(error: Exception) -> Exception:
     return error if isinstance(error, _ENDS) else NotGiven(str(error))
 
 
-def _merged(plan: Any, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _merged(plan: Any, runs: list[RunFacts]) -> RunFacts:
     """Return what was recorded of a job's nodes as if all of them had run at once."""
     order = {node.id: number for number, node in enumerate(plan.nodes)}
-    joined = dict(runs[-1])
-    for name, key in (("boundary", "node"), ("operations", "node_id")):
-        items = [item for run in runs for item in run[name]]
-        joined[name] = sorted(items, key=lambda item: order.get(item.get(key), len(order)))
+
+    def in_order(items: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+        return sorted(items, key=lambda item: order.get(item.get(key), len(order)))
+
+    joined = runs[-1].copy()
+    joined["boundary"] = in_order((one for run in runs for one in run["boundary"]), "node")
+    joined["operations"] = in_order((one for run in runs for one in run["operations"]), "node_id")
     return joined
 
 

@@ -6,7 +6,6 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import products, run_records
 from fasthep_smk.storage.hard_links import Shared
 from fasthep_smk.storage.products import Product
+from fasthep_smk.storage.record import Content, Saved, content_of
 from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.masking import masked
@@ -28,7 +28,7 @@ __all__ = ["run_partition", "run_side_products"]
 Key = tuple[str, str]
 
 
-def run_partition(job: Job) -> dict[str, Any]:
+def run_partition(job: Job) -> Content:
     """Run a task for one partition, or the part of it that has to; return the record's content."""
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
@@ -37,7 +37,7 @@ def run_partition(job: Job) -> dict[str, Any]:
         return content or _whole(job, plan, folder)
 
 
-def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
+def _whole(job: Job, plan: Any, folder: Path) -> Content:
     given = _read(job, job.entry.reads)
     session = Session(plan, folder)
     started = time.process_time()
@@ -45,14 +45,15 @@ def _whole(job: Job, plan: Any, folder: Path) -> dict[str, Any]:
         job.entry.nodes, job.entry.partition, given, job.entry.file_digest
     )
     cpu = time.process_time() - started
-    run = asdict(session.record(partition=job.entry.partition, boundary=boundary))
+    recorded = session.record(partition=job.entry.partition, boundary=boundary)
+    run = run_records.facts_of(recorded)
     content = _saved(job, plan, made, str(folder))
-    if run_records.is_quiet({"runs": [run]}):  # otherwise it is never told in parts
+    if run_records.is_quiet([run]):  # otherwise it is never told in parts
         _add(content, cached_streams.keep(job, made, cpu))
-    return {**content, "runs": relocate([run], str(folder), str(job.build))}
+    return content_of(content, relocate([run], str(folder), str(job.build)))
 
 
-def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
+def _part(job: Job, plan: Any, folder: Path) -> Content | None:
     """Run what has to; return ``None`` if that is everything."""
     part = job.entry.part
     assert part is not None
@@ -69,11 +70,12 @@ def _part(job: Job, plan: Any, folder: Path) -> dict[str, Any] | None:
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
     _add(content, [*kept, *taken.spares(made_anew)])
     job.results.extend(taken.results)
-    runs = relocate([run], str(folder), str(job.build))
-    return {**content, "runs": runs, "ran": list(part.nodes), "taken_over": taken.jobs}
+    said = content_of(content, relocate([run], str(folder), str(job.build)))
+    said["ran"], said["taken_over"] = list(part.nodes), taken.jobs
+    return said
 
 
-def run_side_products(job: Job) -> dict[str, Any]:
+def run_side_products(job: Job) -> Content:
     """Run the global side products of a variation; return the content of the record."""
     plan = plan_files.read_slim(job.plan_file)
     with staging(job) as folder:
@@ -81,8 +83,8 @@ def run_side_products(job: Job) -> dict[str, Any]:
         made, boundary = session.side_products(job.entry.nodes)
         content = _saved(job, plan, made, str(folder))
         run = session.record(boundary=boundary)
-        runs = relocate([asdict(run)], str(folder), str(job.build))
-    return {**content, "runs": runs}
+        runs = relocate([run_records.facts_of(run)], str(folder), str(job.build))
+    return content_of(content, runs)
 
 
 def _read(job: Job, reads: Iterable[Read]) -> dict[Key, Any]:
@@ -97,7 +99,7 @@ def _read(job: Job, reads: Iterable[Read]) -> dict[Key, Any]:
 
 def _saved(
     job: Job, plan: Any, made: dict[Key, Any], stage: str, taken: Taken | None = None
-) -> dict[str, Any]:
+) -> Saved:
     """Write the job's products; those of earlier jobs that are files of their own are shared."""
     kept = []
     for keep in job.table.keeps:
@@ -127,7 +129,7 @@ def _saved(
     return content
 
 
-def _add(content: dict[str, Any], more: Iterable[Shared]) -> None:
+def _add(content: Saved, more: Iterable[Shared]) -> None:
     for entry, described in more:
         content["products"].append(entry)
         content["files"] |= described

@@ -22,6 +22,7 @@ from fasthep_smk.flow.plot_styles import Looks
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import products, run_records
+from fasthep_smk.storage.record import Told
 from fasthep_smk.storage.task_table import Given
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
@@ -131,7 +132,7 @@ def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[s
     return ending
 
 
-def told(job: Job, ending: Ending) -> dict[str, Any]:
+def told(job: Job, ending: Ending) -> Told:
     """Return what a later job needs to take over what nodes at the end have made."""
     job.results.extend(name for names in ending.results.values() for name in names)
     made = {
@@ -145,7 +146,7 @@ def told(job: Job, ending: Ending) -> dict[str, Any]:
     counts = Counter(name for names in made.values() for name in names)
     # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
     own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
-    content: dict[str, Any] = {
+    content: Told = {
         "values": {
             node: {"value": value, "files": made[node]}
             for node, value in known.items()

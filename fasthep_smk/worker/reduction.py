@@ -6,13 +6,15 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import Run, listed, ran_on, relocate
 from fasthep_smk.storage import missing_report, products
 from fasthep_smk.storage.products import Product
+from fasthep_smk.storage.record import Content, Place, Record, Saved, content_of
+from fasthep_smk.storage.run_records import facts_of
 from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
@@ -25,7 +27,7 @@ Key = tuple[str, str]
 Store = dict[Key, Any]
 
 
-def run_merge(job: Job) -> dict[str, Any]:
+def run_merge(job: Job) -> Content:
     """Reduce the partitions of one dataset and run what comes at its end."""
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
@@ -36,16 +38,17 @@ def run_merge(job: Job) -> dict[str, Any]:
         store, runs = _reduce_partitions(session, job, job.entry.reads, dataset, records)
         store.update(_side_products(job, records))
         session.dataset_end(dataset, store)
-        own = asdict(session.record())
+        own = facts_of(session.record())
         content = _save(job, plan, store, str(folder), _later(plan, store))
         own = relocate(own, str(folder), str(job.build))
     # Side products come before all datasets: the end of the run counts them.
     before = [record for record in records.values() if record["rule"] != "side_products"]
-    places = ran_on([*before, job.place])
-    return {**content, "runs": [*map(asdict, runs), own], "ran_on": places}
+    said = content_of(content, [*map(facts_of, runs), own])
+    said["ran_on"] = _places([*before, job.place])
+    return said
 
 
-def run_finish(job: Job) -> dict[str, Any]:
+def run_finish(job: Job) -> Content:
     """Reduce the datasets, write the products and plots, and close the run."""
     records = _records(job)
     runs = [Run(**run) for record in records.values() for run in record["runs"]]
@@ -107,16 +110,17 @@ def run_finish(job: Job) -> dict[str, Any]:
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
     content = _save(job, plan, artifacts, str(folder), None)
-    content |= told(job, ending)
-    places = ran_on([*records.values(), job.place])
+    places = _places([*records.values(), job.place])
     if not varied:
         system = job.sent.system
         job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry, system, places))
     _sync_in_place(job.build)
-    return {**content, "runs": [*map(asdict, runs), asdict(own)], "ran_on": places}
+    said = content_of(content, map(facts_of, [*runs, own]))
+    said["ran_on"] = places
+    return cast("Content", {**said, **told(job, ending)})
 
 
-def run_publish(job: Job) -> dict[str, Any]:
+def run_publish(job: Job) -> Content:
     """Write what the variations of a run share: provenance, writers' manifests, summaries.
 
     FAST-HEP writes these files once per variation to the same place, so that the last one wins.
@@ -141,14 +145,19 @@ def run_publish(job: Job) -> dict[str, Any]:
         if manifest.is_file():
             manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
             written += _keep_execution(job.build, variation, manifests[-1], manifests)
-        system, places = job.sent.system, ran_on([record, job.place])
+        system, places = job.sent.system, _places([record, job.place])
         job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
         job.results.extend(name for name in written if (job.build / name).exists())
         lacking += [one for one in entry.missing if one not in lacking]
     _note_missing([_manifest(job.build)], lacking)
     content = products.save(job.folder, [], declared=[])
     _sync_in_place(job.build)
-    return {**content, "runs": []}
+    return content_of(content, [])
+
+
+def _places(records: Iterable[Mapping[str, Any]]) -> list[Place]:
+    """Return where the jobs of records ran, with those that they reduced."""
+    return [Place(**one) for one in ran_on(records)]  # type: ignore[typeddict-item]
 
 
 def _summarise(
@@ -157,7 +166,7 @@ def _summarise(
     runs: list[Run],
     entry: JobEntry,
     system: str,
-    places: list[dict[str, Any]],
+    places: list[Place],
 ) -> list[str]:
     """Write the summary of a run, its reports, and one on what it lacks; return their paths.
 
@@ -251,7 +260,7 @@ def _reduce_partitions(
     job: Job,
     reads: Iterable[Read],
     dataset: str,
-    records: Mapping[str, dict[str, Any]],
+    records: Mapping[str, Record],
 ) -> tuple[Store, list[Run]]:
     stores: list[Store] = []
     runs: list[Run] = []
@@ -264,7 +273,7 @@ def _reduce_partitions(
     return session.reduce(stores, dataset), runs
 
 
-def _available(job: Job, read: Read, record: dict[str, Any] | None = None) -> Store:
+def _available(job: Job, read: Read, record: Record | None = None) -> Store:
     """Load those of the wanted products that the job made (a node may not apply to a dataset)."""
     record = record or _record(job, read.folder)
     made = {(entry["node"], entry["port"]) for entry in record["products"]}
@@ -272,7 +281,7 @@ def _available(job: Job, read: Read, record: dict[str, Any] | None = None) -> St
     return _load(job, read.folder, wanted) if wanted else {}
 
 
-def _side_products(job: Job, records: Mapping[str, dict[str, Any]]) -> Store:
+def _side_products(job: Job, records: Mapping[str, Record]) -> Store:
     side: Store = {}
     for folder, record in records.items():
         if record["rule"] == "side_products":
@@ -298,7 +307,7 @@ def _is_kept(plan: Any, key: Key) -> bool:
     )
 
 
-def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) -> dict[str, Any]:
+def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) -> Saved:
     files_of = {keep.key: keep.file for keep in job.table.keeps}
     kept = [
         Product(
@@ -315,16 +324,16 @@ def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) 
     return products.save(job.folder, kept, declared=declared)
 
 
-def _records(job: Job) -> dict[str, dict[str, Any]]:
+def _records(job: Job) -> dict[str, Record]:
     """Return the records of the jobs that a job reads, by their folders."""
     return {read.folder: _record(job, read.folder) for read in job.entry.reads}
 
 
-def _record(job: Job, folder: str) -> dict[str, Any]:
+def _record(job: Job, folder: str) -> Record:
     """Return another job's record; paths in it are those of the build folder as it is now."""
     record = products.read_record(job.build / folder)
     here, there = str(job.build), record.get("build")
-    moved: dict[str, Any] = relocate(record, there, here) if there not in (None, here) else record
+    moved: Record = relocate(record, there, here) if there not in (None, here) else record
     return moved
 
 

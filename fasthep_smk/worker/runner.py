@@ -23,6 +23,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
+from fasthep_smk.storage.record import Asked, Attempt, Content, Record
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import SmkError
@@ -171,7 +172,7 @@ def _is_done(job: Job) -> bool:
     return bool(record.get("signature") == job.entry.signature)
 
 
-def _note(job: Job, earlier: list[dict[str, Any]]) -> failures.Failure:
+def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
     """Return the note of a job that ends without a word."""
     partition = job.entry.partition or {}
     return failures.Failure(
@@ -252,31 +253,35 @@ def _forget_damaged(job: Job, record: Path) -> None:
                 (job.build / read.marker).unlink(missing_ok=True)
 
 
-def _stop_if_hopeless(job: Job, earlier: list[dict[str, Any]]) -> None:
+def _stop_if_hopeless(job: Job, earlier: list[Attempt]) -> None:
     """Raise if the last attempt died for want of memory and this one has no more."""
     ran = [item for item in earlier if not str(item["problem"]).endswith(_NOT_AGAIN)]
-    last = ran[-1] if ran else {}
     memory = job.sent.asked.get("memory")
-    if memory and last.get("kind") == "memory" and (last.get("memory") or 0) >= memory:
+    if not ran or not memory:
+        return
+    last = ran[-1]
+    had = last.get("memory") or 0
+    if last["kind"] == "memory" and had >= memory:
         error = MemoryLimit(
-            f"attempt {last['attempt']} needed more than its {format_bytes(last['memory'])}, and "
+            f"attempt {last['attempt']} needed more than its {format_bytes(had)}, and "
             f"pool {job.sent.asked.get('pool')!r} has no more{_NOT_AGAIN}"
         )
         error.used = last.get("used")
         raise error
 
 
-def _earlier(build: Path, job: Job) -> list[dict[str, Any]]:
+def _earlier(build: Path, job: Job) -> list[Attempt]:
     """Return what the earlier attempts died of; of a kill, the batch system knows why."""
     found = failures.earlier(build, job.rule, job.key)
     # A job that has waited for a credential and starts again is still at the same attempt.
     found = [item for item in found if item["attempt"] != job.sent.attempt]
-    last = found[-1] if found else {}
-    if last.get("kind") == "killed" and last.get("batch_job"):
+    last = found[-1] if found else None
+    if last is not None and last["kind"] == "killed" and last.get("batch_job"):
         said = sites.system(job.sent.system).fate(str(last["batch_job"]))
         if said is not None:
             for_memory = re.search("memory|oom", said, re.IGNORECASE)
-            last |= {"problem": masked(said), "kind": "memory" if for_memory else "killed"}
+            last["problem"] = masked(said)
+            last["kind"] = "memory" if for_memory else "killed"
     return found
 
 
@@ -289,13 +294,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
+def _run(job: Job, earlier: list[Attempt]) -> None:
     from fasthep_smk.storage import products
 
     started = time.time()
     shutil.rmtree(job.folder, ignore_errors=True)
     content, observed = _observed(job)
-    record = {
+    record: Record = {
         "rule": job.rule,
         "key": job.key,
         "signature": job.entry.signature,
@@ -319,7 +324,7 @@ def _run(job: Job, earlier: list[dict[str, Any]]) -> None:
     products.write_record(job.folder, record)
 
 
-def _observed(job: Job) -> tuple[dict[str, Any], list[str]]:
+def _observed(job: Job) -> tuple[Content, list[str]]:
     """Run the job; return the content of its record, and the observations that it rests on.
 
     Raises:
@@ -391,10 +396,11 @@ def _runner(scope: str) -> Any:
 
 def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
+    asked: Asked
     try:
         requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         attempts = requests["rules"][given.rule]
-        asked = dict(attempts[min(given.attempt, len(attempts)) - 1])
+        asked = attempts[min(given.attempt, len(attempts)) - 1]
         system = str(requests["system"])
         credentials = tuple(requests.get("credentials") or ())
     except (OSError, ValueError, KeyError, IndexError):

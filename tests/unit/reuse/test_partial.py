@@ -308,11 +308,11 @@ class TestRecords:
     def test_what_belongs_to_no_node_cannot_be_told_in_parts(self) -> None:
         once = {"kind": "hep.dataset_context", "events": ["partition_start"], "calls": 1}
         each = {"kind": "own.timing", "events": ["before_node"], "calls": 5}
-        assert run_records.is_quiet({"runs": [run(A), run(B, hooks=[once])]})
+        assert run_records.is_quiet([run(A), run(B, hooks=[once])])
         for more in (
             {"hooks": [each]},
             {"hooks": [{"kind": "own.any"}]},
             {"warnings": [{"text": "x"}]},
             {"resources": {"table": {}}},
         ):
-            assert not run_records.is_quiet({"runs": [run(A), run(B, **more)]})
+            assert not run_records.is_quiet([run(A), run(B, **more)])

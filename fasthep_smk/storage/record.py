@@ -1,0 +1,172 @@
+"""The record of a finished job: the shape of ``record.json``, for all who write or read it.
+
+It is the last file that a job writes (`fasthep_smk.storage.products`), and stays a mapping as JSON
+has it: thousands of them are read at the start of a run. ``record.schema.json`` is what a record
+from elsewhere is checked with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NotRequired, TypedDict
+
+from fasthep_smk.storage.task_table import NodeFacts
+from fasthep_smk.util.files import FileFacts
+
+__all__ = [
+    "Asked",
+    "Attempt",
+    "Content",
+    "FileFacts",
+    "MadeOf",
+    "Place",
+    "ProductEntry",
+    "Record",
+    "RunFacts",
+    "Saved",
+    "Told",
+    "Used",
+    "ValueFacts",
+    "content_of",
+]
+
+
+class Asked(TypedDict, total=False):
+    """What a job was sent out with: amounts in bytes and seconds."""
+
+    pool: str
+    cpus: int
+    memory: int | None
+    disk: int | None
+    gpus: int
+    walltime: int | None
+
+
+class Used(TypedDict, total=False):
+    """What a job took: memory in bytes, at most; seconds of CPU; whether it was forked."""
+
+    memory: int
+    cpu: float
+    warm: bool
+
+
+class Attempt(TypedDict):
+    """An attempt that failed before: where it ran, and what it died of."""
+
+    attempt: int
+    pool: str | None
+    host: str | None
+    problem: str
+    kind: str
+    batch_job: NotRequired[str | None]
+    memory: NotRequired[int | None]
+    used: NotRequired[int | None]
+
+
+class MadeOf(TypedDict):
+    """What the products of a job follow from; ``reads`` are the folders of other jobs."""
+
+    nodes: dict[str, NodeFacts]
+    origin: dict[str, Any] | None
+    reads: list[str]
+
+
+class ProductEntry(TypedDict):
+    """A product of a job. ``live`` are the columns of a stream, ``None``: all of them."""
+
+    node: str
+    port: str
+    kind: str
+    type: str
+    value: Any
+    live: NotRequired[list[str] | None]
+    spare: NotRequired[bool]
+
+
+class RunFacts(TypedDict):
+    """What FAST-HEP recorded of a job, or of one that it reduced; the items are FAST-HEP's."""
+
+    partition: dict[str, Any] | None
+    boundary: list[dict[str, Any]]
+    operations: list[dict[str, Any]]
+    resources: dict[str, Any]
+    hooks: list[dict[str, Any]]
+    warnings: list[Any]
+
+
+class ValueFacts(TypedDict):
+    """What a node at the end of a run made: its signature, and its files in the build folder."""
+
+    value: str
+    files: list[str]
+
+
+class Place(TypedDict):
+    """How many jobs ran on a batch system in a pool."""
+
+    system: str
+    pool: str
+    jobs: int
+
+
+class Saved(TypedDict):
+    """The products of a job, and the files in its folder."""
+
+    format: int
+    products: list[ProductEntry]
+    files: dict[str, FileFacts]
+
+
+class Told(TypedDict, total=False):
+    """What a later run may take over from a job.
+
+    ``values`` are what nodes at the end of a run made. ``ran`` are the nodes that ran, and
+    ``taken_over`` the jobs that made the rest, if not all nodes had to run.
+    """
+
+    values: dict[str, ValueFacts]
+    ran: list[str]
+    taken_over: list[str]
+
+
+class Content(Saved, Told):
+    """What a job itself says in its record.
+
+    ``ran_on`` is where this job and all before it ran, if it comes after the partitions.
+    """
+
+    runs: list[RunFacts]
+    ran_on: NotRequired[list[Place]]
+
+
+def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
+    """Return what a job says in its record: its products, and what FAST-HEP recorded."""
+    return Content(
+        format=saved["format"],
+        products=saved["products"],
+        files=saved["files"],
+        runs=list(runs),
+    )
+
+
+class Record(Content):
+    """All of it. ``started`` and ``ended`` are seconds since 1970 (UTC)."""
+
+    rule: str
+    key: str
+    signature: str
+    observed: NotRequired[list[str]]
+    host: str
+    pid: int
+    started: float
+    ended: float
+    attempt: int
+    threads: int
+    asked: Asked
+    used: Used
+    system: NotRequired[str]
+    batch_job: str | None
+    earlier: list[Attempt]
+    results: dict[str, FileFacts]
+    made_of: MadeOf
+    build: NotRequired[str]
