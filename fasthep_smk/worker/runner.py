@@ -261,7 +261,7 @@ def _stop_if_hopeless(job: Job, earlier: list[Attempt]) -> None:
         return
     last = ran[-1]
     had = last.get("memory") or 0
-    if last["kind"] == "memory" and had >= memory:
+    if last.get("kind") == "memory" and had >= memory:
         error = MemoryLimit(
             f"attempt {last['attempt']} needed more than its {format_bytes(had)}, and "
             f"pool {job.sent.asked.get('pool')!r} has no more{_NOT_AGAIN}"
@@ -276,7 +276,7 @@ def _earlier(build: Path, job: Job) -> list[Attempt]:
     # A job that has waited for a credential and starts again is still at the same attempt.
     found = [item for item in found if item["attempt"] != job.sent.attempt]
     last = found[-1] if found else None
-    if last is not None and last["kind"] == "killed" and last.get("batch_job"):
+    if last is not None and last.get("kind") == "killed" and last.get("batch_job"):
         said = sites.system(job.sent.system).fate(str(last["batch_job"]))
         if said is not None:
             for_memory = re.search("memory|oom", said, re.IGNORECASE)
