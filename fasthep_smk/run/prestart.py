@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.run.lock import mark
-from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
     from fasthep_smk.run.fork_server import WarmWorker
+    from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
 __all__ = ["Ahead", "environment", "is_likely_idle", "start_ahead"]
 
@@ -52,7 +52,9 @@ class Ahead:
     """Processes that were started ahead of a run, until it takes them over."""
 
     def __init__(self, build: Path, held: int) -> None:
-        from fasthep_smk.run.fork_server import WarmWorker  # a call with nothing to do needs none
+        # A call with nothing to do needs neither.
+        from fasthep_smk.run.fork_server import WarmWorker
+        from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
         self._environment = environment(build, held)
         self._snakemake: SnakemakeProcess | None = None
