@@ -108,7 +108,7 @@ class _Maker:
             if name != name.strip() or not name:
                 self._odd_name(name, declared.get(name))
             self.pools.by_name[name.strip()] = self._pool(name)
-        # What nobody uses is read all the same: a mistake in it waits for the first user.
+        # Unused ones are read too: a mistake in them would show only when a pool uses them.
         unused = [*self._classes.values(), *self._profiles.values(), *self._site_profiles.values()]
         for layers in unused:
             resolved = [one for layer in layers for one in self._resolve(layer, [])]

@@ -98,7 +98,7 @@ def stage_needs(
 
 @dataclass
 class Router:
-    """Routes stages. ``retries`` is how often the site tries again where nobody says."""
+    """Routes stages. ``retries`` is how often the site tries again a stage that does not say."""
 
     pools: Pools
     needs: Mapping[str, StageNeeds]

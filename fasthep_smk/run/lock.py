@@ -289,28 +289,21 @@ def _take_back_queued(build: Path) -> None:
 
     reader = Reader(None, str(build.resolve()))
     try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
-        system = sites.system(str(requests["system"]))
-        with (build / layout.RUN_EVENTS).open(encoding="utf-8", errors="replace") as events:
-            for line in events:
-                reader.event_line(line)
-    except FileNotFoundError:
-        if (build / layout.RUN_LOG).exists() and (build / layout.REQUESTS).exists():
-            _warn_of_queued(build)
-        return
-    except (OSError, ValueError, KeyError, ImportError):
-        return  # it had not come to that
-    if reader.submitted and (said := system.take_back(reader.run, build, reader.submitted)):
-        print(f"fasthep-smk: warning: {said}", file=sys.stderr)
-
-
-def _warn_of_queued(build: Path) -> None:
-    """Say that a version of ours that kept no events was killed here: jobs may be in a queue."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        system = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))["system"]
-        if system != "local":
-            print(
-                "fasthep-smk: warning: the killed run was of an earlier version: look in the queue "
-                "of the batch system for jobs of this build folder, and remove them",
-                file=sys.stderr,
+        name = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))["system"]
+        system = sites.system(str(name))
+        said = None
+        if (build / layout.RUN_EVENTS).exists():
+            with (build / layout.RUN_EVENTS).open(encoding="utf-8", errors="replace") as events:
+                for line in events:
+                    reader.event_line(line)
+        elif (build / layout.RUN_LOG).exists() and name != "local":
+            said = (
+                "the killed run was of an earlier version: look in the queue of the batch system "
+                "for jobs of this build folder, and remove them"
             )
+    except (OSError, ValueError, KeyError, TypeError, ImportError):
+        return  # it had not come to that
+    if reader.submitted:
+        said = system.take_back(reader.run, build, reader.submitted)
+    if said:
+        print(f"fasthep-smk: warning: {said}", file=sys.stderr)

@@ -82,7 +82,6 @@ def read_jobs(build: Path) -> list[TaskJob]:
                 Finding(
                     problem=f"this task table cannot be read: {error}",
                     file=str(path),
-                    hint="'fasthep-smk translate workflow.yaml' writes it again",
                 )
             )
     if findings:
