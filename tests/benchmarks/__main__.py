@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .cases import CASES, LONG
 from .measure import Failed
-from .report import document, text
+from .report import document, pairs, text
 from .steps import Settings
 
 
@@ -24,15 +24,17 @@ def main() -> int:
         print(f"{name}:", file=sys.stderr)
         folder = Path(tempfile.mkdtemp(prefix=f"fasthep-smk-{name}-", dir=parent.resolve()))
         try:
-            settings = Settings(folder, options.repeats, options.events, options.files)
+            other = str(options.other.absolute()) if options.other else None
+            settings = Settings(folder, options.repeats, options.events, options.files, other)
             results.append({**CASES, **LONG}[name](settings))
-            print(text(results[-1]), flush=True)
+            told = pairs(name, settings.pairs) if other else text(results[-1])
+            print(told, flush=True)
         except Failed as error:
             failed = True
             print(f"{name} failed: {error}", file=sys.stderr)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    if options.write and not failed:
+    if options.write and not failed and not options.other:
         options.write.write_text(document(results, repeats=options.repeats), encoding="utf-8")
     return int(failed)
 
@@ -51,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--files", type=_positive, default=10_000, help="of the case scale")
     parser.add_argument("--folder", type=Path, help="where builds go (default: temporary files)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="all tables as a document")
+    parser.add_argument(
+        "--other",
+        type=Path,
+        metavar="PYTHON",
+        help="compare with the installation of another version of this package: its Python",
+    )
     return parser  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import statistics
@@ -10,8 +11,9 @@ from dataclasses import dataclass, field
 from importlib import metadata
 
 from .measure import Measured
+from .steps import Pairs
 
-__all__ = ["Figure", "Result", "Row", "document", "text"]
+__all__ = ["Figure", "Result", "Row", "document", "pairs", "text"]
 
 _PACKAGES = (
     "fasthep-flow", "fasthep-carpenter", "fasthep-render", "fasthep-distributed", "snakemake",
@@ -85,6 +87,43 @@ def text(result: Result) -> str:
         ]
     lines += ["", *(f"- {note}" for note in result.notes)] if result.notes else []
     return "\n".join(lines) + "\n"
+
+
+def pairs(name: str, found: Pairs) -> str:
+    """Return the ratios of this installation to another: medians of pairs, and their 95 % range.
+
+    The range is that of the median by order statistics: it needs no shape of the distribution,
+    and at least six pairs.
+    """
+    lines = [
+        f"## {name}: to the other installation",
+        "",
+        "| command | pairs | CPU, the other | CPU | ratio | wall time | ratio |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for step, both in found.items():
+        cpu, wall = ([(getattr(a, of), getattr(b, of)) for a, b in both] for of in ("cpu", "wall"))
+        cells = [
+            step,
+            str(len(both)),
+            f"{statistics.median(a for a, _ in cpu):.2f} s",
+            f"{statistics.median(b for _, b in cpu):.2f} s",
+            _ratio(cpu),
+            f"{statistics.median(b for _, b in wall):.2f} s",
+            _ratio(wall),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _ratio(both: list[tuple[float, float]]) -> str:
+    ratios = sorted(b / a for a, b in both)
+    middle = f"{statistics.median(ratios):.3f}"
+    # The k-th smallest and k-th largest hold the median with a chance of 1 - 2 P(X < k).
+    count, outside, k = len(ratios), 0.0, 0
+    while (outside := outside + 2 * math.comb(count, k) / 2**count) <= 0.05:
+        k += 1
+    return f"{middle} ({ratios[k - 1]:.3f} – {ratios[-k]:.3f})" if k else middle
 
 
 def document(results: Iterable[Result], *, repeats: int) -> str:

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.support.cases import CUTFLOW_FILES
@@ -15,20 +15,31 @@ from tests.support.compare import compare_builds
 from .measure import Failed, Measured, measure
 
 __all__ = [
-    "Settings", "Step", "check_equal", "fasthep", "fresh", "jobs_done", "records", "run", "smk",
+    "Pairs", "Settings", "Step", "check_equal", "fasthep", "fresh", "jobs_done", "records", "run",
+    "smk",
 ]  # fmt: skip
 
 _DONE = re.compile(r"^(\d+) jobs? done; results in", re.MULTILINE)
 
 
+#: What each command took with the other installation, and right beside it with this one.
+Pairs = dict[str, list[tuple[Measured, Measured]]]
+
+
 @dataclass(frozen=True)
 class Settings:
-    """What the command line says. ``folder`` is for builds; it is empty at the start of a case."""
+    """What the command line says. ``folder`` is for builds; it is empty at the start of a case.
+
+    ``other`` is the Python of another installation of this package; what its commands and ours
+    took goes to ``pairs``.
+    """
 
     folder: Path
     repeats: int
     events: int
     files: int
+    other: str | None = None
+    pairs: Pairs = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,13 +60,48 @@ def run(steps: Sequence[Step], settings: Settings) -> dict[str, list[Measured]]:
     """
     found: dict[str, list[Measured]] = {step.name: [] for step in steps}
     for repeat in range(settings.repeats):
+        if settings.other:
+            _pair(steps, settings, repeat, found)
+            continue
         for step in steps:
-            step.before()
-            measured = measure(step.command, settings.folder)
-            print(f"    {repeat + 1}: {step.name}: {measured.wall:.2f} s", file=sys.stderr)
-            found[step.name].append(measured)
-            step.after(measured)
+            found[step.name].append(_one(step, settings, repeat))
     return found
+
+
+def _one(step: Step, settings: Settings, repeat: int, python: str = sys.executable) -> Measured:
+    """Run a step; one of ours with that Python."""
+    step.before()
+    ours = step.command[0] == sys.executable
+    command = [python, *step.command[1:]] if ours else step.command
+    measured = measure(command, settings.folder)
+    told = step.name if python == sys.executable else f"{step.name}, the other"
+    print(f"    {repeat + 1}: {told}: {measured.wall:.2f} s", file=sys.stderr)
+    step.after(measured)
+    return measured
+
+
+def _pair(
+    steps: Sequence[Step], settings: Settings, repeat: int, found: dict[str, list[Measured]]
+) -> None:
+    """Run our steps with both installations; which one goes first changes with each repeat.
+
+    FAST-HEP's steps run once, as the results to compare with.
+    """
+    assert settings.other
+    if repeat == 0:
+        for step in steps:
+            if step.command[0] != sys.executable:
+                found[step.name].append(_one(step, settings, repeat))
+    ours = [step for step in steps if step.command[0] == sys.executable]
+    pythons = [settings.other, sys.executable]
+    took = {}
+    for python in pythons if repeat % 2 else reversed(pythons):
+        for step in ours:
+            took[python, step.name] = _one(step, settings, repeat, python)
+    for step in ours:
+        found[step.name].append(took[sys.executable, step.name])
+        pair = took[settings.other, step.name], took[sys.executable, step.name]
+        settings.pairs.setdefault(step.name, []).append(pair)
 
 
 def smk(*arguments: str) -> list[str]:
