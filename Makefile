@@ -14,7 +14,7 @@ RUN = "$(VENV)/bin/python"
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint audit nightly bench clean pictures
+.PHONY: help demo test unit lint audit messages nightly bench clean pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -22,6 +22,7 @@ help:
 	@echo "make unit      the fast tests only"
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make audit     look up known holes in the packages that we need"
+	@echo "make messages  list every text that a user may read, with file and line"
 	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
@@ -47,6 +48,9 @@ unit: $(VENV)/.installed-test
 
 audit: $(VENV)/.installed-test
 	@.ci/audit $(RUN)
+
+messages:
+	@"$(PYTHON)" .ci/messages
 
 test: lint audit
 	$(RUN) -m pytest $(PYTEST_ARGS)

@@ -67,7 +67,7 @@ def run(
         FileNotFoundError: there is no folder ``cwd``.
     """
     if isinstance(snakemake, str):
-        raise TypeError("snakemake: a list of arguments, each a text of its own")
+        raise TypeError("snakemake: a list of arguments, each a string")
     if options.get("dry_run"):
         raise TypeError("a dry run has no results: use translate, or fasthep-smk -n")
     extra, build = list(snakemake), _build(options, cwd)

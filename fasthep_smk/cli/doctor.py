@@ -147,7 +147,7 @@ def _described(found: Credential) -> str:
         found.issuer and f"issuer {found.issuer}",
         found.attested and f"VOMS {', '.join(found.vos) or 'attributes'}",
         found.mode is not None and f"mode {found.mode:03o}",
-        f"ends {moment(found.end)}{left}" if found.end is not None else "no end is known",
+        f"expires {moment(found.end)}{left}" if found.end is not None else "no expiry time",
     ]
     return "; ".join(part for part in parts if part)
 
@@ -318,7 +318,7 @@ def _answer(text: str) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(
         isinstance(found.get(name), kind) for name, kind in kinds.items()
     ):
-        raise ValueError("is no answer of a probe")
+        raise ValueError("is not the answer of a probe job")
     return found | {name: printable(found[name]) for name in ("host", "python")}
 
 

@@ -251,7 +251,7 @@ def _pool_row(pool: Mapping[str, Any], placed: Placed) -> list[str]:
 
 def _origins(pool: Mapping[str, Any]) -> str:
     if not pool["origins"]:
-        return f"    {pool['pool']}: nothing is said"
+        return f"    {pool['pool']}: no settings"
     lines = [f"    {pool['pool']}: {leaf}: {origin}" for leaf, origin in pool["origins"].items()]
     return "\n".join(lines)
 

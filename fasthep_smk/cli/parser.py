@@ -135,7 +135,7 @@ def _parser() -> argparse.ArgumentParser:
             type=_bundle,
             default="auto",
             metavar="N",
-            help="so many partitions share a job; auto (the default) joins them where jobs would "
+            help="partitions per job; auto (the default) groups them where jobs would "
             "be tiny or too many",
         )
         command.add_argument(
@@ -180,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--allow-expiring",
             action="store_true",
-            help="also with credentials that end before the run may: jobs wait until they are "
+            help="run with credentials that expire before the run may end: jobs wait until they are "
             "renewed",
         )
     run.add_argument(
@@ -203,12 +203,14 @@ def _parser() -> argparse.ArgumentParser:
         help="keep going, and finish without the partitions that failed if they are no more than "
         "this number (3) or share of all partitions (1%%)",
     )
-    run.add_argument("-n", "--dry-run", action="store_true", help="say what would run, run nothing")
+    run.add_argument(
+        "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
+    )
     run.add_argument(
         "--waiting",
         type=_positive,
         metavar="SECONDS",
-        help="say what jobs wait for after this time without a finished one (default: 60)",
+        help="report what jobs wait for if none finishes in this time (default: 60)",
     )
     loud = run.add_mutually_exclusive_group()
     loud.add_argument(
@@ -247,7 +249,7 @@ def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="all intermediates: only results stay, the next run starts from nothing",
     )
-    clean.add_argument("-n", "--dry-run", action="store_true", help="say what would be freed")
+    clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
     for command in (status, clean):
         command.add_argument(
             "build",
@@ -271,7 +273,7 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="also with a build folder that is somebody else's, or that others may write to: what "
+        help="also with a build folder that belongs to another user, or that others may write to: what "
         "is in it is believed, and run in your name",
     )
 

@@ -69,7 +69,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
                 yield Finding(
                     file=layer.file,
                     key=layer.key_at(("credentials", name)),
-                    problem="says nothing, and takes nothing back",
+                    problem="requires nothing and cancels nothing",
                     expected=f"{name}: {{}} to require it",
                 )
         known |= said.keys()

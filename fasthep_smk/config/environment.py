@@ -110,7 +110,7 @@ def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Findi
             yield Finding(
                 file=file,
                 key=f"{key}.{name}",
-                problem=f"means nothing for {kind}",
+                problem=f"has no effect with {kind}",
                 expected=", ".join(_KEYS[str(kind)]),
             )
     image = section.get("image")

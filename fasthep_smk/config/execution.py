@@ -139,7 +139,7 @@ def _environment_notices(
     environment: Environment | None, staging: Staging, site: Site
 ) -> list[str]:
     if staging.transfers and site.system == "local":
-        return [f"{staging.file}: staging.mode: 'transfer' means nothing on one machine"]
+        return [f"{staging.file}: staging.mode: 'transfer' has no effect on one machine"]
     if environment is None or site.system == "local" or staging.transfers:
         return []
     if environment.is_packed:
@@ -173,12 +173,12 @@ def _notices(own: Mapping[str, Any], workflow: str) -> list[str]:
         close = nearest(str(key), CONFIG_KEYS) if str(key) not in known else None
         if close is not None:
             notices.append(
-                f"{workflow}: execution.config: {str(key)!r} means nothing here: did you mean "
+                f"{workflow}: execution.config: {str(key)!r} has no effect here: did you mean "
                 f"{close!r}?"
             )
     if dask:
         notices.append(
-            f"{workflow}: execution.config: settings of Dask without meaning here: "
+            f"{workflow}: execution.config: settings of Dask, which have no effect here: "
             f"{', '.join(dask)}"
         )
     return notices

@@ -206,7 +206,7 @@ class _Maker:
             Finding(
                 file=layer.file if layer else None,
                 key=key_of("execution.pools", [name]),
-                problem="is no name for a pool",
+                problem="is not a name for a pool",
                 value=repr(name),
                 expected="a name, without spaces at its ends",
             )

@@ -128,7 +128,7 @@ def _warnings(merged: Merged) -> list[str]:
         layer = merged.origin("config", key)
         if key not in CONFIG_KEYS and layer is not None:
             warnings.append(
-                f"{layer.place(('config', key))}: a setting of Dask, without meaning here: "
+                f"{layer.place(('config', key))}: a setting of Dask, which has no effect here: "
                 "Snakemake schedules the jobs"
             )
     return warnings
@@ -149,5 +149,5 @@ def _words(value: str) -> list[str]:
 
 def _factor(value: Any) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
-        raise ValueError("a number, 1 to 100: a job is tried again with so many times the memory")
+        raise ValueError("a number, 1 to 100: the factor by which the memory of a retry grows")
     return float(value)

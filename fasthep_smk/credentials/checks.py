@@ -19,7 +19,7 @@ _CLOCKS = 60
 class Problem:
     """Something wrong with a required credential, and what to do about it.
 
-    ``early``: it is valid now, and ends before the run may.
+    ``early``: it is valid now, and expires before the run may end.
     """
 
     required: Requirement
@@ -70,14 +70,14 @@ def _problems(
     yield from _of_others(required, found, fix)
     if found.begin is not None and found.begin > now + _CLOCKS:
         shown = f"{found.where}: valid from {moment(found.begin)}"
-        hint = "wait, or look at the clock of this machine"
+        hint = "wait, or check the clock of this machine"
         yield Problem(required, f"the {name} is not valid yet", shown, wanted, hint)
     elif found.has_ended(now):
-        shown = f"{found.where}: ended {moment(found.end or now)}"
+        shown = f"{found.where}: expired {moment(found.end or now)}"
         yield Problem(required, f"the {name} has expired", shown, wanted, fix)
     elif until is not None and found.end is not None and found.end < until:
-        shown = f"{found.where}: ends {moment(found.end)}"
-        what = f"the {name} ends before the run may"
+        shown = f"{found.where}: expires {moment(found.end)}"
+        what = f"the {name} expires before the run may end"
         yield Problem(required, what, shown, wanted, fix, early=True)
 
 
@@ -93,5 +93,5 @@ def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[P
         yield Problem(required, what, shown, expected, fix)
     if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
         shown = f"{found.where}: issued by {found.issuer or 'nobody'}"
-        what = f"the {name} is of another issuer"
+        what = f"the {name} was issued by another authority"
         yield Problem(required, what, shown, required.issuer, fix)

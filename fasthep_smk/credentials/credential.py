@@ -76,7 +76,7 @@ def read_file(path: Path) -> tuple[bytes, int]:
     try:
         about = os.fstat(descriptor)
         if not stat.S_ISREG(about.st_mode):
-            raise Unreadable("is no plain file")
+            raise Unreadable("is not a regular file")
         with open(descriptor, "rb", closefd=False) as stream:
             content = stream.read(_MOST + 1)
     except OSError as error:

@@ -73,7 +73,7 @@ def _claims(content: bytes) -> dict[str, Any]:
     try:
         return dict(jwt.decode(content, options={"verify_signature": False}))
     except Exception:  # of several kinds, and the library's text might quote the token
-        raise Unreadable("is no JSON web token: its end cannot be told") from None
+        raise Unreadable("is not a JSON web token: its expiry time is unknown") from None
 
 
 def _time(claims: dict[str, Any], name: str) -> float | None:

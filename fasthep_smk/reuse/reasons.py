@@ -36,7 +36,7 @@ def reason(
         *_reads(then["reads"], now["reads"], job, standing),
     ):
         return text
-    return "it hands on other columns than before" if job.origin else "what it sums up has changed"
+    return "its output columns have changed" if job.origin else "what it sums up has changed"
 
 
 def _nodes(rule: Rule, job: Job, then: Mapping[str, Any], known: Known) -> Iterator[str]:

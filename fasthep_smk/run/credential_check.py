@@ -43,7 +43,7 @@ def check(
 ) -> list[str]:
     """Return warnings about the credentials of a run that would start now.
 
-    With ``allow_expiring``, one that ends before the run may is a warning too. The other arguments
+    With ``allow_expiring``, one that expires before the run may end is a warning too. The other arguments
     are those of :func:`fasthep_smk.run.loads.loads_of`.
 
     Raises:
@@ -184,6 +184,6 @@ def _soon(
         if end is not None and now + duration.seconds <= end < now + _SOON:
             unknown = ", ".join(duration.unknown[:3])
             yield (
-                f"the {found[one.kind].name} ends {moment(end)}, and how long {unknown} takes is "
+                f"the {found[one.kind].name} expires {moment(end)}, and how long {unknown} takes is "
                 f"not known: {renewal(one, found[one.kind])}"
             )

@@ -103,7 +103,7 @@ def _open(path: Path, build: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise OSError(errno.ENOTSUP, "is no file", str(path))
+            raise OSError(errno.ENOTSUP, "is not a file", str(path))
         return descriptor
     except OSError as error:
         if disk_full.shown(error):
@@ -154,8 +154,8 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
                     "    hint     wait for it, stop it, or choose another --outdir"
                 )
     print(
-        "fasthep-smk: warning: a Snakemake that is not on this machine any more has left its lock; "
-        "taken over",
+        "fasthep-smk: warning: the lock of a Snakemake that is not on this machine any more "
+        "was removed",
         file=sys.stderr,
     )
     _clear_after_crash(build, descriptor)

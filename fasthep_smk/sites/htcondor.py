@@ -149,7 +149,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                 f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {gpus}"
                 for cpus, memory, gpus in sorted(set(known), reverse=True)[:4]
             ),
-            hint="such a job would wait for ever: ask for less",
+            hint="such a job would be pending forever: ask for less",
         )
 
 

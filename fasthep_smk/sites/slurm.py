@@ -321,7 +321,7 @@ def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
             problem=f"pool {attempt.pool!r} asks for more than partition {names} has",
             value=f"{name}: {attempt.request.shown(name)}",
             expected=f"at most {largest.shown(name)}",
-            hint="such a job would wait for ever: another partition, or a smaller pool",
+            hint="such a job would be pending forever: another partition, or a smaller pool",
         )
 
 

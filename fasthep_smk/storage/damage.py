@@ -39,7 +39,7 @@ def difference(path: str | Path, known: Known, *, content: bool = False) -> str 
     except OSError as error:
         return f"cannot be read ({error.strerror or error})"
     if not stat.S_ISREG(found.st_mode):
-        return "is a folder" if stat.S_ISDIR(found.st_mode) else "is no regular file"
+        return "is a folder" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
     if found.st_size > known["size"]:
         return f"is too long ({found.st_size} instead of {known['size']} bytes)"
     how = "truncated" if found.st_size else "empty"

@@ -58,7 +58,7 @@ class Inputs:
             self._checksums = dict(stored["checksums"])
             self._remote = dict(stored["remote"])
         except (OSError, files.Altered, KeyError):
-            pass  # none, altered or another version's: it is made anew
+            pass  # none, altered or another version's: it is made again
 
     def identity(self, path: str) -> str:
         """Return what makes an input file the same file: its name, size and modification time.

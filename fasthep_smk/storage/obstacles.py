@@ -70,7 +70,7 @@ def _entries(folder: Path) -> Iterator[tuple[Path, bool]]:
 def check_folders(build: Path) -> None:
     """Raise ``Findings`` for each folder of ours that something else is in the place of.
 
-    And for each pipe, socket or device where files are: whoever opens it would wait for ever.
+    And for each pipe, socket or device where files are: whoever opens it would be pending forever.
     """
     paths = [build / name for name in _FOLDERS]
     found = [

@@ -142,7 +142,7 @@ def _check_names(path: Path, record: Mapping[str, Any]) -> None:
             raise _corrupt(path, f"names {name!r}, which does not lie beside it")
     for name in results:
         if not is_result(name):
-            raise _corrupt(path, f"names {name!r}, which is no result of an operation")
+            raise _corrupt(path, f"names {name!r}, which is not a result of an operation")
 
 
 def verify(folder: Path) -> None:
@@ -321,7 +321,7 @@ class _Reader:
             try:
                 return pickles.load(self._open().read(item["member"]))
             except Exception as error:  # a pickle may raise anything
-                raise _corrupt(self.folder / ARCHIVE, f"is not believed: {error}") from error
+                raise _corrupt(self.folder / ARCHIVE, f"is not trusted: {error}") from error
         return _reference_from_plain(item)
 
     def _open(self) -> zipfile.ZipFile:

@@ -164,11 +164,11 @@ def _manifest(tar: tarfile.TarFile, path: Path) -> dict[str, Any]:
     if manifest.get("format") != _FORMAT:
         raise Damaged(f"{path.name}: another version of fasthep-smk has written it")
     if not isinstance(manifest.get("about"), dict) or not isinstance(manifest.get("files"), dict):
-        raise Damaged(f"{path.name}: its list is not one")
+        raise Damaged(f"{path.name}: its list is malformed")
     for name, known in manifest["files"].items():
         _check_name(name)
         if not _is_description(known):
-            raise Damaged(f"{path.name}: its list says of {name!r} what cannot be")
+            raise Damaged(f"{path.name}: its list has an impossible entry for {name!r}")
     return manifest
 
 
@@ -202,4 +202,4 @@ def _copy(stream: IO[bytes], goal: Path, known: Mapping[str, Any], what: str) ->
             target.write(block)
     if size != known["size"] or digest.hexdigest() != known["sha256"]:
         goal.unlink()
-        raise Damaged(f"{what} was changed on its way")
+        raise Damaged(f"{what} was changed in transit")

@@ -94,7 +94,7 @@ class Expected:
         error = next(_record_schema().iter_errors(record), None)
         if error is not None:
             where = "/".join(map(str, error.absolute_path))
-            return f"is no record: {where}: {failures.one_line(error)}"
+            return f"is not a record: {where}: {failures.one_line(error)}"
         mine = (self._rule, key, self._jobs[key].signature)
         if (record["rule"], record["key"], record["signature"]) != mine:
             return "is the record of another job, or version of it"

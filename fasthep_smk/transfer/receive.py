@@ -21,7 +21,7 @@ __all__ = ["Arrival", "accept"]
 #: What the archive of an environment ends with that cannot be unpacked.
 _UNSTARTED = {
     "75": "no room to unpack its environment",
-    "76": "its environment was damaged on its way",
+    "76": "its environment was damaged in transit",
 }
 
 
@@ -50,7 +50,7 @@ def accept(
         OSError: there is no room.
     """
     if not stat.S_ISREG(outcome.lstat().st_mode):
-        raise Damaged(f"{outcome.name} is no file")
+        raise Damaged(f"{outcome.name} is not a file")
     if (unstarted := _unstarted(outcome)) is not None:
         return unstarted
     about = read_about(outcome)

@@ -106,7 +106,7 @@ def _spool(staging: Staging, build: Path) -> Path | None:
     """Return the folder for a build's jobs where the batch system sends nothing; make it.
 
     Raises:
-        Findings: it cannot be made, or is somebody else's.
+        Findings: it cannot be made, or belongs to another user.
     """
     if staging.folder is None:
         return None
@@ -146,13 +146,13 @@ def _make_closed(folder: Path) -> None:
     What is looked at is what is opened, not what has the name a moment later.
 
     Raises:
-        OSError: it is somebody else's, or a link, which its owner may turn elsewhere.
+        OSError: it belongs to another user, or a link, which its owner may turn elsewhere.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if os.fstat(descriptor).st_uid != os.getuid():
-            raise PermissionError(errno.EPERM, f"{folder} is somebody else's")
+            raise PermissionError(errno.EPERM, f"{folder} belongs to another user")
         os.fchmod(descriptor, 0o700)
     finally:
         os.close(descriptor)

@@ -447,7 +447,7 @@ def _files_of(compiled: list[CompiledPlan]) -> list[str]:
 
 def _unknown_files(paths: list[str]) -> str:
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"nothing can be learnt of {paths[0]}{more}: a change of the content will not be noticed"
+    return f"neither size nor time is known of {paths[0]}{more}: a change of the content will not be noticed"
 
 
 def _unreadable_record(path: Path) -> str:

@@ -147,7 +147,7 @@ def _check_events(text: str, file: str, parser: Any) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             weight += len(event.value) // 100
             if _ENDLESS.match(event.value) and event.implicit[0]:
-                _refuse(event, file, "is no number", "fewer digits, or quotes around a text")
+                _refuse(event, file, "is not a number", "fewer digits, or quotes around a text")
         elif isinstance(event, yaml.AliasEvent):
             weight, levels = known.get(anchor or "", (1, 0))
         else:

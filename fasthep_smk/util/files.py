@@ -142,7 +142,7 @@ def read_plain(path: Path) -> bytes:
     """Return the content of a file; a pipe or device in its place is not waited for.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: it cannot be read, or is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(descriptor, "rb") as stream:  # noqa: PTH123 (it is open)

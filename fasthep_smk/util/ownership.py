@@ -1,4 +1,4 @@
-"""Whom folders belong to: what somebody else may have written is not believed, and not run.
+"""Whom folders belong to: what somebody else may have written is not trusted, and not run.
 
 A build folder holds code (Snakefile, profile, worker), and says which files to move and remove. So
 it must be the user's own, and nobody else may write to it, unless the user says ``--trust-build``.

@@ -51,7 +51,7 @@ def parse_bytes(value: Any) -> int:
     if amount.denominator != 1:
         raise ValueError("a whole number of bytes")
     if amount < 1:
-        raise ValueError("more than nothing")
+        raise ValueError("more than zero")
     return int(amount)
 
 
@@ -73,7 +73,7 @@ def parse_duration(value: Any) -> int:
     else:
         raise ValueError(expected)
     if seconds < 1:
-        raise ValueError("more than no time at all")
+        raise ValueError("more than zero")
     if seconds > _LONGEST:
         raise ValueError("less than a hundred years")
     return seconds

@@ -223,7 +223,7 @@ def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
     while len(body) < length:
         part = connection.recv(_MOST)
         if not part:
-            raise ValueError("no whole request")
+            raise ValueError("the request is incomplete")
         body += part
     if len(descriptors) != 2:
         raise ValueError("no output to write to")

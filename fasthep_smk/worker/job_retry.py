@@ -44,7 +44,7 @@ _ROOM = 1.2
 #: A server's clock may differ: what it refuses may have seconds left here.
 CLOCKS = 30.0
 _UNKNOWN = (
-    "require it under execution.credentials, so that it is looked at before and during a run; "
+    "require it under execution.credentials, so that it is checked before and during a run; "
     "'fasthep-smk doctor' shows those that are there"
 )
 _NOT_THE_ONE = "is it the right one for this server? 'fasthep-smk doctor WORKFLOW' shows it"

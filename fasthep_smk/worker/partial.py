@@ -106,7 +106,7 @@ class Taken:
         return found
 
     def spares(self, made_anew: set[Key]) -> list[hard_links.Shared]:
-        """Let the job's folder have the spare streams, but for those that were made anew."""
+        """Let the job's folder have the spare streams, but for those that were made again."""
         names = {spare.key: spare.file for spare in self.job.spares}
         found = []
         for folder, record, key in self._spares:

@@ -81,7 +81,9 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
     try:
         ending = _apart(job, session, folder, store, nodes)
     except _InTheWay as error:
-        print(f"all of it is made anew, one after the other: {masked(str(error))}", file=sys.stderr)
+        print(
+            f"all of it is made again, one after the other: {masked(str(error))}", file=sys.stderr
+        )
         first = len(session.record().operations)
         for node in nodes:
             session.run_end_nodes(store, [node])
@@ -180,7 +182,7 @@ def _taken_over(job: Job) -> Ending:
         try:
             ending.add(_given(job, given))
         except (OSError, ValueError, KeyError, SmkError) as error:
-            print(f"all of it is made anew: {masked(str(error))}", file=sys.stderr)
+            print(f"all of it is made again: {masked(str(error))}", file=sys.stderr)
             return Ending()
     return ending
 

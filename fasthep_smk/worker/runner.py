@@ -116,7 +116,7 @@ def _run_job(job: Job, command: list[str]) -> int:
     tries, told = tries_of(job.sent.credentials, job.sent.walltime)
     job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))
     if _is_done(job):
-        print("an earlier process has finished this job, and could not say so", file=sys.stderr)
+        print("an earlier process has finished this job, and could not report it", file=sys.stderr)
         failures.clear(build, job.rule, job.key)
         return 0
     earlier = _earlier(build, job) if job.sent.attempt > 1 else []

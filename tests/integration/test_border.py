@@ -157,7 +157,7 @@ def test_a_file_that_the_job_may_not_make_is_refused(
 
 
 def refused(build: Path, sent: Sent, folder: Path) -> str:
-    """Let a parcel arrive that is not believed; return what is said."""
+    """Let a parcel arrive that is not trusted; return what is said."""
     outcome = folder / "outcome.tar"
     sent.write(outcome)
     before = snapshot(build)

@@ -157,12 +157,12 @@ def test_a_token_that_does_not_last(needy: Path, smk: Run) -> None:
     credentials.write(needy / "token", credentials.token(3.9 * 3600))
     done = smk("check", "workflow.yaml", "--bundle", "1", cwd=needy)
     assert done.returncode == 1
-    assert "the bearer token ends before the run may" in done.stderr
+    assert "the bearer token expires before the run may end" in done.stderr
     assert "its jobs may take 04:00:00" in done.stderr
     assert "--allow-expiring" in done.stderr
     done = smk("check", "workflow.yaml", "--bundle", "1", "--allow-expiring", cwd=needy)
     assert done.returncode == 0
-    assert "warning: the bearer token ends before the run may" in done.stderr
+    assert "warning: the bearer token expires before the run may end" in done.stderr
     credentials.write(needy / "token", credentials.token(4.1 * 3600))
     done = smk("check", "workflow.yaml", "--bundle", "1", cwd=needy)
     assert done.returncode == 0

@@ -70,7 +70,7 @@ workflow.yaml: execution.environment.type: is missing
         (
             {"type": "packed-venv", "prefix": "/x"},
             """\
-workflow.yaml: execution.environment.prefix: means nothing for packed-venv
+workflow.yaml: execution.environment.prefix: has no effect with packed-venv
     expected: type""",
         ),
         (

@@ -107,7 +107,7 @@ def test_one_mistake_is_said_once(tmp_path: Path) -> None:
     wrong = {"type": "packed-venv", "image": "docker://a"}
     staging = {"mode": "transfer", "folder": "/s"}
     findings = read(site(tmp_path, "slurm", staging=staging, environment=wrong))[1]
-    assert "environment.image: means nothing for packed-venv" in findings
+    assert "environment.image: has no effect with packed-venv" in findings
     assert "staging" not in findings.replace(str(tmp_path), "")
 
 
@@ -123,6 +123,6 @@ def test_on_one_machine_it_means_nothing() -> None:
     assert findings == ""
     assert found is not None
     assert found.notices == (
-        "workflow.yaml: staging.mode: 'transfer' means nothing on one machine",
+        "workflow.yaml: staging.mode: 'transfer' has no effect on one machine",
     )
     assert not place([], found)[0].transfers

@@ -35,8 +35,8 @@ def a_token(**known: object) -> Credential:
         (a_token(), None),
         (a_token(end=None), None),
         (a_token(end=NOW), "the bearer token has expired"),
-        (a_token(end=NOW + 1), "the bearer token ends before the run may"),
-        (a_token(end=NOW + 1799), "the bearer token ends before the run may"),
+        (a_token(end=NOW + 1), "the bearer token expires before the run may end"),
+        (a_token(end=NOW + 1799), "the bearer token expires before the run may end"),
         (a_token(end=NOW + 1800), None),
         (a_token(begin=NOW + 61), "the bearer token is not valid yet"),
         (a_token(begin=NOW + 59), None),
@@ -50,7 +50,9 @@ def a_token(**known: object) -> Credential:
 def test_what_is_wrong(found: Credential | None, what: str | None) -> None:
     wrong = problems(Requirement("token"), found, now=NOW, until=NOW + 1800)
     assert [one.what for one in wrong] == ([] if what is None else [what])
-    assert all(one.early == (what == "the bearer token ends before the run may") for one in wrong)
+    assert all(
+        one.early == (what == "the bearer token expires before the run may end") for one in wrong
+    )
     assert all(one.fix for one in wrong)
 
 
@@ -59,7 +61,7 @@ def test_several_things_are_wrong() -> None:
     wrong = problems(required, a_token(mode=0o644, end=NOW - 5, issuer="https://x/"), now=NOW)
     assert [one.what for one in wrong] == [
         "others may read the bearer token",
-        "the bearer token is of another issuer",
+        "the bearer token was issued by another authority",
         "the bearer token has expired",
     ]
     assert wrong[0].fix == "chmod 600 /home/a/bt"

@@ -123,8 +123,8 @@ def test_what_is_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * 1_000_001)
     for name, problem in (
-        ("pipe", "is no plain file"),
-        (".", "is no plain file"),
+        ("pipe", "is not a regular file"),
+        (".", "is not a regular file"),
         ("large", "is too large to be a credential"),
         ("large/proxy", "cannot be read: Not a directory"),
     ):
@@ -181,10 +181,10 @@ def test_what_a_token_says(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("text", "is no JSON web token: its end cannot be told"),
-        ("a.b.c", "is no JSON web token: its end cannot be told"),
-        (token(60)[:-60].rpartition(".")[0], "is no JSON web token: its end cannot be told"),
-        ("\udcff", "is no JSON web token: its end cannot be told"),
+        ("text", "is not a JSON web token: its expiry time is unknown"),
+        ("a.b.c", "is not a JSON web token: its expiry time is unknown"),
+        (token(60)[:-60].rpartition(".")[0], "is not a JSON web token: its expiry time is unknown"),
+        ("\udcff", "is not a JSON web token: its expiry time is unknown"),
         (token(None, exp="tomorrow"), "its exp is not a time"),
         (token(None, exp=True), "its exp is not a time"),
         (token(60, nbf=[1]), "its nbf is not a time"),
@@ -242,7 +242,7 @@ GOOD = {
 def test_deep_nesting_in_a_token() -> None:
     body = base64.urlsafe_b64encode(b'{"a":' + b"[" * 100_000).rstrip(b"=")
     found = tokens._described("there", None, b".".join([GOOD["head"], body, b"c2ln"]), None)
-    assert found.problem == "is no JSON web token: its end cannot be told"
+    assert found.problem == "is not a JSON web token: its expiry time is unknown"
 
 
 def test_an_empty_token_file(tmp_path: Path) -> None:

@@ -115,11 +115,11 @@ def test_a_token_that_ends_too_early(file: Path) -> None:
     write(file, token(9000 - 60))
     placement = placed(rules, TOKEN, workers={"default": 2})
     text = refused(rules, placement)
-    assert "the bearer token ends before the run may" in text
+    assert "the bearer token expires before the run may end" in text
     assert "when the run may end: its jobs may take 02:30:00" in text
     assert "or --allow-expiring: jobs wait when it has ended" in text
     (said,) = check(rules, [], placement, allow_expiring=True)
-    assert said.startswith("the bearer token ends before the run may")
+    assert said.startswith("the bearer token expires before the run may end")
     write(file, token(9000 + 60))
     assert check(rules, [], placement) == []
 

@@ -167,7 +167,7 @@ def test_sequences_below_their_keys_are_levels_too() -> None:
 
 
 def test_endless_numbers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(Findings, match="is no number"):
+    with pytest.raises(Findings, match="is not a number"):
         check("a: " + "1:" * 200_000 + "1", "number.yaml")
     path = tmp_path / "text.yaml"
     path.write_text("a: '" + "1:" * 200 + "1'")
