@@ -208,12 +208,12 @@ def _outfit(
     if not execution.staging.sends(system) or environment is None:
         yield []
         return
-    from fasthep_smk.transfer.setup import Outfit
+    from fasthep_smk.transfer.setup import Setup
 
     wildcards: dict[str, list[str]] = {rule.name: [] for rule in rules}
     archives = folder / layout.ENVIRONMENTS
-    outfit = Outfit(place, system, environment, execution.staging, wildcards, True, archives)
-    with outfit.ready(modules) as arguments:
+    setup = Setup(place, system, environment, execution.staging, wildcards, True, archives)
+    with setup.ready(modules) as arguments:
         yield arguments
 
 

@@ -23,7 +23,7 @@ from fasthep_smk.util.names import shell
 if TYPE_CHECKING:
     from fasthep_smk.config.execution import Execution
     from fasthep_smk.run.pipeline import Concluded
-    from fasthep_smk.run.prestart import Ahead
+    from fasthep_smk.run.prestart import Prestarted
     from fasthep_smk.translate.translation import Placed, Start, Translation
 
 __all__ = ["main"]
@@ -101,7 +101,7 @@ def _refused(error: OSError) -> str:
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.run.lock import hold
-    from fasthep_smk.run.prestart import is_likely_idle, start_ahead
+    from fasthep_smk.run.prestart import is_likely_idle, prestart
     from fasthep_smk.storage.outdir import made_build_folder
 
     if extra and (close := misplaced(extra)):
@@ -110,12 +110,12 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     with hold(build) as held:
         here = options.profile in (None, "local")
         wanted = here and not options.dry_run and not is_likely_idle(options.workflow, build)
-        with start_ahead(build, held, wanted=wanted) as ahead:
-            return _run_held(_start(options, build, extra), options, held, ahead)
+        with prestart(build, held, wanted=wanted) as prestarted:
+            return _run_held(_start(options, build, extra), options, held, prestarted)
 
 
 def _run_held(
-    start: Start, options: argparse.Namespace, held: int | None, ahead: Ahead | None
+    start: Start, options: argparse.Namespace, held: int | None, prestarted: Prestarted | None
 ) -> int:
     from fasthep_smk.run import pipeline
     from fasthep_smk.storage.outdir import results_in
@@ -128,7 +128,7 @@ def _run_held(
         outcome = why.unbundled(pipeline.dry_run(translation), translation)
         print(why.as_text(outcome, translation), end="")
         return 0
-    found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, ahead)))
+    found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, prestarted)))
     print(_last_line(found))
     if not options.quiet:
         print(results_in(start.build), end="")

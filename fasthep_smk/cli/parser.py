@@ -180,8 +180,8 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--allow-expiring",
             action="store_true",
-            help="run with credentials that expire before the run may end: jobs wait until they are "
-            "renewed",
+            help="run with credentials that expire before the run may end: jobs wait until they "
+            "are renewed",
         )
     run.add_argument(
         "-j",
@@ -273,8 +273,8 @@ def _add_trust(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="also with a build folder that belongs to another user, or that others may write to: what "
-        "is in it is believed, and run in your name",
+        help="also with a build folder that belongs to another user, or that others may write to: "
+        "what is in it is believed, and run in your name",
     )
 
 

@@ -18,11 +18,11 @@ _WIDTH = 100
 def unbundled(outcome: Outcome, translation: Translation) -> Outcome:
     """Return the jobs that would run, where Snakemake has named bundles of them."""
     jobs, folders = dict(outcome.jobs), set(outcome.folders)
-    standing = translation.settled.standing
+    valid = translation.reuse.valid
     for rule in translation.rules:
         found = [one for one in rule.bundles.values() if one.marker in folders]
         if found:
-            inside = {rule.jobs[key].folder for one in found for key in one.jobs} - standing
+            inside = {rule.jobs[key].folder for one in found for key in one.jobs} - valid
             folders = folders - {one.marker for one in found} | inside
             jobs[rule.name] = len(inside)
     return Outcome(jobs, frozenset(folders))
@@ -45,10 +45,8 @@ def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -
             lines += _wrapped(f"{many}{reason}", 15)
             if each:
                 lines += _wrapped(", ".join(job.key or rule.name for job in jobs), 19)
-    settled = translation.settled
-    lines.append(
-        f"up to date: {count - outcome.total}{_kept(settled.returned, settled.taken_over)}"
-    )
+    reuse = translation.reuse
+    lines.append(f"up to date: {count - outcome.total}{_kept(reuse.restored, reuse.adopted)}")
     return "\n".join(lines) + "\n"
 
 
@@ -76,18 +74,18 @@ def _running(rule: Rule, outcome: Outcome) -> Iterable[Job]:
 
 
 def _reason(job: Job, translation: Translation) -> str:
-    settled = translation.settled
-    if job.folder in settled.reasons:
-        return settled.reasons[job.folder]
-    for path, how in settled.deleted.items():
+    reuse = translation.reuse
+    if job.folder in reuse.reasons:
+        return reuse.reasons[job.folder]
+    for path, how in reuse.deleted.items():
         if how != GONE and path.startswith(f"{job.folder}/"):
             return f"its product {path.removeprefix(f'{job.folder}/')} {how}, and is needed"
     return "a file that another job needs is gone"
 
 
-def _kept(returned: int, taken_over: int) -> str:
-    parts = [f"{returned} of an earlier edit" if returned else ""]
-    parts.append(f"{taken_over} made of other jobs' products" if taken_over else "")
+def _kept(restored: int, adopted: int) -> str:
+    parts = [f"{restored} of an earlier edit" if restored else ""]
+    parts.append(f"{adopted} made of other jobs' products" if adopted else "")
     text = ", ".join(part for part in parts if part)
     return f" ({text})" if text else ""
 

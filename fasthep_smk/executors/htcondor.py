@@ -53,17 +53,17 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
 
     def _get_exec_args_and_transfer_files(self, job: Any, needs_transfer: bool) -> Any:
         """Return executable, arguments, files that go and come, and where these come to."""
-        if self._trips is None or not needs_transfer:
+        if self._tracker is None or not needs_transfer:
             return super()._get_exec_args_and_transfer_files(job, needs_transfer)
-        trip, depot = self._trips.leave(job), self._trips.depot
-        arguments = [trip.parcel, _OUTCOME, depot.python]
+        sending, spool = self._tracker.leave(job), self._tracker.spool
+        arguments = [sending.parcel, _OUTCOME, spool.python]
         arguments += ["--attempt", str(job.attempt), "--threads", str(job.threads)]
-        for kind, path in trip.credentials.items():  # beside what the job is sent
+        for kind, path in sending.credentials.items():  # beside what the job is sent
             arguments += ["--credential", f"{kind}={Path(path).name}"]
-        inputs = [trip.parcel, *([depot.python] if depot.brings_python else [])]
-        inputs += trip.credentials.values()
-        back = [f"{_OUTCOME} = {trip.outcome}"]
-        return str(depot.node), " ".join(arguments), inputs, [_OUTCOME], back
+        inputs = [sending.parcel, *([spool.python] if spool.brings_python else [])]
+        inputs += sending.credentials.values()
+        back = [f"{_OUTCOME} = {sending.outcome}"]
+        return str(spool.node), " ".join(arguments), inputs, [_OUTCOME], back
 
 
 def main() -> None:

@@ -47,10 +47,10 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
 
     def format_job_exec(self, job: Any) -> str:
         """Return the command of a job."""
-        if self._trips is None:
+        if self._tracker is None:
             return str(super().format_job_exec(job))
-        trip = self._trips.leave(job)
-        command = self._trips.depot.command(trip, attempt=job.attempt, threads=job.threads)
+        sending = self._tracker.leave(job)
+        command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
         return shell(command)
 
     async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:

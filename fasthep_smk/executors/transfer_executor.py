@@ -12,7 +12,7 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
-    from fasthep_smk.transfer.tracker import Trips, Verdict
+    from fasthep_smk.transfer.tracker import Tracker, Verdict
 
 __all__ = ["Travelling"]
 
@@ -21,19 +21,19 @@ class Travelling:
     """To be laid over a plugin's executor: a job is done when all that it made is here.
 
     One that got lost is sent again, which is no failure of the job. Where jobs see this machine's
-    files, ``_trips`` is ``None``.
+    files, ``_tracker`` is ``None``.
     """
 
     def __post_init__(self, *arguments: Any, **options: Any) -> None:
-        self._trips = _trips(Path.cwd())
+        self._tracker = _tracker(Path.cwd())
         super().__post_init__(*arguments, **options)  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """End; what started Snakemake may have been killed, and clears nothing away then."""
         above: Any = super()
         above.shutdown()
-        if self._trips is not None:
-            self._trips.depot.forget_credentials()
+        if self._tracker is not None:
+            self._tracker.spool.forget_credentials()
 
     def run_job(self, job: Any) -> None:
         """Submit a job; what keeps it from being sent is its failure, not that of the run."""
@@ -45,20 +45,20 @@ class Travelling:
             above.report_job_error(SubmittedJobInfo(job=job), msg=text)
 
     def report_job_success(self, job_info: Any) -> None:
-        if self._trips is None:
+        if self._tracker is None:
             above: Any = super()
             above.report_job_success(job_info)
         else:
-            self._report(job_info, self._trips.end(job_info.job))
+            self._report(job_info, self._tracker.end(job_info.job))
 
     def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
-        if self._trips is None:
+        if self._tracker is None:
             above: Any = super()
             above.report_job_error(job_info, msg=msg, **options)
             return
         if job_info.external_jobid is None:  # it was not queued: that is no matter of its files
-            self._trips.forget(job_info.job)
-        self._report(job_info, self._trips.end(job_info.job, msg or "failed"), **options)
+            self._tracker.forget(job_info.job)
+        self._report(job_info, self._tracker.end(job_info.job, msg or "failed"), **options)
 
     def _report(self, job_info: Any, verdict: Verdict, **options: Any) -> None:
         above: Any = super()
@@ -77,11 +77,11 @@ class Travelling:
             executor.run_job(job)
 
 
-def _trips(build: Path) -> Trips | None:
-    """Return the trips of jobs, if they travel in this run."""
+def _tracker(build: Path) -> Tracker | None:
+    """Return the tracker of jobs, if they travel in this run."""
     if not (build / layout.TRANSFER).is_file():
         return None
     # Imported when needed: that takes as long as Snakemake's own start, and most runs send nothing.
-    from fasthep_smk.transfer.tracker import Trips
+    from fasthep_smk.transfer.tracker import Tracker
 
-    return Trips(build)
+    return Tracker(build)

@@ -1,6 +1,6 @@
 """What an operation *is*: the text of a user's module, the version of a published package.
 
-Used to decide whether an earlier result still stands. The module is found without importing it.
+Used to decide whether an earlier result is still valid. The module is found without importing it.
 """
 
 from __future__ import annotations

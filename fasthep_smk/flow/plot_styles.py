@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["Looks", "styles_before"]
+__all__ = ["PlotStyles", "styles_before"]
 
 #: Operations that set a style; FAST-HEP's default is that of CMS.
 _STYLED = ("hep.render.hist1d", "hep.render.data_mc")
@@ -52,7 +52,7 @@ def _style_of(op: str, spec: Any) -> str:
     return str(experiment or "").strip()
 
 
-class Looks:
+class PlotStyles:
     """What matplotlib is set to when each of some nodes is run, if they run in this order.
 
     Without matplotlib, which somebody who draws has imported, there is nothing to set.
@@ -73,7 +73,7 @@ class Looks:
             self._after[node] = now
         _set(start)
 
-    def put_on(self, node: str) -> None:
+    def apply(self, node: str) -> None:
         """Set what is set when a node is run after those before it."""
         if node in self._before:
             _set(self._before[node])

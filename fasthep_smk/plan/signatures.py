@@ -1,4 +1,4 @@
-"""Signatures: what decides whether a result still stands.
+"""Signatures: what decides whether a result is still valid.
 
 The value of a node for a partition follows from what the node and all before it do (its *node
 signature*) and from where the events come from (the *origin* of the partition). How nodes are

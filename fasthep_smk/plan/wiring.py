@@ -1,8 +1,8 @@
 """What the nodes of one job hand to each other, and which of it is worth keeping for later.
 
 A job of several nodes writes what others read. If one of its histograms changes, the rest of what
-it made still stands, but the event stream that this histogram is filled from was never written.
-Such a stream is a *spare*: nobody has asked for it, and a job keeps it if that costs little.
+it made is still valid, but the event stream that this histogram is filled from was never written.
+A job keeps it, if that costs little: it is a *cached stream*.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Wiring:
     """
 
     wires: Mapping[str, tuple[Wire, ...]] = field(default_factory=dict)
-    spares: Mapping[Key, tuple[str, ...] | None] = field(default_factory=dict)
+    cached: Mapping[Key, tuple[str, ...] | None] = field(default_factory=dict)
     sources: frozenset[str] = frozenset()
     writers: frozenset[str] = frozenset()
 
@@ -56,7 +56,7 @@ def wiring(
     inputs = {node.id: _inputs(graph, node, dataset) for node in inside}
     needed: dict[Key, _Columns] = {key: _columns(live) for key, live in declared.items()}
     wires: dict[str, tuple[Wire, ...]] = {}
-    spares: dict[Key, _Columns] = {}
+    cached: dict[Key, _Columns] = {}
     for node in reversed(inside):
         wanted = _needs(node, needed)
         found = []
@@ -68,11 +68,11 @@ def wiring(
             needed[ref.key] = _united(needed, ref.key, wanted)
             at_the_end = node.role == "transform" and not node.streams()
             if at_the_end and ref.node in mine and ref.key not in declared:
-                spares[ref.key] = _united(spares, ref.key, wanted)
+                cached[ref.key] = _united(cached, ref.key, wanted)
         wires[node.id] = tuple(found)
     return Wiring(
         wires,
-        {key: _sorted(columns) for key, columns in spares.items()},
+        {key: _sorted(columns) for key, columns in cached.items()},
         frozenset(node.id for node in inside if node.role == "source"),
         frozenset(
             node.id for node in inside if node.role in ("sink", "observer") or not node.published

@@ -1,4 +1,4 @@
-"""What of earlier runs still stands, and why the rest does not."""
+"""What of earlier runs is still valid, and why the rest does not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from fasthep_smk.flow import summary
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse import asked, ledger, reasons
-from fasthep_smk.reuse.adopt import Index, retold, take_over
+from fasthep_smk.reuse.adopt import Index, adopt, with_partition
 from fasthep_smk.reuse.partial import part_of
 from fasthep_smk.reuse.plots import part_of_end
 from fasthep_smk.reuse.store import Store, read
@@ -23,38 +23,38 @@ from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files, system_errors
 from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Settled", "asked", "retire_results", "settle"]
+__all__ = ["Reuse", "archive_results", "asked", "reuse_results"]
 
 
 @dataclass
-class Settled:
+class Reuse:
     """The folders of jobs that are done, and for those of the others why they are not.
 
     ``deleted`` are products of theirs that are gone or were damaged, and how, by their paths
     relative to the build folder; ``damaged`` says of these and of results what is wrong.
-    ``returned`` jobs were done before and superseded, ``taken_over`` ones are made of products that
+    ``restored`` jobs were done before and superseded, ``adopted`` ones are made of products that
     other jobs had made. Of some that are not done only a part has to run: ``parts``, by folder.
     ``unreadable`` are records that say nothing any more.
     """
 
-    standing: frozenset[str] = frozenset()
+    valid: frozenset[str] = frozenset()
     deleted: dict[str, str] = field(default_factory=dict)
     damaged: list[str] = field(default_factory=list)
-    returned: int = 0
-    taken_over: int = 0
+    restored: int = 0
+    adopted: int = 0
     unreadable: list[Path] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
 
 
-def settle(
+def reuse_results(
     rules: Iterable[Rule],
     build: Path,
     checks: Checks,
     *,
     partial: bool = False,
     verify: bool = False,
-) -> Settled:
+) -> Reuse:
     """Make what lies in ``smk/work`` agree with a translation.
 
     ``checks`` tells whether what jobs have read is as it was. A ``partial`` translation, of one
@@ -62,14 +62,14 @@ def settle(
     made count as lost; with ``verify`` also those of another content.
 
     Afterwards a job's record exists if, and only if, its results stand: Snakemake runs what is
-    missing. Results of another signature are put away, not removed; those that are wanted again
-    come back; products that another job has made are taken over. All by renames and hard links.
+    missing. Results of another signature are archived, not removed; those that are wanted again
+    are restored; products that another job has made are adopted. All by renames and hard links.
     """
-    return _Settling(list(rules), build, checks, partial, verify).run()
+    return _Comparison(list(rules), build, checks, partial, verify).run()
 
 
-def retire_results(rules: Iterable[Rule], build: Path) -> list[str]:
-    """Put away what superseded jobs made for the user and no job of a finished run makes.
+def archive_results(rules: Iterable[Rule], build: Path) -> list[str]:
+    """Archive what superseded jobs made for the user and no job of a finished run makes.
 
     Nothing if the end of the run is not done, of which only a part may have been asked for.
     Returns the names of these files, relative to the build folder.
@@ -79,10 +79,12 @@ def retire_results(rules: Iterable[Rule], build: Path) -> list[str]:
     if not store.superseded or not all(map(store.record, rules[-1].jobs.values())):
         return []
     records = [store.record(job) for rule in rules for job in rule.jobs.values()]
-    return store.retire({name for record in records if record for name in record["results"]})
+    return store.archive_results(
+        {name for record in records if record for name in record["results"]}
+    )
 
 
-class _Settling:
+class _Comparison:
     def __init__(
         self, rules: list[Rule], build: Path, checks: Checks, partial: bool, verify: bool
     ) -> None:
@@ -92,40 +94,40 @@ class _Settling:
         self.verify = verify
         self.store = Store(build)
         self.build = build
-        self.result = Settled()
-        self.standing: dict[str, Record] = {}
-        #: The last records of jobs that do not stand, by folder.
+        self.result = Reuse()
+        self.valid: dict[str, Record] = {}
+        #: The last records of jobs that are not valid, by folder.
         self.before: dict[str, Record] = {}
         #: Why jobs that were done with the right signature are not any more.
         self.unusable: dict[str, str] = {}
         #: What jobs have read that is not as it was, in words.
         self.changed: dict[str, str] = {}
 
-    def run(self) -> Settled:
+    def run(self) -> Reuse:
         jobs = [(rule, job) for rule in self.rules for job in rule.jobs.values()]
         self._clear_the_way(jobs)
-        self._name_bundle(self.standing)
-        self._put_damaged_away()
-        kept = dict(self.standing)
+        self._name_bundle(self.valid)
+        self._archive_damaged()
+        kept = dict(self.valid)
         for _, job in jobs:
-            if job.folder not in self.standing:
-                self._bring_back(job)
+            if job.folder not in self.valid:
+                self._restore(job)
         for rule, job in jobs:
-            if rule.scope == "partition" and job.folder in self.standing:
-                self._retell(job)
-        self._name_bundle(self.standing.keys() - kept.keys())
-        kept = dict(self.standing)
+            if rule.scope == "partition" and job.folder in self.valid:
+                self._set_partition(job)
+        self._name_bundle(self.valid.keys() - kept.keys())
+        kept = dict(self.valid)
         self._remove_damaged_products(kept)
-        missing = [(rule, job) for rule, job in jobs if job.folder not in self.standing]
+        missing = [(rule, job) for rule, job in jobs if job.folder not in self.valid]
         if missing:
-            missing = self._taken_over(missing)
-            new = {folder: self.standing[folder] for folder in self.standing.keys() - kept.keys()}
+            missing = self._adopt(missing)
+            new = {folder: self.valid[folder] for folder in self.valid.keys() - kept.keys()}
             self._remove_damaged_products(new)
         known = ledger.read(self.build)
         for rule, job in missing:
             self.result.reasons[job.folder] = self._reason(rule, job, known)
         ledger.write(self.build, self.rules, known)
-        self.result.standing = frozenset(self.standing)
+        self.result.valid = frozenset(self.valid)
         return self.result
 
     def _clear_the_way(self, jobs: list[tuple[Rule, Job]]) -> None:
@@ -133,7 +135,7 @@ class _Settling:
         wanted = {self.build / job.folder for _, job in jobs}
         for folder in list(self.store.folders()):
             if folder not in wanted and not self.partial:
-                self.store.put_away(folder)
+                self.store.archive(folder)
         for _, job in jobs:
             record = self.store.record(job)
             path = self.build / job.folder / RECORD
@@ -144,22 +146,22 @@ class _Settling:
                     system_errors.clear(path)
             elif record["signature"] != job.signature:
                 self.before[job.folder] = record
-                self.store.put_away(self.build / job.folder)
+                self.store.archive(self.build / job.folder)
             elif change := self.checks.change(record):
                 self.changed[job.folder] = change
-                self.store.put_away(self.build / job.folder)
+                self.store.archive(self.build / job.folder)
             else:
-                self.standing[job.folder] = record
+                self.valid[job.folder] = record
 
-    def _put_damaged_away(self) -> None:
+    def _archive_damaged(self) -> None:
         """Let the jobs run again whose files for the user are gone, truncated or changed."""
 
         def others() -> Iterable[Record]:  # of variations that are left alone
             folders = self.store.folders()
-            mine = {self.build / folder for folder in self.standing}
+            mine = {self.build / folder for folder in self.valid}
             return [record for path in folders if path not in mine and (record := read(path))]
 
-        damaged = damage.of_results(self.build, self.standing, content=self.verify, others=others)
+        damaged = damage.of_results(self.build, self.valid, content=self.verify, others=others)
         for folder, results in damaged.items():
             self._run_again(folder, results)
 
@@ -170,7 +172,7 @@ class _Settling:
         """
         ends = [rule for rule in self.rules if rule.scope in ("finish", "publish")]
         for job in [job for rule in ends for job in rule.jobs.values() if job.folder in folders]:
-            record = self.standing[job.folder]
+            record = self.valid[job.folder]
             for name, known in record["results"].items():
                 texts = summary.renamed_bundle(self.build, name)
                 if texts is None:
@@ -182,15 +184,15 @@ class _Settling:
                     break
                 record = {**record, "results": {**record["results"], name: now}}
                 write_record(self.build / job.folder, record)
-                self.standing[job.folder] = record
+                self.valid[job.folder] = record
                 with files.atomic_path(self.build / name) as temporary:
                     temporary.write_bytes(texts[1])
 
     def _run_again(self, folder: str, results: Mapping[str, str]) -> None:
         """Put a job away because of its damaged results, given with what is wrong with them."""
-        del self.standing[folder]
+        del self.valid[folder]
         self.unusable[folder] = damage.said(results)
-        kept = self.store.put_away(self.build / folder, results)
+        kept = self.store.archive(self.build / folder, results)
         edited = {name: how for name, how in results.items() if how != damage.GONE}
         if edited and kept is not None:
             said = damage.said(edited).removeprefix("its ")
@@ -207,31 +209,31 @@ class _Settling:
                 self.result.damaged.append(f"{path} {how}: made again where it is needed")
                 files.remove(self.build / path)
 
-    def _bring_back(self, job: Job) -> None:
+    def _restore(self, job: Job) -> None:
         if job.folder in self.unusable:
             return
-        record = self.store.bring_back(job, self._is_valid)
+        record = self.store.restore(job, self._is_valid)
         if record is not None:
-            self.standing[job.folder] = record
-            self.result.returned += 1
+            self.valid[job.folder] = record
+            self.result.restored += 1
 
     def _is_valid(self, record: Record) -> bool:
         return self.checks.change(record) is None
 
-    def _retell(self, job: Job) -> None:
+    def _set_partition(self, job: Job) -> None:
         """Let the record of a partition that is cut or named otherwise now say so."""
-        record = self.standing[job.folder]
-        told = retold(job, record)
+        record = self.valid[job.folder]
+        told = with_partition(job, record)
         if told is None:
-            del self.standing[job.folder]
-            self.store.put_away(self.build / job.folder)
+            del self.valid[job.folder]
+            self.store.archive(self.build / job.folder)
         elif told is not record:
             write_record(self.build / job.folder, told)
-            self.standing[job.folder] = told
+            self.valid[job.folder] = told
 
-    def _taken_over(self, missing: list[tuple[Rule, Job]]) -> list[tuple[Rule, Job]]:
+    def _adopt(self, missing: list[tuple[Rule, Job]]) -> list[tuple[Rule, Job]]:
         """Return the jobs that still have to run."""
-        found = {self.build / folder: record for folder, record in self.standing.items()}
+        found = {self.build / folder: record for folder, record in self.valid.items()}
         superseded = [item for item in self.store.superseded if self._is_valid(item[1])]
         records = [*found.items(), *superseded]
         index = Index(records, self.store)
@@ -240,10 +242,10 @@ class _Settling:
             if rule.scope == "finish" and (part := part_of_end(job, records, self.build)):
                 self.result.parts[job.folder] = part
             if rule.scope == "partition" and job.folder not in self.unusable:
-                record = take_over(rule, job, index, self.store)
+                record = adopt(rule, job, index, self.store)
                 if record is not None:
-                    self.standing[job.folder] = record
-                    self.result.taken_over += 1
+                    self.valid[job.folder] = record
+                    self.result.adopted += 1
                     continue
                 part = part_of(rule, job, index, self.store)
                 if part is not None:
@@ -262,4 +264,4 @@ class _Settling:
             change = self.checks.change(before) or self.store.damage(before)
             if change is not None:
                 return change
-        return reasons.reason(rule, job, before, known, self.standing)
+        return reasons.reason(rule, job, before, known, self.valid)

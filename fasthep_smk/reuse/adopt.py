@@ -1,4 +1,4 @@
-"""Products that exist under another cut: taken over into the job that would make them again.
+"""Products that exist under another cut: adopted by the job that would make them again.
 
 A product is the same if its node's signature, its origin and its port are (see
 ``plan.signatures``), and it holds the columns that are wanted, whichever rule made it: with another
@@ -20,7 +20,7 @@ from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 
-__all__ = ["Index", "Value", "retold", "spare_streams", "take_over", "values_of"]
+__all__ = ["Index", "Value", "adopt", "cached_streams", "values_of", "with_partition"]
 
 #: A node's signature and what it saw of its origin.
 Value = tuple[str, ...]
@@ -33,7 +33,7 @@ class Index:
 
     def __init__(self, found: Iterable[tuple[Path, Record]], store: Store) -> None:
         self._store = store
-        self._stands: dict[Path, bool] = {}
+        self._valid: dict[Path, bool] = {}
         self.records: dict[Path, Record] = {}
         self.ran: dict[Value, list[Path]] = {}
         #: Of each product the folders it is in, and the columns that it has there.
@@ -84,14 +84,14 @@ class Index:
             )
         return self._there[folder, name]
 
-    def results_stand(self, folder: Path) -> bool:
+    def results_are_valid(self, folder: Path) -> bool:
         """Tell whether what a job wrote for the user is still as it left it."""
-        if folder not in self._stands:
-            self._stands[folder] = self._store.results_stand(self.records[folder])
-        return self._stands[folder]
+        if folder not in self._valid:
+            self._valid[folder] = self._store.results_are_valid(self.records[folder])
+        return self._valid[folder]
 
 
-def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None:
+def adopt(rule: Rule, job: Job, index: Index, store: Store) -> Record | None:
     """Make a job's folder of products that other jobs have made; ``None`` if one is missing."""
     roles = [rule.nodes[job.signed_as][node].content["role"] for node in job.nodes]
     writes = any(role in ("sink", "observer") for role in roles)
@@ -103,12 +103,12 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
         return None
     results = {k: v for one in records.values() for k, v in one["results"].items()}
     goal = store.build / job.folder
-    made = goal.with_name(f".{goal.name}.taken-over")
+    made = goal.with_name(f".{goal.name}.adopted")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
     try:
         content = _gather(made, chosen.products, records, rule)
-        _share_spares(made, content, rule, job, index)
+        _adopt_cached(made, content, rule, job, index)
     except (OSError, KeyError, ValueError, SmkError):
         shutil.rmtree(made, ignore_errors=True)
         return None  # damaged or gone: it is made again
@@ -130,7 +130,7 @@ def take_over(rule: Rule, job: Job, index: Index, store: Store) -> Record | None
             for folder, one in records.items()
             for run in run_records.runs(one, _partition(job), chosen.nodes.get(folder, ()))
         ],
-        "taken_over": [f"{one['rule']}/{one['key']}" for one in records.values()],
+        "adopted": [f"{one['rule']}/{one['key']}" for one in records.values()],
     }
     record.pop("ran", None)
     products.write_record(made, record)
@@ -158,8 +158,8 @@ def _chosen(rule: Rule, job: Job, index: Index, writes: bool) -> _Chosen | None:
         if key[0] in values
     }
     if writes:
-        ran = {node: list(filter(index.results_stand, found)) for node, found in ran.items()}
-        made = {key: list(filter(index.results_stand, found)) for key, found in made.items()}
+        ran = {node: list(filter(index.results_are_valid, found)) for node, found in ran.items()}
+        made = {key: list(filter(index.results_are_valid, found)) for key, found in made.items()}
     places = [*ran.values(), *made.values()]
     if not places or not all(places):
         return None
@@ -194,7 +194,7 @@ def _first(folders: list[Path], preferred: Iterable[Path]) -> Path:
     return next((folder for folder in folders if folder in wanted), folders[0])
 
 
-def retold(job: Job, record: Record) -> Record | None:
+def with_partition(job: Job, record: Record) -> Record | None:
     """Return a partition job's record as told of the partition under its present name and range.
 
     ``None`` if it cannot be: what was recorded speaks of the old one.
@@ -269,11 +269,11 @@ def _linked(
     return {"format": record["format"], "products": entries, "files": described}
 
 
-def spare_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], Path]:
+def cached_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], Path]:
     """Return where the streams are that a job would keep if it ran."""
     values = values_of(rule, job)
     found = {}
-    for key, live in rule.wirings[job.signed_as].spares.items():
+    for key, live in rule.wirings[job.signed_as].cached.items():
         places = index.made(values[key[0]], key[1], live)
         there = (one for one in places if index.is_there(one, key))
         folder = next(there, None)
@@ -282,10 +282,10 @@ def spare_streams(rule: Rule, job: Job, index: Index) -> dict[tuple[str, str], P
     return found
 
 
-def _share_spares(folder: Path, content: Saved, rule: Rule, job: Job, index: Index) -> None:
-    """Let a job that is made of others' products have their spare streams too."""
-    for key, source in spare_streams(rule, job, index).items():
-        name = layout.stream(*key, spare=True)
+def _adopt_cached(folder: Path, content: Saved, rule: Rule, job: Job, index: Index) -> None:
+    """Let a job that is made of others' products have their cached streams too."""
+    for key, source in cached_streams(rule, job, index).items():
+        name = layout.stream(*key, cached=True)
         entry, described = hard_links.share(source, index.records[source], key, folder, name=name)
         entry["spare"] = True
         content["products"].append(entry)

@@ -3,7 +3,7 @@
 With the default granularity one changed histogram shares its job with the source, the selections
 and all other histograms. Their products exist in the superseded job's folder, and with luck the
 event stream that the histogram is filled from (see ``plan.wiring``). The job then runs that one
-node, and takes over the rest. If anything of it is gone when the job starts, it runs as a whole.
+node, and adopts the rest. If anything of it is gone when the job starts, it runs as a whole.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import TypeVar
 
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.plan.wiring import Wire, Wiring
-from fasthep_smk.reuse.adopt import Index, spare_streams, values_of
+from fasthep_smk.reuse.adopt import Index, cached_streams, values_of
 from fasthep_smk.reuse.store import Store
 from fasthep_smk.storage import run_records
-from fasthep_smk.storage.task_table import Given, Part, Read
+from fasthep_smk.storage.task_table import Adopted, Part, Read
 
 __all__ = ["nodes_to_run", "part_of"]
 
@@ -30,15 +30,15 @@ _Exists = Callable[[Key, tuple[str, ...] | None], bool]
 def nodes_to_run(
     nodes: Iterable[str],
     wired: Wiring,
-    stands: Mapping[str, bool],
+    valid: Mapping[str, bool],
     exists: _Exists,
 ) -> set[str] | None:
     """Return which nodes of a job have to run; ``None`` if it should run as a whole.
 
-    ``stands`` tells of each node whether it ran before with all products that the job must have.
+    ``valid`` tells of each node whether it ran before with all products that the job must have.
     """
     nodes = list(nodes)
-    run = {node for node in nodes if not stands[node]}
+    run = {node for node in nodes if not valid[node]}
     while True:
         lacking = {
             key[0]
@@ -102,14 +102,14 @@ class _Choice:
             node: [folder for folder in self.index.ran.get(value, []) if self._is_usable(folder)]
             for node, value in self.values.items()
         }
-        stands = {
+        valid = {
             node: bool(found) and all(places[key] for key in keeps if key[0] == node)
             for node, found in ran.items()
         }
-        if not any(stands.values()):
+        if not any(valid.values()):
             return None
         run = nodes_to_run(
-            self.job.nodes, self.wired, stands, lambda key, live: bool(self._places(key, live))
+            self.job.nodes, self.wired, valid, lambda key, live: bool(self._places(key, live))
         )
         if run is None:
             return None
@@ -166,26 +166,26 @@ class _Choice:
         nodes = _by_folder({node: best(found, node) for node, found in ran.items()})
         keys = _by_folder({key: best(found, key[0]) for key, found in made.items()})
         wanted = _by_folder({key: best(found, key[0]) for key, found in streams.items()})
-        spares = {
+        cached = {
             key: folder
-            for key, folder in spare_streams(self.rule, self.job, self.index).items()
+            for key, folder in cached_streams(self.rule, self.job, self.index).items()
             if key[0] not in run
         }
-        kept_on = _by_folder(spares)
-        given = [
-            Given(
+        kept_on = _by_folder(cached)
+        adopted = [
+            Adopted(
                 folder=str(folder.relative_to(self.store.build)),
                 signature=str(self.index.records[folder]["signature"]),
                 nodes=tuple(nodes.get(folder, ())),
                 keys=tuple(keys.get(folder, ())),
                 streams=tuple(wanted.get(folder, ())),
-                spares=tuple(kept_on.get(folder, ())),
+                cached=tuple(kept_on.get(folder, ())),
                 results=self._results(folder, nodes.get(folder, ())),
             )
             for folder in dict.fromkeys([*nodes, *keys, *wanted, *kept_on])
         ]
         ordered = tuple(node for node in self.job.nodes if node in run)
-        return Part(ordered, self._reads(run), tuple(given))
+        return Part(ordered, self._reads(run), tuple(adopted))
 
     def _results(self, folder: Path, nodes: Iterable[str]) -> tuple[str, ...]:
         """Return the files for the user that a job's nodes here wrote."""

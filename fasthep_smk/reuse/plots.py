@@ -8,7 +8,7 @@ from pathlib import Path
 from fasthep_smk.plan.rules import Job
 from fasthep_smk.storage import hard_links
 from fasthep_smk.storage.record import Record
-from fasthep_smk.storage.task_table import Given, Part
+from fasthep_smk.storage.task_table import Adopted, Part
 
 __all__ = ["part_of_end"]
 
@@ -16,7 +16,7 @@ __all__ = ["part_of_end"]
 def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> Part | None:
     """Return what of the job that ends a run has to run; ``None`` if all of it.
 
-    ``found`` are folders of finished jobs with their records. All that is taken over comes from one
+    ``found`` are folders of finished jobs with their records. All that is adopted comes from one
     of them: the last one has what those before it had.
     """
     best: tuple[int, float] = (0, 0.0)
@@ -24,14 +24,15 @@ def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> 
     for folder, record in found:
         if record["rule"] != job.rule or not record.get("values"):
             continue
-        nodes = [node for node, value in job.values.items() if _stands(record, node, value, build)]
+        values = job.values.items()
+        nodes = [node for node, value in values if _is_valid(record, node, value, build)]
         rank = (len(nodes), float(record["ended"]))
         if nodes and rank > best:
             best, chosen = rank, (folder, record, nodes)
     if chosen is None:
         return None
     folder, record, nodes = chosen
-    given = Given(
+    adopted = Adopted(
         folder=str(folder.relative_to(build)),
         signature=str(record["signature"]),
         nodes=tuple(nodes),
@@ -39,13 +40,13 @@ def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> 
             (entry["node"], entry["port"]) for entry in record["products"] if entry["node"] in nodes
         ),
         streams=(),
-        spares=(),
+        cached=(),
         results=tuple(name for node in nodes for name in record["values"][node]["files"]),
     )
-    return Part(tuple(node for node in job.nodes if node not in nodes), (), (given,))
+    return Part(tuple(node for node in job.nodes if node not in nodes), (), (adopted,))
 
 
-def _stands(record: Record, node: str, value: str, build: Path) -> bool:
+def _is_valid(record: Record, node: str, value: str, build: Path) -> bool:
     """Tell whether a node's files are there and as long as they were written."""
     made = record["values"].get(node)
     if made is None or made["value"] != value:

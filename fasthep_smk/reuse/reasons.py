@@ -18,11 +18,11 @@ Known = Mapping[str, Any]
 
 
 def reason(
-    rule: Rule, job: Job, before: Record | None, known: Known, standing: Mapping[str, Any]
+    rule: Rule, job: Job, before: Record | None, known: Known, valid: Mapping[str, Any]
 ) -> str:
     """Return why a job does not stand.
 
-    ``before`` is its last record, ``known`` what digests stand for, ``standing`` the folders of
+    ``before`` is its last record, ``known`` what digests stand for, ``valid`` the folders of
     the jobs that stand.
     """
     if before is None:
@@ -33,7 +33,7 @@ def reason(
     for text in (
         *_nodes(rule, job, then, known),
         *_origin(then.get("origin"), now["origin"], job, known, _who_sees(rule, job)),
-        *_reads(then["reads"], now["reads"], job, standing),
+        *_reads(then["reads"], now["reads"], job, valid),
     ):
         return text
     return "its output columns have changed" if job.origin else "what it sums up has changed"
@@ -222,10 +222,10 @@ def _entries(entries: Any) -> str:
     return f"{start or 0} to {'the end' if stop is None else stop}"
 
 
-def _reads(old: list[str], now: list[str], job: Job, standing: Mapping[str, Any]) -> Iterator[str]:
+def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, Any]) -> Iterator[str]:
     added = [folder for folder in now if folder not in old]
     removed = [folder for folder in old if folder not in now]
-    again = [folder for folder in now if folder in old and folder not in standing]
+    again = [folder for folder in now if folder in old and folder not in valid]
     if job.origin is None and again:
         yield f"{len(again)} of the {len(now)} jobs that it reads run again"
     if job.origin is None and (added or removed):

@@ -43,7 +43,7 @@ class Store:
 
     @cached_property
     def superseded(self) -> list[tuple[Path, Record]]:
-        """The folders that were put away with their records, the oldest first."""
+        """The folders that were archived with their records, the oldest first."""
         found = []
         for folder in (self.build / layout.OLD).glob("*"):
             record = read(folder)
@@ -52,14 +52,14 @@ class Store:
         return sorted(found, key=lambda item: float(item[1].get("ended") or 0))
 
     def latest(self, job: Job) -> Record | None:
-        """Return the last record of a job that was put away."""
+        """Return the last record of a job that was archived."""
         return self._latest.get((job.rule, job.key))
 
     @cached_property
     def _latest(self) -> dict[tuple[str, str], Record]:
         return {(record["rule"], record["key"]): record for _, record in self.superseded}
 
-    def put_away(self, folder: Path, damaged: Iterable[str] = ()) -> Path | None:
+    def archive(self, folder: Path, damaged: Iterable[str] = ()) -> Path | None:
         """Take a folder out of ``smk/work``; return where it is now.
 
         Without a record it is of no use and goes. With it goes what lies in the place of
@@ -74,27 +74,27 @@ class Store:
         _replace(folder, goal)
         for name in damaged:
             _set_aside(self.build, name, goal / _EDITED)
-        os.utime(goal)  # who makes room takes what was put away first
+        os.utime(goal)  # who makes room takes what was archived first
         names = self._archived.setdefault(str(record["signature"]), [])
         if goal.name not in names:
             names.append(goal.name)
         self._forget()
         return goal
 
-    def bring_back(self, job: Job, is_valid: Callable[[Record], bool]) -> Record | None:
-        """Put what was made earlier with a job's signature in its place again, if it stands."""
+    def restore(self, job: Job, is_valid: Callable[[Record], bool]) -> Record | None:
+        """Put what was made earlier with a job's signature in its place again, if it is valid."""
         for name in self._archived.get(job.signature, ()):
             kept = self.build / layout.OLD / name
             record = read(kept)
             if record is None or (record["rule"], record["key"]) != (job.rule, job.key):
                 continue
-            if is_valid(record) and self._bring_back(job, kept, record):
+            if is_valid(record) and self._restore(job, kept, record):
                 return record
         return None
 
-    def _bring_back(self, job: Job, kept: Path, record: Record) -> bool:
+    def _restore(self, job: Job, kept: Path, record: Record) -> bool:
         _move_results(record["results"], kept / _RESULTS, self.build)
-        if record["signature"] != job.signature or not self.results_stand(record):
+        if record["signature"] != job.signature or not self.results_are_valid(record):
             return False
         goal = self.build / job.folder
         goal.parent.mkdir(parents=True, exist_ok=True)
@@ -102,19 +102,19 @@ class Store:
         self._forget()
         return True
 
-    def retire(self, claimed: Collection[str]) -> list[str]:
+    def archive_results(self, claimed: Collection[str]) -> list[str]:
         """Put files for the user away that only superseded jobs made; return their names.
 
         A plot of a stage that was removed must not lie among those that are right. A file that
         somebody has changed since is left alone.
         """
-        retired = []
+        archived = []
         for folder, record in self.superseded:
             mine = {name: one for name, one in record["results"].items() if name not in claimed}
-            retired += _move_results(mine, self.build, folder / _RESULTS)
-        return retired
+            archived += _move_results(mine, self.build, folder / _RESULTS)
+        return archived
 
-    def results_stand(self, record: Record) -> bool:
+    def results_are_valid(self, record: Record) -> bool:
         """Tell whether the files that a job made for the user are still as it left them."""
         for name, known in record["results"].items():
             path = self.build / name
@@ -133,7 +133,7 @@ class Store:
         ]
 
     def damage(self, record: Record) -> str | None:
-        """Return what was wrong with the results of a job that was put away because of that."""
+        """Return what was wrong with the results of a job that was archived because of that."""
         kept = self.build / layout.OLD / _archive_name(record)
         for name, known in record["results"].items():
             aside = (kept / _EDITED / name).exists()

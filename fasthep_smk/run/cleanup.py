@@ -11,7 +11,7 @@ from fasthep_smk.config.run_settings import Keep
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.disk_usage import Amount, freed_by, is_reached, survey
 from fasthep_smk.storage.jobs import read_jobs
-from fasthep_smk.storage.retention import Freeable, after_success, cleanable, put_away
+from fasthep_smk.storage.retention import Freeable, after_success, archived, cleanable
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import about_bytes
@@ -38,7 +38,7 @@ def after_run(build: Path, keep: Keep, *, shown: Path) -> str:
     """
     jobs = read_jobs(build)
     found = survey(build, jobs)
-    parts = after_success(found, keep, put_away(found))
+    parts = after_success(found, keep, archived(found))
     freed = sum((amount for _, amount in freed_amounts(parts)), Amount())
     if parts:
         delete(build, parts)

@@ -37,14 +37,14 @@ def check(
     variations: Iterable[Variation],
     placement: Placement,
     *,
-    standing: frozenset[str] = frozenset(),
+    valid: frozenset[str] = frozenset(),
     at_a_time: int | None = None,
     allow_expiring: bool = False,
 ) -> list[str]:
     """Return warnings about the credentials of a run that would start now.
 
-    With ``allow_expiring``, one that expires before the run may end is a warning too. The other arguments
-    are those of :func:`fasthep_smk.run.loads.loads_of`.
+    With ``allow_expiring``, one that expires before the run may end is a warning too. The other
+    arguments are those of :func:`fasthep_smk.run.loads.loads_of`.
 
     Raises:
         Findings: a credential that is required is missing, not valid, open to others, or does not
@@ -53,7 +53,7 @@ def check(
     now = time.time()
     if not placement.credentials:
         return [*_stays_here(placement), *found_in_passing(variations, now=now)]
-    loads = loads_of(rules, placement, standing=standing, at_a_time=at_a_time)
+    loads = loads_of(rules, placement, valid=valid, at_a_time=at_a_time)
     duration = longest(loads)
     found = look(one.kind for one in placement.credentials)
     until = now + duration.seconds if duration.seconds else None
@@ -184,6 +184,6 @@ def _soon(
         if end is not None and now + duration.seconds <= end < now + _SOON:
             unknown = ", ".join(duration.unknown[:3])
             yield (
-                f"the {found[one.kind].name} expires {moment(end)}, and how long {unknown} takes is "
-                f"not known: {renewal(one, found[one.kind])}"
+                f"the {found[one.kind].name} expires {moment(end)}, and how long {unknown} takes "
+                f"is not known: {renewal(one, found[one.kind])}"
             )

@@ -27,10 +27,10 @@ def concerns(variations: Iterable[Variation], placement: Placement) -> bool:
     return bool(placement.credentials) or in_variable or reads_remote(variations)
 
 
-def warnings_of(placed: Placed, *, standing: frozenset[str] = frozenset()) -> list[str]:
+def warnings_of(placed: Placed, *, valid: frozenset[str] = frozenset()) -> list[str]:
     """Return warnings about the credentials of a run that would start now.
 
-    The jobs whose folders are in ``standing`` are done.
+    The jobs whose folders are in ``valid`` are done.
 
     Raises:
         Findings: a required credential is missing, not valid, open to others, or does not last.
@@ -43,7 +43,7 @@ def warnings_of(placed: Placed, *, standing: frozenset[str] = frozenset()) -> li
         placed.rules,
         placed.variations,
         placed.placement,
-        standing=standing,
+        valid=valid,
         at_a_time=placed.settings.jobs,
         allow_expiring=placed.settings.allow_expiring,
     )

@@ -18,10 +18,10 @@ from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, job_counts, stalled
 from fasthep_smk.run.credential_watch import watch
-from fasthep_smk.run.fork_server import Warmth, WarmWorker, correct_benchmarks, warm_worker
+from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
-from fasthep_smk.run.prestart import Ahead, environment
+from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Progress, Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import failures, layout
@@ -62,7 +62,7 @@ class Engine:
     ``output`` shows how it goes; ``facts`` are asked for if it can show them. When no job has ended
     for ``patience`` seconds, ``reasons`` is asked why, and its lines are printed. After a success,
     logs older than ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder,
-    which Snakemake's process shares. What was started ``ahead`` of a run is taken over; with
+    which Snakemake's process shares. What was ``prestarted`` is taken over; with
     ``plots``, the fork server gets ready for those.
     """
 
@@ -75,11 +75,16 @@ class Engine:
     keep_logs: int | None = None
     plots: bool = False
     held: int | None = None
-    ahead: Ahead | None = None
+    prestarted: Prestarted | None = None
 
     @classmethod
     def of(
-        cls, translation: Translation, *, output: TextIO, held: int | None, ahead: Ahead | None
+        cls,
+        translation: Translation,
+        *,
+        output: TextIO,
+        held: int | None,
+        prestarted: Prestarted | None,
     ) -> Engine:
         """Return what runs a translation, and others of the same workflow and site."""
         settings, placement = translation.settings, translation.placement
@@ -93,7 +98,7 @@ class Engine:
             keep_logs=placement.site.keep_logs,
             plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
             held=held,
-            ahead=ahead,
+            prestarted=prestarted,
         )
 
     def run(self, written: Written, extra: Sequence[str] = ()) -> Outcome:
@@ -130,16 +135,16 @@ class Engine:
                 variables = environment(written.build, self.held)
                 variables = variables if here else without_secrets(variables)
                 worker = stack.enter_context(
-                    warm_worker(
+                    fork_server(
                         variables,
                         system=self.system,
-                        ahead=_taken_over(self.ahead, variables, here),
+                        prestarted=_prestarted_server(self.prestarted, variables, here),
                     )
                 )
                 if self.plots:
                     worker.expect_plots()
                 start = functools.partial(
-                    self._start, written.build, arguments, variables, worker.warmth
+                    self._start, written.build, arguments, variables, worker.connection
                 )
                 # Elsewhere, jobs that are left are taken back.
                 status = _follow(
@@ -168,16 +173,16 @@ class Engine:
         return Outcome(reader.jobs)
 
     def _start(
-        self, folder: Path, arguments: list[str], variables: dict[str, str], warm: Warmth
+        self, folder: Path, arguments: list[str], variables: dict[str, str], connection: Connection
     ) -> SnakemakeProcess:
         """Take over the process that was started ahead of the run, or start one."""
-        taken = self.ahead and self.ahead.take_snakemake(arguments, variables)
+        taken = self.prestarted and self.prestarted.take_snakemake(arguments, variables)
         return taken or SnakemakeProcess(
             self.system,
             folder,
-            {**variables, **warm.environment},
+            {**variables, **connection.environment},
             arguments=arguments,
-            shared=(*(() if self.held is None else (self.held,)), *warm.shared),
+            shared=(*(() if self.held is None else (self.held,)), *connection.shared),
         )
 
 
@@ -224,11 +229,13 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     return Outcome(reader.jobs, frozenset(reader.folders))
 
 
-def _taken_over(ahead: Ahead | None, variables: dict[str, str], here: bool) -> WarmWorker | None:
-    """Return the warm worker that was started ahead of the run, if it is one for this."""
-    if ahead is not None and not here:
-        ahead.discard()
-    return ahead.take_worker(variables) if ahead is not None else None
+def _prestarted_server(
+    prestarted: Prestarted | None, variables: dict[str, str], here: bool
+) -> ForkServer | None:
+    """Return the fork server that was started ahead of the run, if it is one for this."""
+    if prestarted is not None and not here:
+        prestarted.discard()
+    return prestarted.take_worker(variables) if prestarted is not None else None
 
 
 def _follow(

@@ -22,11 +22,11 @@ from fasthep_smk.util.scratch import Scratch
 from fasthep_smk.worker.processes import COLD, ONE_THREAD
 
 __all__ = [
-    "WarmWorker",
-    "Warmth",
+    "Connection",
+    "ForkServer",
     "changed_by_shells",
     "correct_benchmarks",
-    "warm_worker",
+    "fork_server",
     "why_cold",
 ]
 
@@ -34,15 +34,15 @@ _SOCKET, _ERRORS = "worker", "errors"
 
 
 @dataclass(frozen=True)
-class Warmth:
+class Connection:
     """What Snakemake is started with: variables, and the descriptors that it shares."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     shared: tuple[int, ...] = ()
 
 
-class WarmWorker:
-    """A warm worker, from its start to its end; it also ends with all who share its lifeline.
+class ForkServer:
+    """A fork server, from its start to its end; it also ends with all who share its lifeline.
 
     ``why_cold`` tells why there is none: jobs start cold. There is a temporary folder in any case.
     """
@@ -83,12 +83,12 @@ class WarmWorker:
         return self._scratch.path / _SOCKET
 
     @property
-    def warmth(self) -> Warmth:
+    def connection(self) -> Connection:
         """What Snakemake has to be started with."""
         folder = {scratch.VARIABLE: str(self._scratch.path)}
         if self._process is not None:
             folder[FORK_SERVER] = str(self._socket)
-        return Warmth(folder, (self._held, self._scratch.owner))
+        return Connection(folder, (self._held, self._scratch.owner))
 
     def expect_plots(self) -> None:
         """Let it import what plots need, as soon as it has nothing else to do."""
@@ -154,15 +154,15 @@ def changed_by_shells() -> str:
 
 
 @contextlib.contextmanager
-def warm_worker(
-    environment: Mapping[str, str], *, system: str = "local", ahead: WarmWorker | None = None
-) -> Iterator[WarmWorker]:
-    """Start a warm worker and end it with the block, or with Snakemake if we are killed before.
+def fork_server(
+    environment: Mapping[str, str], *, system: str = "local", prestarted: ForkServer | None = None
+) -> Iterator[ForkServer]:
+    """Start a fork server and end it with the block, or with Snakemake if we are killed before.
 
-    ``environment`` is that of the run; ``ahead`` one that was started for it before. Where it
+    ``environment`` is that of the run; ``prestarted`` one that was started for it before. Where it
     cannot be started, jobs start cold.
     """
-    worker = ahead or WarmWorker(environment, system)
+    worker = prestarted or ForkServer(environment, system)
     try:
         yield worker
     finally:
@@ -170,7 +170,7 @@ def warm_worker(
 
 
 def correct_benchmarks(build: Path) -> None:
-    """Write into Snakemake's benchmarks what jobs of the warm worker really took.
+    """Write into Snakemake's benchmarks what jobs of the fork server really took.
 
     Snakemake has measured the client that waited for them.
     """

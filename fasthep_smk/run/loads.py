@@ -17,10 +17,10 @@ def loads_of(
     rules: Iterable[Rule],
     placement: Placement,
     *,
-    standing: frozenset[str] = frozenset(),
+    valid: frozenset[str] = frozenset(),
     at_a_time: int | None = None,
 ) -> dict[str, Load]:
-    """Return the loads of rules. ``standing`` are the folders of jobs that are done.
+    """Return the loads of rules. ``valid`` are the folders of jobs that are done.
 
     ``at_a_time`` is what ``--jobs`` says: cores on one machine, jobs on a cluster.
     """
@@ -28,7 +28,7 @@ def loads_of(
     makers = {job.folder: rule.name for rule in rules for job in rule.jobs.values()}
     return {
         rule.name: Load(
-            jobs=_to_do(rule, standing),
+            jobs=_to_do(rule, valid),
             walltime=_walltime(rule, placement),
             slots=_slots(rule, placement, at_a_time),
             after=frozenset(
@@ -43,10 +43,10 @@ def loads_of(
     }
 
 
-def _to_do(rule: Rule, standing: frozenset[str]) -> int:
+def _to_do(rule: Rule, valid: frozenset[str]) -> int:
     jobs = [{key} for key in rule.jobs] if not rule.bundles else []
     jobs += [set(bundle.jobs) for bundle in rule.bundles.values()]
-    return sum(any(rule.jobs[key].folder not in standing for key in keys) for keys in jobs)
+    return sum(any(rule.jobs[key].folder not in valid for key in keys) for keys in jobs)
 
 
 def _walltime(rule: Rule, placement: Placement) -> float | None:

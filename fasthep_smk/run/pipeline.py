@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk import sites
-from fasthep_smk.reuse import asked, retire_results
+from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need
 from fasthep_smk.storage import failures, obstacles
 from fasthep_smk.translate.placement import capped
@@ -35,7 +35,7 @@ from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
     from fasthep_smk.run.engine import Outcome
-    from fasthep_smk.run.prestart import Ahead
+    from fasthep_smk.run.prestart import Prestarted
 
 __all__ = [
     "STEPS",
@@ -63,12 +63,12 @@ Made = TypeVar("Made")
 class Session:
     """What a run holds besides its translation.
 
-    ``held`` is the lock of the build folder, which Snakemake's process shares; ``ahead`` are
+    ``held`` is the lock of the build folder, which Snakemake's process shares; ``prestarted`` are
     processes that were started for it while the workflow was compiled.
     """
 
     held: int | None = None
-    ahead: Ahead | None = None
+    prestarted: Prestarted | None = None
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def run(translation: Translation, session: Session) -> Finished:
     look_at_site(translation)
     asked.keep(build, settings.rerun)
     if _is_idle(translation):
-        if session.ahead is not None:
-            session.ahead.discard()
+        if session.prestarted is not None:
+            session.prestarted.discard()
         failures.forget(build)
         return Finished(translation, 0)
     # Imported when needed: a run with nothing to do needs none of it.
@@ -119,11 +119,11 @@ def run(translation: Translation, session: Session) -> Finished:
     from fasthep_smk.transfer.setup import equipped
 
     obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
-    warn(credential_need.warnings_of(translation, standing=translation.settled.standing))
+    warn(credential_need.warnings_of(translation, valid=translation.reuse.valid))
     tell = None if settings.quiet else sys.stderr
     with equipped(translation, tell=tell) as travelling:
         snakemake = engine.Engine.of(
-            translation, output=sys.stderr, held=session.held, ahead=session.ahead
+            translation, output=sys.stderr, held=session.held, prestarted=session.prestarted
         )
         done, translation = recovery.run_to_the_end(
             translation,
@@ -148,13 +148,13 @@ def look_at_site(translation: Translation) -> None:
 
 
 def conclude(finished: Finished) -> Concluded:
-    """Put away results that no job makes any more, and make room as ``--keep`` says."""
+    """Archive results that no job makes any more, and make room as ``--keep`` says."""
     from fasthep_smk.run import accept_missing, cleanup
 
     translation = finished.translation
     settings, build = translation.settings, translation.build
     if settings.variation is None:
-        retire_results(translation.rules, build)
+        archive_results(translation.rules, build)
     # What is missing is tried again by the next run, which needs the rest.
     keep = "all" if settings.without else settings.keep
     disk = cleanup.after_run(build, keep, shown=settings.outdir)
@@ -184,7 +184,7 @@ def up_to(last: Callable[[Any], Made], start: Start) -> Made:
 
 def _is_idle(translation: Translation) -> bool:
     """Tell whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
-    return not translation.settled.reasons and not translation.settings.snakemake
+    return not translation.reuse.reasons and not translation.settings.snakemake
 
 
 def dry_run(translation: Translation) -> Outcome:

@@ -1,6 +1,6 @@
 """What a run on this machine needs later is started while its workflow is compiled.
 
-That is its warm worker, and a Snakemake that has imported all it needs and waits to be told its
+That is its fork server, and a Snakemake that has imported all it needs and waits to be told its
 arguments. Nothing of the workflow is known by then: what turns out not to be needed is ended
 without a trace. Each of them ends by itself if this process is killed before it has told them to
 go.
@@ -18,10 +18,10 @@ from fasthep_smk.run.lock import mark
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
-    from fasthep_smk.run.fork_server import WarmWorker
+    from fasthep_smk.run.fork_server import ForkServer
     from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
-__all__ = ["Ahead", "environment", "is_likely_idle", "start_ahead"]
+__all__ = ["Prestarted", "environment", "is_likely_idle", "prestart"]
 
 
 def environment(build: Path, held: int | None) -> dict[str, str]:
@@ -48,30 +48,30 @@ def _has_cache() -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-class Ahead:
+class Prestarted:
     """Processes that were started ahead of a run, until it takes them over."""
 
     def __init__(self, build: Path, held: int) -> None:
         # A call with nothing to do needs neither.
-        from fasthep_smk.run.fork_server import WarmWorker
+        from fasthep_smk.run.fork_server import ForkServer
         from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
         self._environment = environment(build, held)
         self._snakemake: SnakemakeProcess | None = None
-        self._worker: WarmWorker | None = WarmWorker(self._environment)
-        warmth = self._worker.warmth
+        self._worker: ForkServer | None = ForkServer(self._environment)
+        connection = self._worker.connection
         try:
             self._snakemake = SnakemakeProcess(
                 "local",
                 build,
-                {**self._environment, **warmth.environment},
-                shared=(held, *warmth.shared),
+                {**self._environment, **connection.environment},
+                shared=(held, *connection.shared),
             )
         except OSError:  # the run says why, when it starts its own
             self.discard()
 
-    def take_worker(self, wanted: Mapping[str, str]) -> WarmWorker | None:
-        """Hand over the warm worker to a run with the environment ``wanted``, if it has that."""
+    def take_worker(self, wanted: Mapping[str, str]) -> ForkServer | None:
+        """Hand over the fork server to a run with the environment ``wanted``, if it has that."""
         if wanted != self._environment:  # a module of the user's has changed it
             self.discard()
         worker, self._worker = self._worker, None
@@ -100,13 +100,13 @@ class Ahead:
 
 
 @contextlib.contextmanager
-def start_ahead(build: Path, held: int | None, *, wanted: bool) -> Iterator[Ahead | None]:
+def prestart(build: Path, held: int | None, *, wanted: bool) -> Iterator[Prestarted | None]:
     """Start what a run in ``build`` needs; end with the block what it has not taken over."""
     if held is None or not wanted:
         yield None
         return
     try:
-        ahead = Ahead(build, held)
+        ahead = Prestarted(build, held)
     except OSError:  # no space for a folder: the run says so, if it comes to that
         yield None
         return

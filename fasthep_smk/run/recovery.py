@@ -90,7 +90,7 @@ def run_to_the_end(
                 these = "1 partition" if count == 1 else f"{count} partitions"
                 print(f"{error}\ngoing on without {these}", file=output)
         translation = translate_without(without)
-        if not translation.settled.reasons:
+        if not translation.reuse.reasons:
             return done, translation
 
 

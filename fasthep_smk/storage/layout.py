@@ -11,6 +11,7 @@ __all__ = [
     "ARCHIVES",
     "BENCHMARKS",
     "BUNDLES",
+    "CACHED",
     "CAPTURED",
     "DEPOT",
     "ENVIRONMENT",
@@ -30,7 +31,6 @@ __all__ = [
     "RUN_EVENTS",
     "RUN_LOG",
     "SMK",
-    "SPARE",
     "STAGE",
     "TASKS",
     "TRANSFER",
@@ -81,7 +81,7 @@ ARCHIVES = "execution/worker-environments"
 ENVIRONMENTS = f"build/{ARCHIVES}"
 
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
-FORK_SERVER = "FASTHEP_SMK_WARM"
+FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
 _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})
@@ -89,8 +89,8 @@ _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "grap
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"
 ARCHIVE = "products.zip"
-#: How the name of an event stream ends that a job keeps though nobody has asked for it.
-SPARE = ".spare.arrow"
+#: How the name of a cached stream ends: a job keeps it only to make the next edit cheap.
+CACHED = ".spare.arrow"
 
 
 def job_folder(rule: str, place: Iterable[str]) -> str:
@@ -142,11 +142,11 @@ def plan(variation: str) -> str:
     return f"{PLANS}/{encode(variation)}.json"
 
 
-def stream(node: str, port: str, *, spare: bool = False) -> str:
+def stream(node: str, port: str, *, cached: bool = False) -> str:
     """Return the name of an event stream's file, in the folder of the job that makes it."""
     name = encode(node.removeprefix("stage.").replace(".", "_"))
     suffix = "" if port == "stream" else f"-{encode(port)}"
-    return f"{name}{suffix}{SPARE if spare else '.arrow'}"
+    return f"{name}{suffix}{CACHED if cached else '.arrow'}"
 
 
 def table(rule: str) -> str:

@@ -29,7 +29,7 @@ from boost_histogram.serialization import from_uhi, to_uhi
 from fasthep_smk.storage import pickles
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.histograms import read_histogram, same_histogram
-from fasthep_smk.storage.layout import ARCHIVE, RECORD, SPARE, is_result
+from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD, is_result
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.storage.streams import read_stream, write_stream
 from fasthep_smk.util import files
@@ -146,7 +146,7 @@ def _check_names(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def verify(folder: Path) -> None:
-    """Check the record of a finished job and the files that it describes, but for spare streams.
+    """Check the record of a finished job and the files that it describes, but for cached streams.
 
     Raises:
         Damaged: a file is missing, truncated or altered.
@@ -154,7 +154,7 @@ def verify(folder: Path) -> None:
     described = read_record(folder)["files"]
     reader = _Reader(folder, described)
     for name in described:
-        if not name.endswith(SPARE):
+        if not name.endswith(CACHED):
             reader.check(name)
 
 

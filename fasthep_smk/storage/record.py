@@ -118,15 +118,15 @@ class Saved(TypedDict):
 
 
 class Told(TypedDict, total=False):
-    """What a later run may take over from a job.
+    """What a later run may adopt from a job.
 
     ``values`` are what nodes at the end of a run made. ``ran`` are the nodes that ran, and
-    ``taken_over`` the jobs that made the rest, if not all nodes had to run.
+    ``adopted`` the jobs that made the rest, if not all nodes had to run.
     """
 
     values: dict[str, ValueFacts]
     ran: list[str]
-    taken_over: list[str]
+    adopted: list[str]
 
 
 class Content(Saved, Told):

@@ -1,8 +1,8 @@
-"""What of a build folder may be deleted. Nothing is read or changed here but what is handed over.
+"""What of a build folder may be deleted. Pure functions: no file is read or changed here.
 
 Whatever goes is made again by itself when something needs it: each event stream and archive is an
-output of its job and an input of the jobs that read it, so that Snakemake misses it; a spare stream
-is nothing that anybody waits for. A job counts as done by its record, which stays.
+output of its job and an input of the jobs that read it, so that Snakemake misses it; no job waits
+for a cached stream. A job counts as done by its record, which stays.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fasthep_smk.storage.disk_usage import File, Survey, amount
 from fasthep_smk.storage.jobs import TaskJob
 
 __all__ = [
+    "Archived",
     "Freeable",
-    "PutAway",
     "after_success",
+    "archived",
     "cleanable",
     "oldest_beyond",
-    "put_away",
 ]
 
 #: Bytes of superseded results that are always kept: less is not worth computing again.
@@ -43,7 +43,7 @@ class Freeable:
 
 
 @dataclass(frozen=True)
-class PutAway:
+class Archived:
     """The folder of a superseded job: its files, and when it was put there (POSIX time)."""
 
     folder: str
@@ -79,9 +79,9 @@ def cleanable(found: Survey, *, everything: bool = False) -> list[Freeable]:
 
 
 def after_success(
-    found: Survey, keep: Keep, superseded: Iterable[PutAway], *, little: int = LITTLE
+    found: Survey, keep: Keep, superseded: Iterable[Archived], *, little: int = LITTLE
 ) -> list[Freeable]:
-    """Return what goes after a run that succeeded. ``superseded`` are all folders put away.
+    """Return what goes after a run that succeeded. ``superseded`` are all archived folders.
 
     ``auto`` lets superseded results take as much as the current results and intermediates, or
     ``little`` bytes if that is more.
@@ -120,8 +120,8 @@ def _environments(found: Survey, *, everything: bool) -> Iterator[File]:
 
 
 def oldest_beyond(
-    room: int, superseded: Iterable[PutAway], *, beside: Iterable[File] = ()
-) -> list[PutAway]:
+    room: int, superseded: Iterable[Archived], *, beside: Iterable[File] = ()
+) -> list[Archived]:
     """Return the superseded jobs that have to go for the others to take at most ``room`` bytes.
 
     The oldest go first. What is ``beside`` them costs nothing more when they share it.
@@ -136,18 +136,18 @@ def oldest_beyond(
     return []
 
 
-def put_away(found: Survey) -> list[PutAway]:
+def archived(found: Survey) -> list[Archived]:
     """Return the folders of superseded jobs; putting one away has set its modification time."""
     folders: dict[str, list[File]] = {}
     for file in found.of("superseded results"):
         folders.setdefault(_job_folder(file), []).append(file)
-    dated: list[PutAway] = []
+    dated: list[Archived] = []
     for folder, files in folders.items():
         try:
             when = (found.build / folder).stat().st_mtime
         except OSError:
             when = 0.0
-        dated.append(PutAway(folder, when, tuple(files)))
+        dated.append(Archived(folder, when, tuple(files)))
     return dated
 
 
@@ -173,7 +173,7 @@ def _may_go(file: File, found: Survey) -> bool:
     job = found.jobs.get(file.folder)
     if job is None:
         return False
-    return _declared(file) in job.outputs or file.name.endswith(layout.SPARE)
+    return _declared(file) in job.outputs or file.name.endswith(layout.CACHED)
 
 
 def _declared(file: File) -> str:

@@ -17,8 +17,8 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 
 __all__ = [
+    "Adopted",
     "BundleEntry",
-    "Given",
     "JobEntry",
     "Kept",
     "Key",
@@ -94,11 +94,11 @@ class Read:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a job takes over from one folder (relative to the build) of a job so signed.
+class Adopted:
+    """What a job adopts from one folder (relative to the build) of a job so signed.
 
     ``nodes`` are those whose records come from there, ``keys`` the job's own products, ``streams``
-    what nodes that run read, ``spares`` the streams that are kept on, ``results`` files for the
+    what nodes that run read, ``cached`` the streams that are kept on, ``results`` files for the
     user, relative to the build folder.
     """
 
@@ -107,38 +107,38 @@ class Given:
     nodes: tuple[str, ...]
     keys: tuple[Key, ...]
     streams: tuple[Key, ...]
-    spares: tuple[Key, ...]
+    cached: tuple[Key, ...]
     results: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return vars(self)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Given:
+    def from_dict(cls, found: Mapping[str, Any]) -> Adopted:
         return cls(
             folder=_text(found["folder"]),
             signature=_text(found["signature"]),
             nodes=tuple(found["nodes"]),
             keys=_keys(found["keys"]),
             streams=_keys(found["streams"]),
-            spares=_keys(found["spares"]),
+            cached=_keys(found["cached"]),
             results=tuple(found["results"]),
         )
 
 
 @dataclass(frozen=True)
 class Part:
-    """The nodes of a job that run, what they read of other jobs, and what is taken over."""
+    """The nodes of a job that run, what they read of other jobs, and what is adopted."""
 
     nodes: tuple[str, ...]
     reads: tuple[Read, ...]
-    given: tuple[Given, ...]
+    adopted: tuple[Adopted, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "nodes": self.nodes,
             "reads": [one.as_dict() for one in self.reads],
-            "given": [one.as_dict() for one in self.given],
+            "adopted": [one.as_dict() for one in self.adopted],
         }
 
     @classmethod
@@ -146,7 +146,7 @@ class Part:
         return cls(
             tuple(found["nodes"]),
             tuple(map(Read.from_dict, found["reads"])),
-            tuple(map(Given.from_dict, found["given"])),
+            tuple(map(Adopted.from_dict, found["adopted"])),
         )
 
 
@@ -188,9 +188,9 @@ class JobEntry:
         return (self.partition or {}).get("file")
 
     @property
-    def given(self) -> tuple[Given, ...]:
-        """What it takes over from earlier jobs."""
-        return self.part.given if self.part else ()
+    def adopted(self) -> tuple[Adopted, ...]:
+        """What it adopts from earlier jobs."""
+        return self.part.adopted if self.part else ()
 
     def as_dict(self) -> dict[str, Any]:
         found = {name: value for name, value in vars(self).items() if name not in _OPTIONAL}
@@ -252,7 +252,7 @@ class TaskTable:
     """What the jobs of a rule have in common, and its jobs by their keys.
 
     ``stages`` and ``pool`` are for people. ``wildcards`` name the jobs of Snakemake, ``outputs``
-    are the names of the files in each job's folder. ``keeps`` outlive a job, ``spares`` (by
+    are the names of the files in each job's folder. ``keeps`` outlive a job, ``cached`` (by
     ``signed_as``) are event streams that are kept if that costs little. ``nodes`` are, by
     ``signed_as``, the facts of each node, ``sources`` the files that signatures know besides the
     inputs. ``siblings`` is how many jobs the rule has, where the table does not hold all of them.
@@ -265,7 +265,7 @@ class TaskTable:
     wildcards: tuple[str, ...]
     outputs: tuple[str, ...]
     keeps: tuple[Kept, ...]
-    spares: Mapping[str, Sequence[Kept]]
+    cached: Mapping[str, Sequence[Kept]]
     nodes: Mapping[str, Mapping[str, NodeFacts]]
     jobs: Mapping[str, JobEntry]
     bundles: Mapping[str, BundleEntry]
@@ -281,7 +281,7 @@ class TaskTable:
         found = {
             **vars(self),
             "keeps": [one.as_dict() for one in self.keeps],
-            "spares": {name: [one.as_dict() for one in kept] for name, kept in self.spares.items()},
+            "cached": {name: [one.as_dict() for one in kept] for name, kept in self.cached.items()},
             "jobs": {key: one.as_dict() for key, one in self.jobs.items()},
             "bundles": {key: one.as_dict() for key, one in self.bundles.items()},
         }
@@ -340,8 +340,8 @@ class TaskTable:
             wildcards=tuple(found["wildcards"]),
             outputs=tuple(found["outputs"]),
             keeps=tuple(map(Kept.from_dict, found["keeps"])),
-            spares={
-                name: tuple(map(Kept.from_dict, kept)) for name, kept in found["spares"].items()
+            cached={
+                name: tuple(map(Kept.from_dict, kept)) for name, kept in found["cached"].items()
             },
             nodes=found["nodes"],
             jobs={one: JobEntry.from_dict(item) for one, item in jobs.items()},

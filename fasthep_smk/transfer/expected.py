@@ -129,7 +129,7 @@ class Expected:
     @cached_property
     def _given(self) -> set[str]:
         """Results of an earlier job that it was sent, and keeps."""
-        given = (one for entry in self._jobs.values() for one in entry.given)
+        given = (one for entry in self._jobs.values() for one in entry.adopted)
         return {name for one in given for name in one.results}
 
     @cached_property
@@ -139,7 +139,7 @@ class Expected:
         for entry in self._jobs.values():
             markers = (read.marker for read in entry.reads)
             found |= {marker for marker in markers if marker is not None}
-            folders = [one.folder for one in entry.reads] + [one.folder for one in entry.given]
+            folders = [one.folder for one in entry.reads] + [one.folder for one in entry.adopted]
             found |= {f"{folder}/{layout.RECORD}" for folder in folders}
         return found
 

@@ -75,9 +75,11 @@ class _Loading:
                 self.found.content[f"{BUILD}/{note.relative_to(self.build)}"] = note
             for read in entry.reads:
                 self._add_products(read.folder, read.keys)
-            for given in entry.given:
-                self._add_products(given.folder, [*given.keys, *given.streams, *given.spares])
-                for name in given.results:
+            for adopted in entry.adopted:
+                self._add_products(
+                    adopted.folder, [*adopted.keys, *adopted.streams, *adopted.cached]
+                )
+                for name in adopted.results:
                     self.found.content[f"{BUILD}/{name}"] = self.build / name
             self._add_inputs(entry)
         return self.found
@@ -96,7 +98,7 @@ class _Loading:
             table,
             jobs={one: _with_digest(entry) for one, entry in table.jobs.items()},
             nodes={one: known for one, known in table.nodes.items() if one in signed},
-            spares={one: known for one, known in table.spares.items() if one in signed},
+            cached={one: known for one, known in table.cached.items() if one in signed},
         )
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = table.to_text().encode("utf-8")
         requests = dict(read_json(self.build / layout.REQUESTS))

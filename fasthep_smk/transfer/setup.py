@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.staging import Staging
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["Outfit", "equipped"]
+__all__ = ["Setup", "equipped"]
 
 
 @contextlib.contextmanager
@@ -42,19 +42,19 @@ def equipped(translation: Translation, *, tell: TextIO | None = None) -> Iterato
         return
     assert placement.environment is not None, "a site was refused whose jobs would have none"
     modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
-    outfit = Outfit(
+    setup = Setup(
         translation.build,
         placement.site.system,
         placement.environment,
         placement.staging,
         {rule.name: list(rule.named_by) for rule in translation.rules},
     )
-    with outfit.ready(sorted(modules), tell=tell) as arguments:
+    with setup.ready(sorted(modules), tell=tell) as arguments:
         yield arguments
 
 
 @dataclass(frozen=True)
-class Outfit:
+class Setup:
     """What the jobs of a build folder travel with on a batch system.
 
     ``wildcards`` name the jobs of each rule. Jobs that are probes only say where they are.
@@ -77,7 +77,7 @@ class Outfit:
             Findings: the environment cannot be packed, or there is no place for what is sent.
         """
         # Imported when needed: most runs send nothing.
-        from fasthep_smk.transfer.spool import NODE, Depot
+        from fasthep_smk.transfer.spool import NODE, Spool
 
         python = _python(self, modules, tell)
         spool = _spool(self.staging, self.build) if self.system == "slurm" else None
@@ -92,14 +92,14 @@ class Outfit:
             "probes": self.probes,
         }
         files.write_text(self.build / layout.TRANSFER, json.dumps(content, indent=1) + "\n")
-        depot = Depot(self.build)
-        depot.forget_credentials()  # a run that was killed has left some
+        mine = Spool(self.build)
+        mine.forget_credentials()  # a run that was killed has left some
         # Where this is installed, a schedd of another machine may not see it.
-        _copy(NODE, depot.node)
+        _copy(NODE, mine.node)
         try:
             yield [] if spool is None else ["--slurm-logdir", str(spool / "out")]
         finally:
-            depot.close()
+            mine.close()
 
 
 def _spool(staging: Staging, build: Path) -> Path | None:
@@ -174,9 +174,9 @@ def _copy(path: Path, goal: Path) -> None:
         shutil.copy(path, temporary)
 
 
-def _python(outfit: Outfit, modules: list[str], tell: TextIO | None) -> str:
+def _python(setup: Setup, modules: list[str], tell: TextIO | None) -> str:
     """Return the Python of jobs, or the archive of one: on workers, or relative to the build."""
-    environment = outfit.environment
+    environment = setup.environment
     if environment.type == "container":
         return "python3"
     if not environment.is_packed:
@@ -184,8 +184,8 @@ def _python(outfit: Outfit, modules: list[str], tell: TextIO | None) -> str:
     from fasthep_smk.transfer.environment.pack import archive_path, contents_of, pack
 
     contents = contents_of(environment.type, modules)
-    mine = outfit.build / layout.ARCHIVES
-    folder = outfit.archives or mine
+    mine = setup.build / layout.ARCHIVES
+    folder = setup.archives or mine
     if tell is not None and not archive_path(contents, folder).is_file():
         print(f"packing the environment ({environment.type}), once", file=tell, flush=True)
     packed = pack(contents, folder)

@@ -1,4 +1,4 @@
-"""The depot: where what jobs are sent and what they send back lies, on this side."""
+"""The spool: where what jobs are sent and what they send back lies, on this side."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
 
-__all__ = ["NODE", "Depot", "Trip"]
+__all__ = ["NODE", "Sending", "Spool"]
 
 #: What a worker runs first, as it is installed.
 NODE = Path(__file__).with_name("node.sh")
@@ -29,7 +29,7 @@ _CREDENTIALS = "credentials"
 
 
 @dataclass(frozen=True)
-class Trip:
+class Sending:
     """A job under way: its rule and wildcards' values, and its files.
 
     These are relative to the build folder, or absolute paths in the spool. ``credentials`` are
@@ -44,8 +44,8 @@ class Trip:
 
 
 @dataclass(frozen=True)
-class Depot:
-    """The depot of a build folder."""
+class Spool:
+    """The spool of a build folder."""
 
     build: Path
 
@@ -77,13 +77,13 @@ class Depot:
         """What a worker runs first: a copy, which the batch system can read as it can parcels."""
         return (self.spool or self.build / layout.DEPOT) / NODE.name
 
-    def command(self, trip: Trip, *, attempt: int, threads: int) -> list[str]:
+    def command(self, sending: Sending, *, attempt: int, threads: int) -> list[str]:
         """Return what a worker runs that sees the spool."""
         assert self.spool is not None, "what is sent has places of its own"
         options = ["--attempt", str(attempt), "--threads", str(threads)]
-        for kind, path in trip.credentials.items():
+        for kind, path in sending.credentials.items():
             options += ["--credential", f"{kind}={path}"]
-        return ["sh", str(self.node), trip.parcel, trip.outcome, self.python, *options]
+        return ["sh", str(self.node), sending.parcel, sending.outcome, self.python, *options]
 
     @property
     def brings_python(self) -> bool:
@@ -94,26 +94,26 @@ class Depot:
         """Return which wildcards name the jobs of a rule, in order."""
         return list(self._settings["wildcards"][rule])
 
-    def send(self, rule: str, place: Sequence[str]) -> Trip:
+    def send(self, rule: str, place: Sequence[str]) -> Sending:
         """Pack what a job needs.
 
         Raises:
             OSError, KeyError: something that it needs is not there.
             SmkError: a credential cannot be sent from where it is.
         """
-        trip = self.trip(rule, place)
+        sending = self.sending(rule, place)
         if self._settings.get("probes"):
             about = {"rule": rule, "place": [], "places": {}, "probe": f"{rule}.json"}
-            write_parcel(self.build / trip.parcel, {}, about)
-            return trip
+            write_parcel(self.build / sending.parcel, {}, about)
+            return sending
         load = load_of(self.build, rule, place, shared=self._settings["shared"])
         found = credential_files(self.build)
         if self.spool is None:
             refuse_unsendable(found)
         else:
             found = {kind: self._put(kind, path) for kind, path in found.items()}
-        write_parcel(self.build / trip.parcel, load.content, load.about())
-        return replace(trip, credentials={kind: str(path) for kind, path in found.items()})
+        write_parcel(self.build / sending.parcel, load.content, load.about())
+        return replace(sending, credentials={kind: str(path) for kind, path in found.items()})
 
     def _put(self, kind: str, path: Path) -> Path:
         """Put a credential into the spool, as it is now, for nobody else to read."""
@@ -140,7 +140,7 @@ class Depot:
             for path in self.spool.rglob("*.tar"):
                 path.unlink(missing_ok=True)
 
-    def trip(self, rule: str, place: Sequence[str]) -> Trip:
+    def sending(self, rule: str, place: Sequence[str]) -> Sending:
         """Return where a job's files are on this side, for this one time that it is sent.
 
         One that was sent before, by a run that was killed, may still be under way: what it leaves
@@ -148,9 +148,9 @@ class Depot:
         """
         top = layout.DEPOT if self.spool is None else str(self.spool)
         name = "/".join((top, rule, *(place or (rule,)))) + f".{secrets.token_hex(4)}"
-        return Trip(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
+        return Sending(rule, tuple(place), f"{name}.parcel.tar", f"{name}.outcome.tar")
 
-    def receive(self, trip: Trip, *, late: float = 0) -> Arrival:
+    def receive(self, sending: Sending, *, late: float = 0) -> Arrival:
         """Put what a job has sent back in its place, and clear its files away.
 
         In a spool it is waited for, as many seconds as it may be ``late``.
@@ -159,21 +159,21 @@ class Depot:
             OSError: there is no room for it.
         """
         if self.spool is not None:
-            _await(Path(trip.outcome), late)
+            _await(Path(sending.outcome), late)
         try:
             probe = bool(self._settings.get("probes"))
-            outcome = self.build / trip.outcome
-            return accept(self.build, outcome, trip.rule, trip.place, probe=probe)
+            outcome = self.build / sending.outcome
+            return accept(self.build, outcome, sending.rule, sending.place, probe=probe)
         except Damaged as error:
             return Arrival(None, str(error))
         except FileNotFoundError:
             return Arrival(None, "nothing came back")
         finally:
-            self.clear(trip)
+            self.clear(sending)
 
-    def clear(self, trip: Trip) -> None:
+    def clear(self, sending: Sending) -> None:
         """Remove the files of a job that is not under way."""
-        for name in (trip.parcel, trip.outcome):
+        for name in (sending.parcel, sending.outcome):
             (self.build / name).unlink(missing_ok=True)
 
 

@@ -16,10 +16,10 @@ from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.storage import failures, products
-from fasthep_smk.transfer.spool import Depot, Trip
+from fasthep_smk.transfer.spool import Sending, Spool
 from fasthep_smk.worker.job_retry import CLOCKS
 
-__all__ = ["Trips", "Verdict"]
+__all__ = ["Tracker", "Verdict"]
 
 #: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
 _TRIPS = 3
@@ -44,52 +44,52 @@ class Verdict:
     message: str | None = None
 
 
-class Trips:
+class Tracker:
     """Jobs under way, by Snakemake's numbers of them."""
 
     def __init__(self, build: Path) -> None:
-        self.depot = Depot(build)
-        self._under_way: dict[Any, Trip] = {}
+        self.spool = Spool(build)
+        self._under_way: dict[Any, Sending] = {}
         self._lost: Counter[Any] = Counter()
         self._refused: Counter[Any] = Counter()
         self._sent_with: dict[Any, Mapping[Kind, Credential]] = {}
 
-    def leave(self, job: Any) -> Trip:
+    def leave(self, job: Any) -> Sending:
         """Pack what one of Snakemake's jobs needs.
 
         Raises:
             OSError, KeyError: something that it needs is not there.
         """
         self.forget(job)
-        names = self.depot.names_of(job.rule.name)
+        names = self.spool.names_of(job.rule.name)
         place = [str(getattr(job.wildcards, one)) for one in names]
         # Before it is packed: one that is renewed meanwhile counts as another.
-        self._sent_with[job.jobid] = look(one.kind for one in required_of(self.depot.build))
+        self._sent_with[job.jobid] = look(one.kind for one in required_of(self.spool.build))
         try:
-            trip = self.depot.send(job.rule.name, place)
+            sending = self.spool.send(job.rule.name, place)
         except products.Damaged as error:
             self._tell_of_damage(job, place, error)
             raise
-        self._under_way[job.jobid] = trip
-        return trip
+        self._under_way[job.jobid] = sending
+        return sending
 
     def forget(self, job: Any) -> None:
         """Take back what one of Snakemake's jobs would be sent that was never queued."""
-        trip = self._under_way.pop(job.jobid, None)
-        if trip is not None:
-            self.depot.clear(trip)
+        sending = self._under_way.pop(job.jobid, None)
+        if sending is not None:
+            self.spool.clear(sending)
 
     def end(self, job: Any, message: str | None = None) -> Verdict:
         """Take in what a job has sent back that has ended, with an error if there is a message.
 
         A job that did not leave is what the executor says.
         """
-        trip = self._under_way.pop(job.jobid, None)
-        if trip is None:
+        sending = self._under_way.pop(job.jobid, None)
+        if sending is None:
             return Verdict("done" if message is None else "failed", message)
         try:
             # A job that was killed leaves nothing.
-            arrival = self.depot.receive(trip, late=_LATE if message is None else 0)
+            arrival = self.spool.receive(sending, late=_LATE if message is None else 0)
         except OSError as error:  # there is no room here: the others under way are not to blame
             problem = failures.one_line(error)
             return Verdict("failed", f"what it sent back could not be put in place: {problem}")
@@ -97,7 +97,7 @@ class Trips:
             return Verdict("done")
         if arrival.status is not None:
             said = message or f"exit status {arrival.status}"
-            others = self._lacks_credential(trip) and self._others_come(job)
+            others = self._lacks_credential(sending) and self._others_come(job)
             if others and self._refused[job.jobid] < _RENEWALS:
                 self._refused[job.jobid] += 1
                 return Verdict("later", said)
@@ -118,7 +118,7 @@ class Trips:
         problem = failures.one_line(error)
         record = str(next(iter(job.output), ""))
         failures.note(
-            self.depot.build,
+            self.spool.build,
             failures.Failure(
                 rule=job.rule.name, key=key, record=record, problem=problem, kind="damaged"
             ),
@@ -129,15 +129,15 @@ class Trips:
 
         Those that are still valid would be refused again, at any number of attempts.
         """
-        required = required_of(self.depot.build)
+        required = required_of(self.spool.build)
         if lacking(required, now=time.time() + CLOCKS):
             return True
         return look(one.kind for one in required) != self._sent_with.get(job.jobid)
 
-    def _lacks_credential(self, trip: Trip) -> bool:
+    def _lacks_credential(self, sending: Sending) -> bool:
         """Tell whether a job, or one of a bundle, has failed for want of a credential."""
-        found = failures.read_all(self.depot.build)
-        mine = (trip.rule, "/".join(trip.place))
+        found = failures.read_all(self.spool.build)
+        mine = (sending.rule, "/".join(sending.place))
         return any(
             note.kind == "credential" and (note.rule, note.bundle or note.key) == mine
             for note in found

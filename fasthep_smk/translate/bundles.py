@@ -21,7 +21,7 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
     A finished job whose files are needed again and were deleted loses its record: its bundle would
     pass it over.
     """
-    standing: set[Path] = set()
+    valid: set[Path] = set()
     for rule in rules:
         for one in rule.bundles.values():
             left = [key for key in one.jobs if rule.jobs[key].folder in waits.unfinished]
@@ -30,9 +30,9 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
             if not left:
                 marker = build / one.marker
                 files.write_text(marker, markers.text(signature_of(rule, one)))
-                standing.add(marker)
+                valid.add(marker)
     for path in (build / layout.BUNDLES).rglob("*.json"):
-        if path not in standing:
+        if path not in valid:
             path.unlink()
 
 

@@ -33,7 +33,7 @@ BASE: Mapping[str, Any] = {
     "keep-incomplete": True,
     # Nor do its notes on finished jobs tell us anything: fewer files to be written and damaged.
     "drop-metadata": True,
-    # Results whose signature has changed are put away when the workflow is translated: what is
+    # Results whose signature has changed are archived when the workflow is translated: what is
     # missing runs, and nothing else, whatever the clock of a file says.
     "rerun-triggers": ["mtime"],
     "printshellcmds": False,

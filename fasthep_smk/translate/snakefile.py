@@ -112,7 +112,7 @@ def jobs_of(rule):
 
 
 @cache
-def is_ahead(path):
+def is_in_future(path):
     """Tell whether an input file's time is in the future: Snakemake would fail each job with it.
 
     Inside a job, whose node may have another clock, so may the time of any other file be.
@@ -128,7 +128,7 @@ def files_for(rule, entry):
     entries = [jobs[key] for key in entry["jobs"]] if "jobs" in entry else [entry]
     paths = [path for one in entries for path in one["inputs"]]
     found = [MARKERS.get(path.rpartition("/")[0], path) for path in paths]
-    return [path for path in dict.fromkeys(found) if not is_ahead(path)]
+    return [path for path in dict.fromkeys(found) if not is_in_future(path)]
 
 
 def by_attempt(*values):

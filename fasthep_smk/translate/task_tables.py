@@ -94,13 +94,13 @@ def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTa
             Kept(*key, rule.streams.get(key), rule.live.get(key))
             for key in dict.fromkeys([*rule.keeps, *rule.streams])
         ),
-        spares={
+        cached={
             name: [
-                Kept(*key, layout.stream(*key, spare=True), live)
-                for key, live in one.spares.items()
+                Kept(*key, layout.stream(*key, cached=True), live)
+                for key, live in one.cached.items()
             ]
             for name, one in rule.wirings.items()
-            if one.spares
+            if one.cached
         },
         nodes={name: signatures(nodes) for name, nodes in rule.nodes.items()},
         jobs=jobs,

@@ -36,7 +36,7 @@ from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.variations import unite_sources
-from fasthep_smk.reuse import Settled, asked, settle
+from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.times import seconds
 from fasthep_smk.storage.inputs import Inputs, problem_finding
 from fasthep_smk.storage.observed import (
@@ -135,9 +135,9 @@ class Placed(Planned):
 
 @dataclass(frozen=True, kw_only=True)
 class Reconciled(Placed):
-    """``settled`` tells which jobs are done already, and why the others are not."""
+    """``reuse`` tells which jobs are done already, and why the others are not."""
 
-    settled: Settled
+    reuse: Reuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,17 +277,17 @@ def place(planned: Planned) -> Placed:
 
 
 def reconcile(placed: Placed) -> Reconciled:
-    """Find what earlier runs have left that counts, and put away what does not."""
+    """Find what earlier runs have left that counts, and archive what does not."""
     settings, build = placed.settings, placed.build
     for item in placed.variations:
         prepare_build(item.graph.plan, build)
     surroundings = Surroundings(placed.root, keep_environment(build))
     checks = Checks(build, surroundings, placed.named)
     partial = settings.variation is not None
-    settled = settle(placed.rules, build, checks, partial=partial, verify=settings.verify)
-    unreadable = map(_unreadable_record, settled.unreadable[:3])
-    warnings = [*placed.warnings, *unreadable, *settled.damaged[:3]]
-    return _adding(Reconciled, placed, settled=settled, warnings=warnings)
+    reuse = reuse_results(placed.rules, build, checks, partial=partial, verify=settings.verify)
+    unreadable = map(_unreadable_record, reuse.unreadable[:3])
+    warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
+    return _adding(Reconciled, placed, reuse=reuse, warnings=warnings)
 
 
 def write(reconciled: Reconciled) -> Translation:
@@ -303,7 +303,7 @@ def write(reconciled: Reconciled) -> Translation:
         workflow=reconciled.settings.workflow,
         root=reconciled.root,
         placement=reconciled.placement,
-        settled=reconciled.settled,
+        reuse=reconciled.reuse,
         without=reconciled.settings.without,
         ignore_reads=reconciled.named.ignored,
         pickles_of=pickles_of(reconciled.document),
@@ -447,7 +447,10 @@ def _files_of(compiled: list[CompiledPlan]) -> list[str]:
 
 def _unknown_files(paths: list[str]) -> str:
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"neither size nor time is known of {paths[0]}{more}: a change of the content will not be noticed"
+    return (
+        f"neither size nor time is known of {paths[0]}{more}: a change of the content will not "
+        "be noticed"
+    )
 
 
 def _unreadable_record(path: Path) -> str:

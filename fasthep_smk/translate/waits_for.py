@@ -10,7 +10,7 @@ from fasthep_smk.storage.products import ARCHIVE, RECORD
 from fasthep_smk.storage.task_table import Read
 
 if TYPE_CHECKING:
-    from fasthep_smk.reuse import Settled
+    from fasthep_smk.reuse import Reuse
 
 __all__ = ["Waits", "files_read"]
 
@@ -19,13 +19,13 @@ class Waits:
     """What the jobs of a translation wait for. All by the folders of the jobs.
 
     A finished job whose own files nobody needs does not wait for what runs: Snakemake would run it
-    again after that. What it has read may have been deleted to make room, or was taken over.
+    again after that. What it has read may have been deleted to make room, or was adopted.
     """
 
-    def __init__(self, rules: Iterable[Rule], settled: Settled) -> None:
+    def __init__(self, rules: Iterable[Rule], reuse: Reuse) -> None:
         rules = list(rules)
         by_folder = {job.folder: rule for rule in rules for job in rule.jobs.values()}
-        self._standing = settled.standing
+        self._valid = reuse.valid
         self._reads = {
             job.folder: [
                 (read.folder, files_read(read, by_folder[read.folder])) for read in job.reads
@@ -40,7 +40,7 @@ class Waits:
             for key in one.jobs
         }
         #: The jobs that are to run: those without results, and those whose files are needed again.
-        self.unfinished = self._unfinished(settled)
+        self.unfinished = self._unfinished(reuse)
         #: The jobs that are to run, and all that share a bundle with one of them.
         self._started = {
             other for folder in self.unfinished for other in self._bundles.get(folder, [folder])
@@ -61,14 +61,14 @@ class Waits:
             return []  # it is done: its bundle runs for others, which may fail
         if folder in self.unfinished or read not in self._started:
             return names
-        return [RECORD] if read in self._standing and read not in self._bundles else []
+        return [RECORD] if read in self._valid and read not in self._bundles else []
 
-    def _unfinished(self, settled: Settled) -> set[str]:
-        left = [folder for folder in self._reads if folder not in settled.standing]
+    def _unfinished(self, reuse: Reuse) -> set[str]:
+        left = [folder for folder in self._reads if folder not in reuse.valid]
         running = set(left)
         while left:
             for folder, names in self._reads[left.pop()]:
-                gone = any(f"{folder}/{name}" in settled.deleted for name in names)
+                gone = any(f"{folder}/{name}" in reuse.deleted for name in names)
                 if gone and folder not in running:
                     running.add(folder)
                     left.append(folder)

@@ -21,7 +21,7 @@ from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
-    from fasthep_smk.reuse import Settled
+    from fasthep_smk.reuse import Reuse
 
 __all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "write"]
 
@@ -48,7 +48,7 @@ dependencies:
 """
 
 
-#: Hands a job to the warm worker: a script, to be started with nothing imported.
+#: Hands a job to the fork server: a script, to be started with nothing imported.
 CLIENT = Path(__file__).parents[1] / "worker" / "fork_client.py"
 
 
@@ -74,7 +74,7 @@ def write(
     workflow: Path,
     root: Path,
     placement: profile.Placement,
-    settled: Settled,
+    reuse: Reuse,
     without: Mapping[tuple[str, str], str] | None = None,
     ignore_reads: Iterable[str] = (),
     pickles_of: Iterable[str] = (),
@@ -83,7 +83,7 @@ def write(
     """Write the translation of a workflow; files that would not change are left alone.
 
     ``root`` is the folder the run was started in: relative paths of the workflow start there.
-    ``placement`` is where its jobs go, ``settled`` which of them are done, and ``without`` what
+    ``placement`` is where its jobs go, ``reuse`` which of them are done, and ``without`` what
     went wrong with the partitions (dataset and part) that are left out. ``ignore_reads`` are
     patterns of files whose changes do not count, ``pickles_of`` packages whose objects jobs may
     hand on besides those that the plan names; ``stat`` tells size and time of an input file.
@@ -98,13 +98,13 @@ def write(
     for variation in variations:
         target = build / layout.plan(variation.label)
         files.write_text(target, plan_files.slim_text(variation.graph.plan))
-    waits = Waits(rules, settled)
+    waits = Waits(rules, reuse)
     bundles.mark(rules, waits, build)
     texts = task_tables.table_texts(
         rules,
         root=root,
         waits=waits,
-        parts=settled.parts,
+        parts=reuse.parts,
         without=without,
         sources={rule.name: _sources(rule, variations) for rule in rules},
         stat=stat,
@@ -233,7 +233,7 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         '    set -- --attempt "$attempt" --threads "$threads" -- "$@"\n'
         '    exec python3 -P -m fasthep_smk.worker "$@" >>"$log" 2>&1\n'
         "fi\n"
-        "# A run on one machine keeps a warm worker: it has one thread, and may fork processes.\n"
+        "# A run on one machine keeps a fork server: it has one thread, and may fork processes.\n"
         "warm=\n"
         'case "$threads:$1" in\n'
         f"{' | '.join(['1:*', *spread])}) warm=${layout.FORK_SERVER} ;;\n"

@@ -1,7 +1,7 @@
 """Event streams that a job keeps though nobody has asked for them: for a rerun of a part of it.
 
 Whether a stream is worth it is known only when it is there: its columns must be small against
-what they cost. A spare stream is never waited for: it is not synced to the disk, and what goes
+what they cost. A cached stream is never waited for: it is not synced to the disk, and what goes
 wrong with it is no failure of the job. Whoever reads one checks it, and can do without it.
 """
 
@@ -26,35 +26,35 @@ from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, peak_memory
 __all__ = ["BYTES_PER_SECOND", "keep", "room_on"]
 
 #: Bytes in memory that are worth a second of CPU. Writing and checksumming them takes 1.1 ms of
-#: CPU per MB as they are and 4.3 ms compressed, so that spare streams cost a job some 5 %.
+#: CPU per MB as they are and 4.3 ms compressed, so that cached streams cost a job some 5 %.
 BYTES_PER_SECOND = 50_000_000
 COMPRESSED_PER_SECOND = 12_000_000
-#: The jobs of a rule together take at most this share of what is free on the disk for their spare
+#: The jobs of a rule together take at most this share of what is free on the disk for their cached
 #: streams, and leave a tenth of the disk free, or this many bytes if that is less.
 _SHARE = 10
 _LEFT = 100 * 1000**3
 
 
 def keep(job: Job, made: Mapping[tuple[str, str], Any], cpu: float) -> list[Shared]:
-    """Write the spare streams that are worth it, the smallest first.
+    """Write the cached streams that are worth it, the smallest first.
 
     ``cpu`` are the seconds of CPU that it took to make them.
     """
     room = min(room_on(job.folder, job.table.number_of_jobs), _room_in_memory(job))
     budget = min(int(cpu * BYTES_PER_SECOND), room)
     found = []
-    for spare in job.spares:
-        array = made.get(spare.key)
-        if isinstance(array, ak.Array) and not (job.folder / str(spare.file)).exists():
-            packed = _packed(array, spare.live, budget)
+    for stream in job.cached:
+        array = made.get(stream.key)
+        if isinstance(array, ak.Array) and not (job.folder / str(stream.file)).exists():
+            packed = _packed(array, stream.live, budget)
             if packed is not None:
-                found.append((packed.nbytes, spare, packed))
+                found.append((packed.nbytes, stream, packed))
     kept, written = [], 0
-    for size, spare, packed in sorted(found, key=lambda one: one[0]):
+    for size, stream, packed in sorted(found, key=lambda one: one[0]):
         written += size
         if written > budget:
             break
-        one = _write(job.folder, spare, packed, written <= cpu * COMPRESSED_PER_SECOND)
+        one = _write(job.folder, stream, packed, written <= cpu * COMPRESSED_PER_SECOND)
         if one is None:
             break
         kept.append(one)
@@ -62,7 +62,7 @@ def keep(job: Job, made: Mapping[tuple[str, str], Any], cpu: float) -> list[Shar
 
 
 def _room_in_memory(job: Job) -> int:
-    """Return how large spare streams may be for the job to stay within its memory.
+    """Return how large cached streams may be for the job to stay within its memory.
 
     They are packed, turned into Arrow's form and compressed.
     """
@@ -101,10 +101,10 @@ def _estimate(array: Any, fields: list[str]) -> float:
     return float(array[fields].nbytes)
 
 
-def _write(folder: Path, spare: Kept, array: Any, compress: bool) -> Shared | None:
-    path = folder / str(spare.file)
+def _write(folder: Path, stream: Kept, array: Any, compress: bool) -> Shared | None:
+    path = folder / str(stream.file)
     try:
-        meta = write_stream(path, array, live=spare.live, compress=compress)
+        meta = write_stream(path, array, live=stream.live, compress=compress)
         described = files.described(path)
     except Exception as error:  # the disk is full, or it holds what cannot be written
         path.unlink(missing_ok=True)
@@ -113,11 +113,11 @@ def _write(folder: Path, spare: Kept, array: Any, compress: bool) -> Shared | No
         print(f"{path.name} is not kept: {error}", file=sys.stderr)
         return None
     entry: ProductEntry = {
-        "node": spare.node,
-        "port": spare.port,
+        "node": stream.node,
+        "port": stream.port,
         "kind": "event_stream",
         "type": type(array).__name__,
-        "live": None if spare.live is None else list(spare.live),
+        "live": None if stream.live is None else list(stream.live),
         "value": {"$": "stream", "file": path.name, "meta": meta},
         "spare": True,
     }

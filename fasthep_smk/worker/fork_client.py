@@ -1,6 +1,6 @@
-"""Hand a job to the warm worker and wait for it; run as a script, with nothing imported in vain.
+"""Hand a job to the fork server and wait for it; run as a script, with nothing imported in vain.
 
-``python -I -S fork_client.py SOCKET ARGUMENT ...`` ends as the job does. Where no warm worker takes
+``python -I -S fork_client.py SOCKET ARGUMENT ...`` ends as the job does. Where no fork server takes
 the job, it becomes a cold one.
 """
 
@@ -27,7 +27,7 @@ def main() -> int:
     answer = b""
     while not answer.endswith(b"\n") and (part := connection.recv(64)):
         answer += part
-    if not answer.endswith(b"\n"):  # the warm worker was killed, and the job with it
+    if not answer.endswith(b"\n"):  # the fork server was killed, and the job with it
         _start_cold(arguments)
     status = int(answer)
     if status < 0:  # killed by a signal: so are we

@@ -72,9 +72,9 @@ class Job:
         return self.table.jobs[self.key]
 
     @property
-    def spares(self) -> Sequence[Kept]:
+    def cached(self) -> Sequence[Kept]:
         """Event streams that are worth keeping if that costs little."""
-        return self.table.spares.get(self.entry.signed_as, ())
+        return self.table.cached.get(self.entry.signed_as, ())
 
     @property
     def folder(self) -> Path:

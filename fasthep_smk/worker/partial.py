@@ -1,7 +1,7 @@
-"""Run some nodes of a job and take over what the others made before.
+"""Run some nodes of a job and adopt what the others made before.
 
-What is taken over is checked when it is read. If anything is not as the translation found it, the
-job is told so by :class:`NotGiven`, and runs as a whole.
+What is adopted is checked when it is read. If anything is not as the translation found it, the
+job is told so by :class:`NotAdoptable`, and runs as a whole.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import hard_links, products, run_records
 from fasthep_smk.storage.record import ProductEntry, Record, RunFacts
-from fasthep_smk.storage.task_table import Given
+from fasthep_smk.storage.task_table import Adopted
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
 
-__all__ = ["NotGiven", "Taken", "run_part"]
+__all__ = ["NotAdoptable", "Taken", "run_part"]
 
 Key = tuple[str, str]
 _ENDS = (MemoryLimit, TimeLimit, MemoryError)
 
 
-class NotGiven(Exception):
-    """Something that was to be taken over is gone or damaged, or not enough."""
+class NotAdoptable(Exception):
+    """Something that was to be adopted is gone or damaged, or not enough."""
 
 
 class Taken:
@@ -48,47 +48,47 @@ class Taken:
         self.results: list[str] = []
         self.jobs: list[str] = []
         self._shared: list[tuple[Path, Record, Key]] = []
-        self._spares: list[tuple[Path, Record, Key]] = []
-        for given in job.entry.given:
-            self._take(given)
+        self._cached: list[tuple[Path, Record, Key]] = []
+        for adopted in job.entry.adopted:
+            self._take(adopted)
 
-    def _take(self, given: Given) -> None:
-        folder = self.job.build / given.folder
+    def _take(self, adopted: Adopted) -> None:
+        folder = self.job.build / adopted.folder
         record = products.read_record(folder)
-        if record["signature"] != given.signature:
-            raise NotGiven(f"{given.folder} is another job's now")
+        if record["signature"] != adopted.signature:
+            raise NotAdoptable(f"{adopted.folder} is another job's now")
         here = str(self.job.build)
         there = str(record.get("build") or here)
         known = hard_links.entries(record)
-        lie = {key: set(hard_links.files_of(known[key]["value"])) for key in given.keys}
-        alone = [key for key in given.keys if lie[key] and products.ARCHIVE not in lie[key]]
-        others = [key for key in given.keys if key not in alone]
+        lie = {key: set(hard_links.files_of(known[key]["value"])) for key in adopted.keys}
+        alone = [key for key in adopted.keys if lie[key] and products.ARCHIVE not in lie[key]]
+        others = [key for key in adopted.keys if key not in alone]
         if here == there and others and self.adopted is None:
             if any(lie[key] for key in others):
                 products.check(folder, record, products.ARCHIVE)
             self.adopted = (folder, [known[key] for key in others])
             others = []
-        found = products.load(folder, [*given.streams, *others])
-        self.streams |= {key: found[key] for key in given.streams}
+        found = products.load(folder, [*adopted.streams, *others])
+        self.streams |= {key: found[key] for key in adopted.streams}
         self.values |= {key: relocate(found[key], there, here) for key in others}
         self._shared += [(folder, record, key) for key in alone]
-        self._spares += [(folder, record, key) for key in given.spares]
-        told = run_records.runs(record, self.job.entry.partition, given.nodes)
+        self._cached += [(folder, record, key) for key in adopted.cached]
+        told = run_records.runs(record, self.job.entry.partition, adopted.nodes)
         self.runs += relocate(list(told), there, here)
-        self._take_results(record, given.results)
+        self._take_results(record, adopted.results)
         self.jobs.append(f"{record['rule']}/{record['key']}")
 
     def _take_results(self, record: Record, names: Iterable[str]) -> None:
         for name in names:
             if files.described(self.job.build / name) != record["results"].get(name):
-                raise NotGiven(f"{name} was changed")
+                raise NotAdoptable(f"{name} was changed")
             self.results.append(name)
 
     def shared(self) -> list[hard_links.Shared]:
         """Let the job's folder have those of its products that are files of their own.
 
         Raises:
-            NotGiven: one is gone or damaged.
+            NotAdoptable: one is gone or damaged.
         """
         names = {keep.key: keep.file for keep in self.job.table.keeps}
         self.job.folder.mkdir(parents=True, exist_ok=True)
@@ -105,11 +105,11 @@ class Taken:
             raise _not_given(error) from error
         return found
 
-    def spares(self, made_anew: set[Key]) -> list[hard_links.Shared]:
-        """Let the job's folder have the spare streams, but for those that were made again."""
-        names = {spare.key: spare.file for spare in self.job.spares}
+    def cached(self, made_anew: set[Key]) -> list[hard_links.Shared]:
+        """Let the job's folder have the cached streams, but for those that were made again."""
+        names = {stream.key: stream.file for stream in self.job.cached}
         found = []
-        for folder, record, key in self._spares:
+        for folder, record, key in self._cached:
             if key not in made_anew:
                 with contextlib.suppress(OSError, ValueError, KeyError):  # no loss
                     goal, name = self.job.folder, names[key]
@@ -122,12 +122,12 @@ class Taken:
 def run_part(
     job: Job, plan: Any, folder: Path, reads: Mapping[Key, Any]
 ) -> tuple[Taken, dict[Key, Any], RunFacts]:
-    """Run the nodes that have to; return what is taken over, what was made, what was recorded.
+    """Run the nodes that have to; return what is adopted, what was made, what was recorded.
 
     ``reads`` are the products of other jobs that the nodes read.
 
     Raises:
-        NotGiven: the job must run as a whole.
+        NotAdoptable: the job must run as a whole.
     """
     entry = job.entry
     assert entry.part is not None
@@ -144,14 +144,14 @@ def run_part(
         if isinstance(error.cause, _ENDS):
             raise
         _empty(folder)
-        raise NotGiven(f"{error.stage} failed: {error}") from error
+        raise NotAdoptable(f"{error.stage} failed: {error}") from error
     except (OSError, ValueError, KeyError, SmkError) as error:
         raise _not_given(error) from error
     return taken, made, _merged(plan, [*taken.runs, run])
 
 
 def _not_given(error: Exception) -> Exception:
-    return error if isinstance(error, _ENDS) else NotGiven(str(error))
+    return error if isinstance(error, _ENDS) else NotAdoptable(str(error))
 
 
 def _merged(plan: Any, runs: list[RunFacts]) -> RunFacts:

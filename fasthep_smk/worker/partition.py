@@ -21,7 +21,7 @@ from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.masking import masked
 from fasthep_smk.worker import cached_streams
 from fasthep_smk.worker.job import Job, staging
-from fasthep_smk.worker.partial import NotGiven, Taken, run_part
+from fasthep_smk.worker.partial import NotAdoptable, Taken, run_part
 
 __all__ = ["run_partition", "run_side_products"]
 
@@ -62,16 +62,16 @@ def _part(job: Job, plan: Any, folder: Path) -> Content | None:
         taken, made, run = run_part(job, plan, folder, _read(job, part.reads))
         cpu = time.process_time() - started
         content = _saved(job, plan, {**taken.values, **made}, str(folder), taken)
-    except NotGiven as error:
+    except NotAdoptable as error:
         shutil.rmtree(job.folder, ignore_errors=True)  # nothing may be written into shared files
         print(f"all of the job runs: {masked(str(error))}", file=sys.stderr)
         return None
     kept = cached_streams.keep(job, made, cpu)
     made_anew = {(entry["node"], entry["port"]) for entry, _ in kept}
-    _add(content, [*kept, *taken.spares(made_anew)])
+    _add(content, [*kept, *taken.cached(made_anew)])
     job.results.extend(taken.results)
     said = content_of(content, relocate([run], str(folder), str(job.build)))
-    said["ran"], said["taken_over"] = list(part.nodes), taken.jobs
+    said["ran"], said["adopted"] = list(part.nodes), taken.jobs
     return said
 
 
@@ -119,7 +119,7 @@ def _saved(
     shared = taken.shared() if taken is not None else []
     names = {name for _, described in shared for name in described}
     if names.intersection(product.stream_file or "" for product in kept):
-        raise NotGiven("two event streams have a file of one name")
+        raise NotAdoptable("two event streams have a file of one name")
     declared = [name for name in job.table.outputs if name != products.RECORD]
     adopted = taken.adopted if taken is not None else None
     content = products.save(job.folder, kept, declared=declared, adopted=adopted)

@@ -1,6 +1,6 @@
 """What comes at the end of a run: plots, tables, writers. Each once, and several at a time.
 
-What an earlier run made with the same signature (see ``plan.plot_signatures``) is taken over. The
+What an earlier run made with the same signature (see ``plan.plot_signatures``) is adopted. The
 rest is made by as many processes as the job has cpus, if none of it can tell the difference. If
 something is in the way of that, or goes wrong there, all of it is made in this process, one after
 the other as FAST-HEP does, and only what fails there fails the job.
@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.flow.plot_styles import Looks
+from fasthep_smk.flow.plot_styles import PlotStyles
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import relocate
 from fasthep_smk.storage import products, run_records
 from fasthep_smk.storage.record import Told
-from fasthep_smk.storage.task_table import Given
+from fasthep_smk.storage.task_table import Adopted
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
@@ -105,37 +105,37 @@ def _apart(job: Job, session: Session, folder: Path, store: Store, nodes: list[s
         _InTheWay: that is not so: a node has left something behind, or written another one's file.
     """
     first = len(session.record().operations)
-    ending = _taken_over(job)
+    ending = _adopted(job)
     left = [node for node in nodes if node not in ending.taken]
     known = job.entry.values
     if set(nodes) <= set(known):
         session.import_ops(left)
-        looks = Looks(map(session.plan.get_node, nodes))
+        styles = PlotStyles(map(session.plan.get_node, nodes))
     else:
-        looks = Looks(())
+        styles = PlotStyles(())
     if len(left) > 1 and job.sent.threads > 1 and set(left) <= set(known):
         try:
-            child = _Child(session, store, folder.with_name(f"{folder.name}.apart"), looks)
+            child = _Child(session, store, folder.with_name(f"{folder.name}.apart"), styles)
             ending.add(_side_by_side(child, folder, left, job.sent.threads))
             left = []
         except _InTheWay as error:
             print(f"one after the other: {masked(str(error))}", file=sys.stderr)
     for node in left:
-        looks.put_on(node)
+        styles.apply(node)
         ending.written[node] = _run_here(session, folder, store, node)
-        if not looks.are_kept_by(node):
-            looks.put_on(nodes[0])
+        if not styles.are_kept_by(node):
+            styles.apply(nodes[0])
             raise _InTheWay(f"{node} changes how plots look")
     ending.operations += session.record(replayed=first).operations
     taken = {name for names in ending.results.values() for name in names}
     if taken and taken & {str(goal_of(Path(name), job)) for name in _names(ending)}:
-        looks.put_on(nodes[0])
-        raise _InTheWay("a file that was taken over is written by another now")
+        styles.apply(nodes[0])
+        raise _InTheWay("an adopted file is written by another now")
     return ending
 
 
 def told(job: Job, ending: Ending) -> Told:
-    """Return what a later job needs to take over what nodes at the end have made."""
+    """Return what a later job needs to adopt what nodes at the end have made."""
     job.results.extend(name for names in ending.results.values() for name in names)
     made = {
         **ending.results,
@@ -146,7 +146,7 @@ def told(job: Job, ending: Ending) -> Told:
     }
     known = job.entry.values
     counts = Counter(name for names in made.values() for name in names)
-    # What lies elsewhere, or is written by two, may be another's by the time it is taken over.
+    # What lies elsewhere, or is written by two, may be another's by the time it is adopted.
     own = {node for node, names in made.items() if names and all(counts[n] == 1 for n in names)}
     content: Told = {
         "values": {
@@ -157,7 +157,7 @@ def told(job: Job, ending: Ending) -> Told:
     }
     if ending.taken:
         content["ran"] = [node for node in job.entry.nodes if node not in ending.taken]
-        content["taken_over"] = [f"{job.rule}/{job.key}"]
+        content["adopted"] = [f"{job.rule}/{job.key}"]
     return content
 
 
@@ -175,34 +175,34 @@ def _said(session: Session) -> tuple[int, dict[str, Any]]:
 # --- what an earlier run made ---------------------------------------------------------------------
 
 
-def _taken_over(job: Job) -> Ending:
+def _adopted(job: Job) -> Ending:
     """Return what an earlier job made, if all of it is as the translation has found it."""
     ending = Ending()
-    for given in job.entry.given:
+    for adopted in job.entry.adopted:
         try:
-            ending.add(_given(job, given))
+            ending.add(_adopted_from(job, adopted))
         except (OSError, ValueError, KeyError, SmkError) as error:
             print(f"all of it is made again: {masked(str(error))}", file=sys.stderr)
             return Ending()
     return ending
 
 
-def _given(job: Job, given: Given) -> Ending:
-    folder = job.build / given.folder
+def _adopted_from(job: Job, adopted: Adopted) -> Ending:
+    folder = job.build / adopted.folder
     record = products.read_record(folder)
-    if record["signature"] != given.signature:
-        raise ValueError(f"{given.folder} is another job's now")
-    for name in given.results:
+    if record["signature"] != adopted.signature:
+        raise ValueError(f"{adopted.folder} is another job's now")
+    for name in adopted.results:
         if files.described(job.build / name) != record["results"].get(name):
             raise ValueError(f"{name} was changed")
     here, there = str(job.build), str(record.get("build") or job.build)
     own = record["runs"][-1]
-    told = [item for item in own["operations"] if item.get("node_id") in given.nodes]
-    found = products.load(folder, given.keys) if given.keys else {}
+    told = [item for item in own["operations"] if item.get("node_id") in adopted.nodes]
+    found = products.load(folder, adopted.keys) if adopted.keys else {}
     return Ending(
         store={key: relocate(value, there, here) for key, value in found.items()},
         operations=relocate(told, there, here),
-        results={node: record["values"][node]["files"] for node in given.nodes},
+        results={node: record["values"][node]["files"] for node in adopted.nodes},
     )
 
 
@@ -233,7 +233,7 @@ class _Child:
     session: Session
     store: Store
     folder: Path
-    looks: Looks
+    styles: PlotStyles
 
 
 #: What a forked process works with: it has this from its parent's memory.
@@ -320,9 +320,9 @@ def _run_there(node: str) -> bytes:
     session, store, folder = _child.session, _child.store, _child.folder
     first, said = len(session.record().operations), _said(session)
     try:
-        _child.looks.put_on(node)
+        _child.styles.apply(node)
         written = _run_here(session, folder, store, node)
-        if not _child.looks.are_kept_by(node):
+        if not _child.styles.are_kept_by(node):
             return pickle.dumps(f"{node} changes how plots look")
         if _said(session) != said:
             return pickle.dumps(f"{node} says something that belongs to no node")

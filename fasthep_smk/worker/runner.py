@@ -45,7 +45,7 @@ _NOT_AGAIN = ": not tried again"
 def main(arguments: list[str], *, warm: bool = False) -> int:
     """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
 
-    ``warm`` is for their records: forked by a warm worker. Returns the exit status.
+    ``warm`` is for their records: forked by a fork server. Returns the exit status.
     """
     files.close_to_others(1, 2)  # the job's log
     build = Path.cwd()
@@ -358,7 +358,7 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
                 raise Changed(edited, failed=cause_of(error)) from error
         raise
     folders = [read.folder for read in job.entry.reads]
-    folders += [given.folder for given in job.entry.given]
+    folders += [adopted.folder for adopted in job.entry.adopted]
     observed = inherited(job.build, folders)
     if observer is None:
         check_files(job, named, modules=False)

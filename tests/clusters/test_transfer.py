@@ -246,9 +246,9 @@ def test_a_parcel_damaged_on_its_way_is_sent_again(htcondor: Cluster) -> None:
     op.write_text(op.read_text().replace("def run(", "def run_(") + WORKS)
     analyses.site(folder, SITE, **{**SETTINGS, "retries": 0})
     run = Run(htcondor, folder)
-    depot = folder / "build/smk/transfer"
+    spool = folder / "build/smk/transfer"
     end = time.monotonic() + 200
-    while not (sent := [path for path in depot.rglob("*.parcel.tar") if path.name[0] != "."]):
+    while not (sent := [path for path in spool.rglob("*.parcel.tar") if path.name[0] != "."]):
         assert time.monotonic() < end, run.said
         time.sleep(0.01)
     with sent[0].open("r+b") as stream:

@@ -347,7 +347,7 @@ def no_files(tmp_path: Path) -> Iterator[dict[str, Path]]:
 
 @pytest.mark.parametrize("what", ["a FIFO", "a folder", "a link"])
 def test_what_is_no_file_is_refused(build: Path, no_files: dict[str, Path], what: str) -> None:
-    with pytest.raises(Damaged, match="is no file"):
+    with pytest.raises(Damaged, match="is not a file"):
         accept(build, no_files[what], RULE, PLACE)
 
 

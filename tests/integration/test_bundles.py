@@ -131,7 +131,7 @@ def test_a_cold_bundle_imports_everything_once(
     moody: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its partitions are forked from it, as on a cluster: they have its command line."""
-    monkeypatch.setenv("FASTHEP_SMK_WARM", "")
+    monkeypatch.setenv("FASTHEP_SMK_FORK_SERVER", "")
     ops = OPS.replace("{name}\\n", "{sys.argv[-1]}\\n").replace("import json", "import sys, json")
     (moody / "own_ops.py").write_text(ops)
     succeed(smk, moody)

@@ -227,7 +227,7 @@ def test_a_stopped_run_does_not_wait(needy: Path, server: tuple[str, list[int]])
 
 
 def test_jobs_of_a_bundle_wait_too(needy: Path, server: tuple[str, list[int]]) -> None:
-    """Also cold ones: with no warm worker they are started otherwise."""
+    """Also cold ones: with no fork server they are started otherwise."""
     address, answers = server
     first = credentials.token(LIFE)
     end = jwt.decode(first, options={"verify_signature": False})["exp"]
@@ -239,7 +239,7 @@ def test_jobs_of_a_bundle_wait_too(needy: Path, server: tuple[str, list[int]]) -
             cwd=needy,
             stdout=said,
             stderr=said,
-            env={**os.environ, "FASTHEP_SMK_WARM": ""},
+            env={**os.environ, "FASTHEP_SMK_FORK_SERVER": ""},
         )
     try:
         wait_for(lambda: 401 in answers or process.poll() is not None, 60)

@@ -97,7 +97,7 @@ def ran(project: Path) -> dict[str, list[str] | None]:
     return {key: record.get("ran") for key, record in records(project).items()}
 
 
-def spares(project: Path) -> list[Path]:
+def cached(project: Path) -> list[Path]:
     return sorted(work(project).rglob("*.spare.arrow"))
 
 
@@ -138,14 +138,14 @@ def told(record: dict[str, Any]) -> Any:
 
 def test_one_changed_histogram_runs_alone(project: Path, smk: Run, scratch: Scratch) -> None:
     assert ran(project) == dict.fromkeys(JOBS)
-    before = {path: path.stat().st_ino for path in spares(project)}
+    before = {path: path.stat().st_ino for path in cached(project)}
     assert len(before) == 3
     (project / "workflow.yaml").write_text(REBINNED)
     said = smk("why", "workflow.yaml", cwd=project).stdout
     assert "hep.hist Vertices: params.axes[0].bins.nbins 10 → 25" in said
     run(smk, project, REBINNED)
     assert ran(project) == {key: ["stage.Vertices"] for key in JOBS}
-    assert {path: path.stat().st_ino for path in spares(project)} == before  # shared, not copied
+    assert {path: path.stat().st_ino for path in cached(project)} == before  # shared, not copied
     assert_like(scratch(REBINNED), project)
     assert "Nothing to do" in smk("workflow.yaml", "-n", cwd=project).stdout
 
@@ -307,13 +307,13 @@ def test_a_skim_that_was_changed_is_made_again(
 
 def test_clean_frees_spare_streams_and_costs_no_result(project: Path, smk: Run) -> None:
     assert smk("clean", "build", cwd=project).returncode == 0
-    assert spares(project) == []
+    assert cached(project) == []
     assert "Nothing to do" in smk("workflow.yaml", "-n", cwd=project).stdout
     run(smk, project, REBINNED)
     assert ran(project) == dict.fromkeys(JOBS)
     run(smk, project, SEVERAL.replace("nbins: 5}", "nbins: 7}"), "--keep", "none")
     assert ran(project) == {key: ["stage.Wide"] for key in JOBS}
-    assert spares(project) == []
+    assert cached(project) == []
 
 
 def test_a_build_folder_that_was_moved(project: Path, smk: Run) -> None:

@@ -142,7 +142,7 @@ def test_the_place_does_not_matter(
 ) -> None:
     """A copy of the project, and jobs that start cold, as those of a batch system do."""
     copy = Path(shutil.copytree(project, tmp_path / "copy", ignore=shutil.ignore_patterns("build")))
-    monkeypatch.setenv("FASTHEP_SMK_WARM", "")
+    monkeypatch.setenv("FASTHEP_SMK_FORK_SERVER", "")
     done = smk("translate", "workflow.yaml", *CHUNKS[:2], cwd=copy)
     assert done.returncode == 0, done.stderr
     done = snakemake("--profile", "build/smk/profile", cwd=copy)

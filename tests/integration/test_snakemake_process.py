@@ -24,7 +24,7 @@ from fasthep_smk.executors.job_events import (
     JobStarted,
     Progressed,
 )
-from fasthep_smk.run.prestart import Ahead, environment
+from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
@@ -146,7 +146,7 @@ def test_a_logger_of_the_users_own_gets_the_events_and_disturbs_nothing(
 
 def test_one_that_has_died_while_it_waited_is_not_told_anything(tmp_path: Path) -> None:
     held = os.open(tmp_path / "lock", os.O_CREAT)
-    ahead = Ahead(tmp_path, held)
+    ahead = Prestarted(tmp_path, held)
     try:
         assert ahead._snakemake is not None
         ahead._snakemake.signal(signal.SIGKILL)

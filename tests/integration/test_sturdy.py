@@ -396,7 +396,7 @@ def test_a_build_folder_on_a_read_only_disk_is_named(
     assert "ready to run" in sh(f"{SMK} check workflow.yaml", fresh).stdout
 
 
-# --- what is not a regular file ----------------------------------------------------------------------
+# --- what is not a regular file ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["run", "explain", "check"])

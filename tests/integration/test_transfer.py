@@ -20,8 +20,8 @@ from fasthep_smk.storage import layout
 from fasthep_smk.transfer.archive import Damaged, write_parcel
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
-from fasthep_smk.transfer.spool import Trip
-from fasthep_smk.transfer.tracker import Trips, Verdict
+from fasthep_smk.transfer.spool import Sending
+from fasthep_smk.transfer.tracker import Tracker, Verdict
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support import credentials
 from tests.support.compare import compare_builds
@@ -202,54 +202,54 @@ class Snakemakes:
 
 
 @pytest.fixture
-def trips(translated: Path) -> Trips:
-    """The trips of a run of the translated analysis."""
+def tracker(translated: Path) -> Tracker:
+    """The tracker of a run of the translated analysis."""
     build = translated / "build"
     wildcards = {rule: table["wildcards"] for rule, table in tables(build).items()}
     said = {"python": sys.executable, "brings_python": False, "shared": [], "spool": None}
     (build / layout.TRANSFER).write_text(json.dumps({**said, "wildcards": wildcards}))
-    return Trips(build)
+    return Tracker(build)
 
 
-def carry(project: Path, trip: Trip, *options: str) -> None:
+def carry(project: Path, sending: Sending, *options: str) -> None:
     """Run a job where nothing of the project is to be seen; carry its files there and back."""
     node = project.with_name("node")
     node.mkdir(exist_ok=True)
-    shutil.copy(project / "build" / trip.parcel, node / "job.tar")
+    shutil.copy(project / "build" / sending.parcel, node / "job.tar")
     run_errand(node, project, *options)
-    shutil.copy(node / "outcome.tar", project / "build" / trip.outcome)
+    shutil.copy(node / "outcome.tar", project / "build" / sending.outcome)
 
 
 JOB = Snakemakes("stages_Vars_to_Met", dataset="data", part="1_0")
 
 
-def test_a_job_that_comes_back_is_done(translated: Path, trips: Trips) -> None:
-    trip = trips.leave(JOB)
-    carry(translated, trip)
-    assert trips.end(JOB) == Verdict("done")
-    depot = translated / "build" / layout.DEPOT
-    assert not [path for path in depot.rglob("*") if path.is_file()]
-    assert trips.end(JOB, "removed") == Verdict("failed", "removed")  # it was not under way
+def test_a_job_that_comes_back_is_done(translated: Path, tracker: Tracker) -> None:
+    sending = tracker.leave(JOB)
+    carry(translated, sending)
+    assert tracker.end(JOB) == Verdict("done")
+    spool = translated / "build" / layout.DEPOT
+    assert not [path for path in spool.rglob("*") if path.is_file()]
+    assert tracker.end(JOB, "removed") == Verdict("failed", "removed")  # it was not under way
 
 
-def test_a_job_is_sent_again_three_times(translated: Path, trips: Trips) -> None:
+def test_a_job_is_sent_again_three_times(translated: Path, tracker: Tracker) -> None:
     for _ in range(3):
-        trip = trips.leave(JOB)
-        (translated / "build" / trip.outcome).write_bytes(b"")
-        verdict = trips.end(JOB)
+        sending = tracker.leave(JOB)
+        (translated / "build" / sending.outcome).write_bytes(b"")
+        verdict = tracker.end(JOB)
         assert verdict.what == "again"
-        assert f"sent again: {Path(trip.outcome).name}" in str(verdict.message)
-    trips.leave(JOB)
-    assert trips.end(JOB).what == "failed"
+        assert f"sent again: {Path(sending.outcome).name}" in str(verdict.message)
+    tracker.leave(JOB)
+    assert tracker.end(JOB).what == "failed"
 
 
-def test_what_a_job_of_a_killed_run_leaves_is_not_taken(translated: Path, trips: Trips) -> None:
+def test_what_a_job_of_a_killed_run_leaves_is_not_taken(translated: Path, tracker: Tracker) -> None:
     """It may be of another version of the workflow."""
-    old = trips.leave(JOB)
-    next_run = Trips(trips.depot.build)
+    old = tracker.leave(JOB)
+    next_run = Tracker(tracker.spool.build)
     new = next_run.leave(JOB)
     carry(translated, old)
-    assert (trips.depot.build / new.parcel).is_file()
+    assert (tracker.spool.build / new.parcel).is_file()
     verdict = next_run.end(JOB, "removed")
     assert (verdict.what, "nothing came back" in str(verdict.message)) == ("failed", True)
 
@@ -263,22 +263,24 @@ def test_what_a_job_of_a_killed_run_leaves_is_not_taken(translated: Path, trips:
         ("completed but failed with ExitCode 1", "failed"),
     ],
 )
-def test_where_nothing_comes_back_the_reason_counts(trips: Trips, message: str, what: str) -> None:
-    trips.leave(JOB)
-    verdict = trips.end(JOB, message)
+def test_where_nothing_comes_back_the_reason_counts(
+    tracker: Tracker, message: str, what: str
+) -> None:
+    tracker.leave(JOB)
+    verdict = tracker.end(JOB, message)
     assert verdict.what == what
     assert "nothing came back" in str(verdict.message)
 
 
-def test_a_later_attempt_knows_of_those_before(translated: Path, trips: Trips) -> None:
+def test_a_later_attempt_knows_of_those_before(translated: Path, tracker: Tracker) -> None:
     broken = translated / "data/data_1.root"
     content = broken.read_bytes()
     broken.write_bytes(b"root")
-    carry(translated, trips.leave(JOB))
-    assert trips.end(JOB, "failed").what == "failed"
+    carry(translated, tracker.leave(JOB))
+    assert tracker.end(JOB, "failed").what == "failed"
     broken.write_bytes(content)
-    carry(translated, trips.leave(JOB), "--attempt", "2")
-    assert trips.end(JOB) == Verdict("done")
+    carry(translated, tracker.leave(JOB), "--attempt", "2")
+    assert tracker.end(JOB) == Verdict("done")
     build = translated / "build"
     record = json.loads((build / "smk/work/stages_Vars_to_Met/data/1_0/record.json").read_text())
     assert record["attempt"] == 2
@@ -300,16 +302,16 @@ def test_a_job_without_its_credential_is_sent_later(
     wildcards = {rule: table["wildcards"] for rule, table in tables(build).items()}
     said = {"python": sys.executable, "brings_python": False, "shared": [], "spool": None}
     (build / layout.TRANSFER).write_text(json.dumps({**said, "wildcards": wildcards}))
-    trips = Trips(build)
+    tracker = Tracker(build)
     token = tmp_path_factory.mktemp("mine") / "token"
     credentials.write(token, credentials.token(-10))
     monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
-    trip = trips.leave(JOB)
-    assert trip.credentials == {"token": str(token)}
+    sending = tracker.leave(JOB)
+    assert sending.credentials == {"token": str(token)}
     began = time.monotonic()
-    carry(translated, trip, "--credential", f"token={token}")
+    carry(translated, sending, "--credential", f"token={token}")
     assert time.monotonic() - began < 30
-    verdict = trips.end(JOB, "exit status 1")
+    verdict = tracker.end(JOB, "exit status 1")
     assert verdict.what == "later"
     (note,) = (build / "smk/failures").rglob("*.json")
     assert json.loads(note.read_text())["kind"] == "credential"
@@ -317,8 +319,8 @@ def test_a_job_without_its_credential_is_sent_later(
     assert not credentials.scan([translated, translated.with_name("node")], parts)
 
     credentials.write(token, credentials.token(3600))
-    carry(translated, trips.leave(JOB), "--credential", f"token={token}")
-    assert trips.end(JOB) == Verdict("done")
+    carry(translated, tracker.leave(JOB), "--credential", f"token={token}")
+    assert tracker.end(JOB) == Verdict("done")
     record = json.loads((build / "smk/work/stages_Vars_to_Met/data/1_0/record.json").read_text())
     assert (record["attempt"], record["earlier"]) == (1, [])
 

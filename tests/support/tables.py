@@ -36,7 +36,7 @@ def table(*, rule: str = "r", **fields: Any) -> TaskTable:
         "wildcards": (),
         "outputs": (),
         "keeps": (),
-        "spares": {},
+        "cached": {},
         "nodes": {},
         "jobs": {},
         "bundles": {},

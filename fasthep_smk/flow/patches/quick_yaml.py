@@ -26,8 +26,12 @@ __all__ = ["is_plain", "parse_written", "quick_yaml"]
 _LONGEST = 200_000
 #: Longer keys are written otherwise.
 _LONGEST_KEY = 100
+#: So many texts are remembered, until the process ends: each is read again in later steps of a run.
+_TEXTS = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", None)
+#: What was read -> its value, pickled.
+_known: dict[str, bytes] = {}
 
 
 @contextlib.contextmanager
@@ -38,22 +42,21 @@ def quick_yaml() -> Iterator[None]:
     written as ever.
     """
     load, dump = yaml.safe_load, yaml.safe_dump
-    known: dict[str, bytes] = {}
     written: set[bytes] = set()
 
     def quick_load(stream: Any) -> Any:
         text = _text_of(stream)
         if text is None:
             return load(stream)
-        if text in known:
-            return pickle.loads(known[text])
+        if text in _known:
+            return pickle.loads(_known[text])
         if _digest(text) in written:
             with contextlib.suppress(yaml.YAMLError):  # half of a pair of surrogates
                 return parse_written(text)
         value = load(stream)
-        if len(text) <= _LONGEST:
+        if len(text) <= _LONGEST and len(_known) < _TEXTS:
             with contextlib.suppress(Exception):  # too deep, or of a kind that cannot be copied
-                known[text] = pickle.dumps(value)  # before the caller can change it
+                _known[text] = pickle.dumps(value)  # before the caller can change it
         return value
 
     def quick_dump(data: Any, stream: Any = None, **options: Any) -> Any:

@@ -58,7 +58,7 @@ def to_run(
 class TestWiring:
     def test_streams_that_histograms_hang_on_are_worth_keeping(self) -> None:
         """With what the histograms read, not with all that goes on to other stages."""
-        assert WIRED.spares == {STREAM_A: ("A_x",), STREAM_B: ("B_x",), EVENTS: ("py",)}
+        assert WIRED.cached == {STREAM_A: ("A_x",), STREAM_B: ("B_x",), EVENTS: ("py",)}
 
     def test_a_stage_takes_in_what_it_passes_on(self) -> None:
         (wire,) = WIRED.wires[B]
@@ -67,7 +67,7 @@ class TestWiring:
 
     def test_a_stream_that_is_handed_on_is_no_spare(self) -> None:
         wired = wiring(PLAN, NODES, SIM, {STREAM_A: ("A_x", "other")})
-        assert set(wired.spares) == {STREAM_B, EVENTS}
+        assert set(wired.cached) == {STREAM_B, EVENTS}
         assert set(wired.wires[A][0].columns or ()) >= {"other", "px"}
 
     def test_inactive_stages_are_passed_by(self) -> None:
@@ -79,7 +79,7 @@ class TestWiring:
         )
         found = wiring(plan, (READ, HA), SIM, {})
         assert found.wires[HA][0].key == EVENTS
-        assert found.spares == {EVENTS: ("py",)}
+        assert found.cached == {EVENTS: ("py",)}
 
     def test_what_may_write_for_the_user(self) -> None:
         plan = graph(SOURCE, node("writer", "w", READ), node("observer", "o", READ))
@@ -88,9 +88,9 @@ class TestWiring:
     def test_a_job_that_reads_its_stream_from_another_keeps_none(self) -> None:
         plan = Variation(None, PLAN, (partition("sim"),))
         rules = rules_of(plan, granularity="stage")
-        assert all(not one.spares for rule in rules.values() for one in rule.wirings.values())
+        assert all(not one.cached for rule in rules.values() for one in rule.wirings.values())
         (joined,) = (rule for rule in rules_of(plan).values() if rule.scope == "partition")
-        assert [one.spares for one in joined.wirings.values()] == [WIRED.spares]
+        assert [one.cached for one in joined.wirings.values()] == [WIRED.cached]
 
 
 class TestChoice:
@@ -121,7 +121,7 @@ class TestChoice:
         assert to_run(set(NODES), {}) is None
 
     def test_no_part_if_a_writer_has_to_run(self) -> None:
-        wired = Wiring(WIRED.wires, WIRED.spares, WIRED.sources, frozenset({HB}))
+        wired = Wiring(WIRED.wires, WIRED.cached, WIRED.sources, frozenset({HB}))
         assert to_run({HB}, {STREAM_B: {"B_x"}}, wired) is None
         assert to_run({HA}, {STREAM_A: {"A_x"}}, wired) == {HA}
 
@@ -129,11 +129,11 @@ class TestChoice:
         assert to_run({READ}, {}) is None
 
 
-def job(folder: Path, *spares: Kept, memory: int | None = None) -> Job:
+def job(folder: Path, *cached: Kept, memory: int | None = None) -> Job:
     asked = {} if memory is None else {"memory": memory}
     (folder / "job").mkdir(exist_ok=True)
     entry = tables.entry(folder="job", signed_as="nominal")
-    table = tables.table(jobs={"k": entry}, spares={"nominal": spares})
+    table = tables.table(jobs={"k": entry}, cached={"nominal": cached})
     return Job(folder, table, "k", Sent(asked=asked))
 
 

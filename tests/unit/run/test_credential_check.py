@@ -76,13 +76,13 @@ def test_what_a_rule_may_take() -> None:
 
 def test_what_is_done_is_not_to_do() -> None:
     rules = [rule("a", 4, 60)]
-    standing = frozenset(job.folder for job in rules[0].jobs.values() if job.key in "01")
-    assert loads_of(rules, placed(rules), standing=standing)["a"].jobs == 2
+    valid = frozenset(job.folder for job in rules[0].jobs.values() if job.key in "01")
+    assert loads_of(rules, placed(rules), valid=valid)["a"].jobs == 2
     rules[0].bundles = {
         "x": Bundle("a", ("x",), ("0", "1")),
         "y": Bundle("a", ("y",), ("2", "3")),
     }
-    load = loads_of(rules, placed(rules), standing=standing)["a"]
+    load = loads_of(rules, placed(rules), valid=valid)["a"]
     assert (load.jobs, load.walltime) == (1, 120)  # a bundle has the time of all its jobs
 
 
@@ -214,7 +214,9 @@ def test_what_doctor_says(file: Path, tmp_path: Path) -> None:
     write(tmp_path / "proxy", pem, mode=0o640)
     first, second = _credentials([TOKEN])
     assert (first.what, first.state, first.fix) == ("bearer token, required", "ok", "")
-    assert f"{file}; subject alice; issuer https://issuer.example/; mode 600; ends " in first.found
+    assert (
+        f"{file}; subject alice; issuer https://issuer.example/; mode 600; expires " in first.found
+    )
     assert ", 30.0 h left" in first.found
     assert (second.what, second.state) == ("X509 proxy", "note")
     assert "others may read the X509 proxy; the X509 proxy has expired; " in second.found

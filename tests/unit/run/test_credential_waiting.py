@@ -291,7 +291,7 @@ def test_a_batch_system_is_not_told_the_token(
         return 0
 
     monkeypatch.setattr(engine, "_follow", follow)
-    monkeypatch.setenv("FASTHEP_SMK_WARM", "")
+    monkeypatch.setenv("FASTHEP_SMK_FORK_SERVER", "")
     for system in ("local", "slurm", "htcondor"):
         settings = RunSettings(workflow=tmp_path / "workflow.yaml")
         snakemake = engine.Engine(settings=settings, output=io.StringIO(), system=system)

@@ -12,13 +12,13 @@ from fasthep_smk.run import cleanup
 from fasthep_smk.storage.disk_usage import Amount, File, Survey, amount, freed_by, survey
 from fasthep_smk.storage.jobs import TaskJob
 from fasthep_smk.storage.retention import (
+    Archived,
     Freeable,
     Keep,
-    PutAway,
     after_success,
+    archived,
     cleanable,
     oldest_beyond,
-    put_away,
 )
 from tests.support import tables
 
@@ -52,8 +52,8 @@ def file(path: str, size: int = 10, inode: int | None = None, links: int = 1) ->
     return File(path, size, (1, hash(path) if inode is None else inode), links)
 
 
-def old(name: str, when: float, *files: File) -> PutAway:
-    return PutAway(f"smk/old/{name}", when, files or (file(f"smk/old/{name}/products.zip"),))
+def old(name: str, when: float, *files: File) -> Archived:
+    return Archived(f"smk/old/{name}", when, files or (file(f"smk/old/{name}/products.zip"),))
 
 
 def write(build: Path, path: str, size: int = 10) -> Path:
@@ -133,7 +133,7 @@ def test_jobs_of_another_variation_are_left_alone(build: Path) -> None:
     for name in ("record.json", "products.zip", "cut.arrow"):
         write(build, f"{other}/{name}")
     found = survey_of(build)
-    gone = cleanable(found) + after_success(found, "none", put_away(found))
+    gone = cleanable(found) + after_success(found, "none", archived(found))
     assert other not in {one.folder for part in gone for one in part.files}
 
 
@@ -302,16 +302,16 @@ def test_auto_lets_superseded_results_take_as_much_as_the_current(
     write(build, "smk/old/4567/record.json", 2500)
     os.utime(build / "smk/old/0123", (1, 1))
     found = survey_of(build)
-    assert after_success(found, "auto", put_away(found), little=little) == []
+    assert after_success(found, "auto", archived(found), little=little) == []
     write(build, "smk/old/4567/cut.arrow", 100)  # 2620 bytes beside 2610
     found = survey_of(build)
-    freed = paths(after_success(found, "auto", put_away(found), little=little))
+    freed = paths(after_success(found, "auto", archived(found), little=little))
     assert sorted({str(Path(path).parent) for what in freed for path in freed[what]}) == gone
 
 
 def test_none_leaves_records_and_merged_products(build: Path) -> None:
     found = survey_of(build)
-    assert paths(after_success(found, "none", put_away(found))) == {
+    assert paths(after_success(found, "none", archived(found))) == {
         "superseded results": ["smk/old/0123/products.zip", "smk/old/0123/record.json"],
         "event streams": [f"{job.folder}/cut.arrow" for job in CUT],
         "products of partitions": [f"{job.folder}/products.zip" for job in CUT],
@@ -322,13 +322,13 @@ def test_none_leaves_records_and_merged_products(build: Path) -> None:
 def test_nothing_goes_as_long_as_a_job_is_left(build: Path, keep: Keep) -> None:
     write(build, "smk/old/4567/cut.arrow", 9000)
     found = survey_of(build, without=[MERGE])
-    assert after_success(found, keep, put_away(found), little=0) == []
+    assert after_success(found, keep, archived(found), little=0) == []
 
 
 def test_all_keeps_all(build: Path) -> None:
     write(build, "smk/old/4567/cut.arrow", 9000)
     found = survey_of(build)
-    assert after_success(found, "all", put_away(found), little=0) == []
+    assert after_success(found, "all", archived(found), little=0) == []
 
 
 def test_the_line_after_a_run(build: Path) -> None:

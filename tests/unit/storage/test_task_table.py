@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from fasthep_smk.storage.task_table import (
+    Adopted,
     BundleEntry,
-    Given,
     Kept,
     Part,
     Read,
@@ -25,14 +25,14 @@ SCHEMA = Path(__file__).parents[3] / "fasthep_smk" / "storage" / "task-table.sch
 SIGNATURE = "0" * 32
 KEY = ("h", "hist")
 READ = Read("smk/work/a/1", (KEY, ("b", "stream")), marker="smk/bundles/a/bundle_0.json")
-GIVEN = Given("smk/old/1", SIGNATURE, ("h",), (KEY,), (), (("s", "out"),), ("artifacts/x.root",))
+GIVEN = Adopted("smk/old/1", SIGNATURE, ("h",), (KEY,), (), (("s", "out"),), ("artifacts/x.root",))
 PARTITION = {"id": "p", "dataset": "dy", "file": "a.root", "source": "s", "part": "0_0"}
 FULL = tables.table(
     stages=("A", "B"),
     wildcards=("dataset", "part"),
     outputs=("record.json", "A.arrow"),
     keeps=(Kept("A", "out", "A.arrow", ("x", "y")), Kept("h", "hist", None, None)),
-    spares={"nominal": (Kept("s", "out", "s.spare.arrow", ()),)},
+    cached={"nominal": (Kept("s", "out", "s.spare.arrow", ()),)},
     nodes={"nominal": {"A": [SIGNATURE, ["dataset"]]}},
     sources={"/mine/sf.json": ("12ab", 10, 99), "/gone": (None, 0, 0)},
     jobs={

@@ -19,8 +19,8 @@ from fasthep_smk.storage import failures, layout
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
 from fasthep_smk.transfer.path_mapping import Places
-from fasthep_smk.transfer.setup import Outfit
-from fasthep_smk.transfer.spool import NODE, Depot
+from fasthep_smk.transfer.setup import Setup
+from fasthep_smk.transfer.spool import NODE, Spool
 from fasthep_smk.util.errors import Findings, SmkError
 from tests.support import credentials
 
@@ -196,7 +196,7 @@ def test_a_job_that_is_refused_by_the_batch_system_is_not_lost(
 ) -> None:
     """Even if the command that it quotes has a path with that word in it."""
     found = executor(tmp_path, monkeypatch)
-    parcel = found._trips.leave(PROBE).parcel
+    parcel = found._tracker.leave(PROBE).parcel
     msg = "sbatch failed: Invalid account; sbatch call: sbatch --wrap=sh /data/transfer/node.sh"
     found.report_job_error(SimpleNamespace(job=PROBE, external_jobid=None), msg)
     assert found.heard == [("failed", msg)]
@@ -207,8 +207,8 @@ def test_a_job_that_is_packed_anew_leaves_no_earlier_parcel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch system that does not answer for half an hour is asked every few seconds."""
-    trips = executor(tmp_path, monkeypatch)._trips
-    left = [tmp_path / trips.leave(PROBE).parcel for _ in range(3)]
+    tracker = executor(tmp_path, monkeypatch)._tracker
+    left = [tmp_path / tracker.leave(PROBE).parcel for _ in range(3)]
     assert [path.exists() for path in left] == [False, False, True]
 
 
@@ -216,9 +216,9 @@ def test_where_nothing_can_be_put_a_job_fails_and_not_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = executor(tmp_path, monkeypatch)
-    trip = found._trips.leave(PROBE)
+    sending = found._tracker.leave(PROBE)
     about = {"rule": "r", "place": [], "status": 0, "host": "far", "gone": []}
-    write_parcel(tmp_path / trip.outcome, {"a": b"x"}, about)
+    write_parcel(tmp_path / sending.outcome, {"a": b"x"}, about)
     (tmp_path / layout.STAGE).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / layout.STAGE).write_text("not a folder")  # as where the disk is full
     found.report_job_success(SimpleNamespace(job=PROBE, external_jobid="1"))
@@ -237,10 +237,10 @@ def test_an_environment_that_cannot_be_unpacked_is_no_attempt(
 ) -> None:
     """Slurm says only that the job has failed; the node has left the reason."""
     found = executor(tmp_path, monkeypatch)
-    trip = found._trips.leave(PROBE)
+    sending = found._tracker.leave(PROBE)
     archive = tmp_path / "environment.run"
     archive.write_text(f"exit {status}\n")
-    node = ["sh", str(NODE), trip.parcel, trip.outcome, str(archive)]
+    node = ["sh", str(NODE), sending.parcel, sending.outcome, str(archive)]
     assert subprocess.run(node, check=False).returncode == status
     ended = SimpleNamespace(job=PROBE, external_jobid="1")
     found.report_job_error(ended, "SLURM status is: 'FAILED'")
@@ -252,32 +252,32 @@ def test_an_environment_that_cannot_be_unpacked_is_no_attempt(
 
 
 def test_what_a_slow_file_system_shows_late_has_arrived(tmp_path: Path) -> None:
-    with outfit(tmp_path, probes=True).ready([]):
-        depot = Depot(tmp_path / "build")
-        trip = depot.trip("r", [])
-        outcome = Path(trip.outcome)
+    with setup(tmp_path, probes=True).ready([]):
+        spool = Spool(tmp_path / "build")
+        sending = spool.sending("r", [])
+        outcome = Path(sending.outcome)
         outcome.parent.mkdir(parents=True)
         outcome.touch()  # as by the node, before the job
         about = {"rule": "r", "place": [], "status": 0, "host": "far"}
         later = threading.Timer(0.5, write_parcel, (outcome, {"r.json": b"x"}, about))
         later.start()
-        assert depot.receive(trip, late=20).status == 0
+        assert spool.receive(sending, late=20).status == 0
     assert (tmp_path / "build/r.json").read_bytes() == b"x"
 
 
-def outfit(folder: Path, **options: bool) -> Outfit:
+def setup(folder: Path, **options: bool) -> Setup:
     """What a build folder's jobs travel with on a Slurm with a spool."""
     (folder / "build").mkdir(exist_ok=True)
     staging = Staging("transfer", (), str(folder / "scratch"), "pools.yaml")
     prefix = Environment("shared-prefix", "/somewhere", "pools.yaml")
-    return Outfit(folder / "build", "slurm", prefix, staging, {"r": []}, **options)
+    return Setup(folder / "build", "slurm", prefix, staging, {"r": []}, **options)
 
 
 def test_a_spool_is_open_to_nobody_else(tmp_path: Path) -> None:
     mine = tmp_path / "scratch" / f"fasthep-smk-{os.getuid()}"
     mine.mkdir(parents=True)
     mine.chmod(0o777)
-    with outfit(tmp_path).ready([]):
+    with setup(tmp_path).ready([]):
         (spool,) = mine.iterdir()
         assert [path.stat().st_mode & 0o777 for path in (mine, spool)] == [0o700, 0o700]
 
@@ -285,10 +285,10 @@ def test_a_spool_is_open_to_nobody_else(tmp_path: Path) -> None:
 def test_a_spool_where_others_may_rename_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch").chmod(0o777)
-    with pytest.raises(Findings, match="others may rename"), outfit(tmp_path).ready([]):
+    with pytest.raises(Findings, match="others may rename"), setup(tmp_path).ready([]):
         pass
     (tmp_path / "scratch").chmod(0o1777)
-    with outfit(tmp_path).ready([]):
+    with setup(tmp_path).ready([]):
         assert list((tmp_path / "scratch").rglob("node.sh"))
 
 
@@ -297,7 +297,7 @@ def test_a_spool_below_a_folder_that_others_may_rename_is_refused(tmp_path: Path
     (tmp_path / "open").chmod(0o777)
     (tmp_path / "open/scratch").mkdir()
     (tmp_path / "scratch").symlink_to("open/scratch")
-    with pytest.raises(Findings, match="others may rename"), outfit(tmp_path).ready([]):
+    with pytest.raises(Findings, match="others may rename"), setup(tmp_path).ready([]):
         pass
 
 
@@ -321,7 +321,7 @@ def test_whoever_takes_the_name_of_a_spool_keeps_nobody_from_working(
         os.chown(usual, 54321, 54321)
     found = []
     for _ in range(2):
-        with outfit(tmp_path).ready([]):
+        with setup(tmp_path).ready([]):
             found += [path.parent for path in (tmp_path / "scratch").glob("*/*") if path.is_dir()]
     assert len(set(found)) == 1
     assert found[0] != usual
@@ -331,7 +331,7 @@ def test_whoever_takes_the_name_of_a_spool_keeps_nobody_from_working(
 
 def test_probes_leave_nothing_in_a_spool(tmp_path: Path) -> None:
     """They are of a build folder that no later run has."""
-    with outfit(tmp_path, probes=True).ready([]):
+    with setup(tmp_path, probes=True).ready([]):
         assert list((tmp_path / "scratch").rglob("node.sh"))
     assert not list((tmp_path / "scratch").rglob("*/*"))
 
@@ -340,7 +340,7 @@ def test_credentials_do_not_outlast_a_run_whose_first_process_was_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Snakemake ends by itself then; the next run clears away what one has left that was killed."""
-    with outfit(tmp_path).ready([]):
+    with setup(tmp_path).ready([]):
         (spool,) = (tmp_path / "scratch").glob("*/*")
         monkeypatch.chdir(tmp_path / "build")
         found = Executor()
@@ -350,7 +350,7 @@ def test_credentials_do_not_outlast_a_run_whose_first_process_was_killed(
         assert found.heard == [("ended", None)]
         assert not (spool / "credentials").exists()
         (spool / "credentials").mkdir()
-        with outfit(tmp_path).ready([]):
+        with setup(tmp_path).ready([]):
             assert not (spool / "credentials").exists()
 
 
@@ -371,18 +371,18 @@ def test_a_job_is_sent_later_if_there_will_be_another_credential(
     what: str,
 ) -> None:
     """A server that refuses a valid one will refuse it again; ``None``: none is required."""
-    trips = executor(tmp_path, monkeypatch)._trips
+    tracker = executor(tmp_path, monkeypatch)._tracker
     token = tmp_path / "token"
     monkeypatch.delenv("BEARER_TOKEN", raising=False)
     monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
     credentials.write(token, credentials.token(seconds))
     asked = [] if seconds is None else [{"kind": "token"}]
     (tmp_path / layout.REQUESTS).write_text(json.dumps({"credentials": asked}))
-    trip = trips.leave(PROBE)
+    sending = tracker.leave(PROBE)
     note = failures.Failure(rule="r", key="", record="", problem="refused", kind="credential")
     failures.note(tmp_path, note)
     about = {"rule": "r", "place": [], "status": 1, "host": "far", "gone": []}
-    write_parcel(tmp_path / trip.outcome, {}, about)
+    write_parcel(tmp_path / sending.outcome, {}, about)
     if renewed:
         credentials.write(token, credentials.token(7200))
-    assert trips.end(PROBE, "exit status 1").what == what
+    assert tracker.end(PROBE, "exit status 1").what == what

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.plan.rules import Variation
-from fasthep_smk.reuse import Settled
+from fasthep_smk.reuse import Reuse
 from fasthep_smk.translate.task_tables import partitions_text, table_texts
 from fasthep_smk.translate.waits_for import Waits
 from tests.unit.plan.test_plan import SIM, partition, rules_of
@@ -42,11 +42,11 @@ def inputs(*, done: tuple[str, ...], deleted: tuple[str, ...] = ()) -> dict[str,
     """
     rules = rules_of(Variation(None, PLAN, (partition("sim"),)), granularity="stage")
     folders = {job.rule: job.folder for rule in rules.values() for job in rule.jobs.values()}
-    settled = Settled(
-        standing=frozenset(folders[rule] for rule in done),
+    reuse = Reuse(
+        valid=frozenset(folders[rule] for rule in done),
         deleted=frozenset(f"smk/work/{path}" for path in deleted),
     )
-    waits = Waits(rules.values(), settled)
+    waits = Waits(rules.values(), reuse)
     texts = table_texts(rules.values(), root=Path("/nowhere"), waits=waits)
     tables: dict[str, Any] = {name: json.loads(text) for name, text in texts.items()}
     jobs = {name: next(iter(tables[name]["jobs"].values())) for name in ALL}

@@ -27,6 +27,9 @@ def test_each_call_has_a_value_of_its_own(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(parsed) == 2  # one before the block
     yaml.safe_load(TEXT)
     assert len(parsed) == 3
+    with quick_yaml():  # a later step of a run
+        assert yaml.safe_load(TEXT) == expected
+    assert len(parsed) == 3
 
 
 # Each must look odd to somebody: to a YAML parser, or to an emitter that breaks lines.

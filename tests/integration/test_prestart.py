@@ -36,7 +36,7 @@ if Path("variable").exists():
 def run(*, stream, ctx=None):
     there = "matplotlib" in sys.modules
     if Path("slow").exists() and not there:
-        time.sleep(5)  # the warm worker has nothing else to do
+        time.sleep(5)  # the fork server has nothing else to do
     import matplotlib
     said = {
         "backend": matplotlib.get_backend(),
@@ -222,7 +222,7 @@ def test_a_run_with_nothing_to_do_starts_nothing(own: Path, smk: Run) -> None:
 def test_plots_are_set_up_as_in_a_cold_job(
     own: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the warm worker has imported matplotlib, with a folder's and a user's settings."""
+    """Also where the fork server has imported matplotlib, with a folder's and a user's settings."""
     (own / "matplotlibrc").write_text("lines.linewidth: 7\n")
     (own / "settings").mkdir()
     monkeypatch.setenv("MPLBACKEND", "svg")

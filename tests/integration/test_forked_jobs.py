@@ -1,4 +1,4 @@
-"""Jobs forked by the warm worker are as good as cold ones."""
+"""Jobs forked by the fork server are as good as cold ones."""
 
 from __future__ import annotations
 
