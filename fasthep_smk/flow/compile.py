@@ -35,6 +35,7 @@ __all__ = [
 #: FAST-HEP's renderers import these, and the compiler the renderers: half a second.
 _FOR_PLOTS = ("matplotlib", "matplotlib.pyplot", "mplhep")
 _FOR_COMPARISONS = ("matplotlib.gridspec", "mplhep.comp")
+_COMPARISONS = ("fasthep_render.hist.comparison", "fasthep_render.hist.data_mc")
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def compile_workflow(
     Raises:
         Findings: FAST-HEP's compiler refuses the workflow.
     """
-    import_late(_FOR_PLOTS, functions=_FOR_COMPARISONS)
+    import_late(_FOR_PLOTS, _FOR_COMPARISONS, _COMPARISONS)
     with readable_errors(workflow, outdir), quick_git():
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size

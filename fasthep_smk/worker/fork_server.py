@@ -1,4 +1,4 @@
-"""Warm workers: jobs forked from a process that has everything imported.
+"""The fork server: jobs are forked from a process that has everything imported.
 
 ``python -m fasthep_smk.worker.fork_server SOCKET LIFELINE OWNER`` is started by a run on one
 machine, and listens at a Unix socket. ``smk/worker``, which Snakemake starts for each job, hands

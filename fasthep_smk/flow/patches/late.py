@@ -6,17 +6,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
 __all__ = ["import_late"]
-
-#: The packages that only call what they take from ``functions``.
-_CALLERS = ("fasthep_render",)
 
 
 class _Unused(ModuleType):
@@ -29,21 +28,25 @@ class _Unused(ModuleType):
 
 
 class _UnusedFunctions(_Unused):
-    """A module from which some only take what they call: a call makes it run."""
+    """A module from which ``callers`` only take what they call: a call makes it run."""
+
+    #: Whether callers are being imported: who takes something later may do more than call it.
+    lends = False
 
     def __getattr__(self, name: str) -> Any:
-        taker = str(sys._getframe(1).f_globals.get("__name__"))
-        if name.startswith("__") or taker.partition(".")[0] not in _CALLERS:
+        if name.startswith("__") or not _UnusedFunctions.lends:
             return super().__getattr__(name)
         return _called_late(self, name)
 
 
-def import_late(modules: Iterable[str], functions: Iterable[str] = ()) -> None:
+def import_late(
+    modules: Iterable[str], functions: Iterable[str] = (), callers: Iterable[str] = ()
+) -> None:
     """Let modules run when they are used first, or never; only one thread may use them.
 
-    ``from module import name`` is a use. Of ``functions``, it is none where FAST-HEP's renderers
-    say it: they call what they take, and do nothing else with it. A module that is there already,
-    or that is not installed, is left as it is.
+    ``from module import name`` is a use. Of ``functions``, it is none in the modules ``callers``,
+    which are imported here: they call what they take, and do nothing else with it. A module that
+    is there already, or that is not installed, is left as it is.
     """
     for names, kind in ((modules, _Unused), (functions, _UnusedFunctions)):
         for name in names:
@@ -58,6 +61,13 @@ def import_late(modules: Iterable[str], functions: Iterable[str] = ()) -> None:
             package, _, short = name.rpartition(".")
             if package in sys.modules:
                 setattr(sys.modules[package], short, module)
+    _UnusedFunctions.lends = True
+    try:
+        for name in callers:
+            with contextlib.suppress(ImportError):  # who needs it says so
+                import_module(name)
+    finally:
+        _UnusedFunctions.lends = False
 
 
 def _spec(name: str) -> ModuleSpec | None:

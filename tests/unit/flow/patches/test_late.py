@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.flow.patches import late
 from fasthep_smk.flow.patches.late import import_late
 
 Ran = Callable[[], list[str]]
@@ -34,7 +33,6 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ran]:
     monkeypatch.syspath_prepend(tmp_path)
     noted: list[str] = []
     monkeypatch.setattr("builtins.ran", noted, raising=False)
-    monkeypatch.setattr(late, "_CALLERS", ("caller",))
     yield lambda: noted
     for name in [
         name for name in sys.modules if name.startswith(("lazypack", "caller", "another"))
@@ -43,7 +41,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ran]:
 
 
 def test_what_nobody_uses_does_not_run(ran: Ran) -> None:
-    import_late(["lazypack"], functions=["lazypack.inside"])
+    import_late(["lazypack"], ["lazypack.inside"], ["caller"])
     user = importlib.import_module("caller")
     again = importlib.import_module("caller")
     assert ran() == []
@@ -53,7 +51,7 @@ def test_what_nobody_uses_does_not_run(ran: Ran) -> None:
 
 
 def test_a_use_makes_it_run_once(ran: Ran) -> None:
-    import_late(["lazypack"], functions=["lazypack.inside"])
+    import_late(["lazypack"], ["lazypack.inside"], ["caller"])
     user = importlib.import_module("caller")
     assert user.pack.value == 1
     assert ran() == ["lazypack", "lazypack.inside"]  # the first imports the second
@@ -64,7 +62,7 @@ def test_a_use_makes_it_run_once(ran: Ran) -> None:
 
 
 def test_a_function_makes_its_package_run_first(ran: Ran) -> None:
-    import_late(["lazypack"], functions=["lazypack.inside"])
+    import_late(["lazypack"], ["lazypack.inside"], ["caller"])
     assert importlib.import_module("caller").deep() == "deep"
     assert ran() == ["lazypack", "lazypack.inside"]
 
@@ -76,7 +74,7 @@ def test_the_import_of_another_submodule_is_a_use(ran: Ran) -> None:
 
 
 def test_others_get_what_they_ask_for(ran: Ran) -> None:
-    import_late(["lazypack"], functions=["lazypack.inside"])
+    import_late(["lazypack"], ["lazypack.inside"], ["caller"])
     assert importlib.import_module("another").Mine.x == 2
     assert ran() == ["lazypack", "lazypack.inside"]
 
@@ -106,7 +104,7 @@ def test_plots_can_still_be_drawn_where_a_workflow_was_compiled() -> None:
     script = """\
 import sys
 from fasthep_smk.flow import compile
-compile.import_late(compile._FOR_PLOTS, functions=compile._FOR_COMPARISONS)
+compile.import_late(compile._FOR_PLOTS, compile._FOR_COMPARISONS, compile._COMPARISONS)
 import fasthep_render.hist.comparison as comparison, fasthep_render.hist.data_mc as data_mc
 assert "matplotlib.figure" not in sys.modules and "mplhep.plot" not in sys.modules
 import matplotlib.pyplot as plt, mplhep
