@@ -17,7 +17,6 @@ from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, job_counts, stalled
-from fasthep_smk.run.credential_watch import watch
 from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
@@ -131,7 +130,6 @@ class Engine:
                 stream = stack.enter_context(_private(log))
                 events = stack.enter_context(_private(written.build / layout.RUN_EVENTS))
                 stack.enter_context(stalled.Patience(reader, self.reasons, self.patience))
-                stack.enter_context(watch(written.build, reader.problem))
                 variables = environment(written.build, self.held)
                 variables = variables if here else without_secrets(variables)
                 worker = stack.enter_context(

@@ -9,6 +9,7 @@ from pathlib import Path
 from . import workflows
 from .load import load
 from .measure import Failed, Measured
+from .patches import patches
 from .report import Figure, Result, Row
 from .size import marginal, scale
 from .steps import (
@@ -248,4 +249,4 @@ CASES: dict[str, Callable[[Settings], Result]] = {
     "memory": memory,
 }
 #: What runs only if it is asked for by its name.
-LONG: dict[str, Callable[[Settings], Result]] = {"load": load}
+LONG: dict[str, Callable[[Settings], Result]] = {"load": load, "patches": patches}

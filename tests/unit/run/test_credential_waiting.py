@@ -1,4 +1,4 @@
-"""What happens while a credential has ended: Snakemake's scheduler, the watch, a job's tries."""
+"""What happens while a credential has ended: Snakemake's scheduler, a job's tries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,6 @@ from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.executors import credential_gate
 from fasthep_smk.executors.credential_gate import Gate, hold_jobs_back
 from fasthep_smk.run import engine
-from fasthep_smk.run.credential_watch import Watch
 from fasthep_smk.run.prestart import environment
 from fasthep_smk.storage import layout
 from fasthep_smk.translate.write import Written
@@ -53,11 +53,10 @@ def test_what_a_build_folder_requires(tmp_path: Path) -> None:
     assert required_of(tmp_path) == REQUIRED
 
 
-def test_the_gate_is_shut_while_the_token_has_ended(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_gate_is_shut_while_the_token_has_ended(file: Path) -> None:
     now = 0.0
-    found = Gate(REQUIRED, lambda: now)
+    told: list[str] = []
+    found = Gate(REQUIRED, told.append, lambda: now)
     assert found.is_open()
     write(file, token(-1))
     assert found.is_open()  # it has just been looked at
@@ -68,11 +67,29 @@ def test_the_gate_is_shut_while_the_token_has_ended(
     assert not found.is_open()
     write(file, token(3600))
     assert found.is_open()
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2
-    assert "expired at" in lines[0]
-    assert lines[1] == "the credentials were renewed: jobs go on"
+    assert found.is_open()
+    assert len(told) == 2  # each change once
+    assert told[0].startswith(f"the bearer token ({file}) expired at ")
+    assert f": jobs wait; renew it: {MEND}" in told[0]
+    assert told[1].startswith("the bearer token was renewed, until ")
+    now = 4.0
+    file.unlink()
+    assert not found.is_open()
+    assert told[2].startswith("the bearer token is gone: jobs wait; renew it: ")
     assert Gate(()).is_open()
+
+
+def test_the_user_is_told_while_no_job_is_to_be_chosen(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credential_gate, "_TRUST", 0.0)
+    monkeypatch.setattr(credential_gate, "_PAUSE", 0.01)
+    told = threading.Event()
+    over = Gate(REQUIRED, lambda _: told.set()).keep_looking()
+    assert not told.wait(0.05)
+    write(file, token(-1))
+    assert told.wait(30)
+    over.set()
 
 
 class Scheduler:
@@ -109,6 +126,7 @@ def test_no_job_is_chosen_while_the_token_has_ended(
     )
     monkeypatch.setattr(credential_gate, "_TRUST", 0.0)
     monkeypatch.setattr(credential_gate, "_PAUSE", 0.05)
+    monkeypatch.setattr(Gate, "keep_looking", lambda _: None)  # a thread for good
     monkeypatch.chdir(tmp_path)
     (tmp_path / layout.REQUESTS).parent.mkdir()
     requests = {"credentials": [one.as_data() for one in REQUIRED]}
@@ -125,34 +143,6 @@ def test_no_job_is_chosen_while_the_token_has_ended(
     assert scheduler.looks == 2
     write(file, token(3600))
     assert scheduler.job_selector({"a"}) == {"a"}
-
-
-def test_the_watch_says_once_what_has_changed(file: Path) -> None:
-    said: list[str] = []
-    watch = Watch(REQUIRED, said.append)
-    watch.look()
-    assert said == []
-    write(file, token(-1))
-    watch.look()
-    watch.look()
-    assert len(said) == 1
-    assert said[0].startswith(f"the bearer token ({file}) expired at ")
-    assert f": jobs wait; renew it: {MEND}" in said[0]
-    write(file, token(3600))
-    watch.look()
-    watch.look()
-    assert len(said) == 2
-    assert said[1].startswith("the bearer token was renewed, until ")
-    file.unlink()
-    watch.look()
-    assert said[2].startswith("the bearer token is gone: jobs wait; renew it: ")
-
-
-def test_the_watch_ends() -> None:
-    with Watch((), print):
-        pass
-    with Watch(REQUIRED, lambda _: None) as _:
-        pass
 
 
 def tries(walltime: float | None = None, *, spent: float = 0.0) -> Tries:
