@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -11,10 +12,15 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create
+from referencing import Registry, Resource
 
 from fasthep_smk.util.errors import Finding, nearest
 
-__all__ = ["findings_of", "key_of", "load"]
+__all__ = ["EXECUTION", "LANGUAGE", "findings_of", "holds", "key_of", "load"]
+
+#: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
+EXECUTION = ("fasthep_smk.config", "execution.schema.json")
+LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
 
 
 #: JSON takes 2.0 for a whole number; where people write YAML it is more likely a mistake.
@@ -27,13 +33,35 @@ _Validator = create(
 
 
 @cache
-def load(part: str) -> dict[str, Any]:
+def load(part: str, schema: tuple[str, str] = EXECUTION) -> dict[str, Any]:
     """Return the schema of one of its ``$defs``: ``execution``, ``smk``, ``site`` and others."""
-    text = resources.files("fasthep_smk.config").joinpath("execution.schema.json")
-    return {**json.loads(text.read_text(encoding="utf-8")), "$ref": f"#/$defs/{part}"}
+    return {**_document(schema), "$ref": f"#/$defs/{part}"}
 
 
-def findings_of(content: Any, part: str, *, file: str, key: str = "") -> list[Finding]:
+def holds(part: str, schema: tuple[str, str]) -> bool:
+    """Whether there is a definition of this name."""
+    return part in _document(schema)["$defs"]
+
+
+@cache
+def _document(schema: tuple[str, str]) -> dict[str, Any]:
+    package, name = schema
+    text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
+    return dict(json.loads(text))
+
+
+@cache
+def _registry() -> Registry[Any]:
+    """Return the schemas that another one may refer to."""
+    document: Resource[Any] = Resource.from_contents(_document(EXECUTION))
+    empty: Registry[Any] = Registry()
+    filled: Registry[Any] = empty.with_resource(EXECUTION[1], document)
+    return filled
+
+
+def findings_of(
+    content: Any, part: str, *, file: str, key: str = "", schema: tuple[str, str] = EXECUTION
+) -> list[Finding]:
     """Return what is wrong with ``content``, which stands at ``key`` of ``file``."""
     try:
         odd = list(_odd_keys(content, file, key))
@@ -42,7 +70,7 @@ def findings_of(content: Any, part: str, *, file: str, key: str = "") -> list[Fi
     if odd:
         return odd
     errors = sorted(
-        _Validator(load(part)).iter_errors(content),
+        _Validator(load(part, schema), registry=_registry()).iter_errors(content),
         key=lambda error: (str(error.json_path), error.validator != "type"),
     )
     found: list[Finding] = []
@@ -77,8 +105,9 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
     if error.validator == "additionalProperties":
         known = [str(name) for name in schema.get("properties", {})]
         shown = [name for name in known if "of Dask" not in _described(schema, name)]
+        free = list(schema.get("patternProperties", {}))
         for name in value:
-            if name not in known:
+            if name not in known and not any(re.search(pattern, name) for pattern in free):
                 close = nearest(name, shown)
                 yield Finding(
                     file=file,
@@ -86,6 +115,17 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
                     problem="unknown key",
                     expected=", ".join(shown),
                     hint=f"did you mean {close!r}?" if close else None,
+                )
+        return
+    if error.validator == "required":
+        # One error for each name that is missing: all of them are told with the first.
+        wanted: Any = error.validator_value
+        lacking = [name for name in wanted if name not in value]
+        if error.message.startswith(repr(lacking[0])):
+            for name in lacking:
+                there = schema.get("properties", {}).get(name, {}).get("description")
+                yield Finding(
+                    file=file, key=key_of(key, [name]), problem="is missing", expected=there
                 )
         return
     yield Finding(

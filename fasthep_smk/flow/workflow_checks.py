@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fasthep_smk.config.secret_urls import secret_findings
+from fasthep_smk.flow.language import language_findings
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.names import folder_problem
 
@@ -43,6 +44,7 @@ def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
         *_dataset_findings(document, workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
+        *language_findings(document, workflow=workflow),
     ]
 
 

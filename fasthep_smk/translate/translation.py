@@ -16,6 +16,7 @@ from fasthep_smk.flow.check import plan_findings, registry_findings
 from fasthep_smk.flow.compile import CompiledPlan, compile_workflow, load_with_digests
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.local_modules import find_local_modules
+from fasthep_smk.flow.locations import located
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -172,7 +173,8 @@ def load(start: Start) -> Loaded:
             *document_findings(document, workflow=start.shown),
             *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
             *findings,
-        ]
+        ],
+        start,
     )
     assert execution is not None, "without findings there is an execution"
     unsafe = unsafe_path(execution, start.earlier.absolute(), start.root)
@@ -192,7 +194,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
     settings, document, build = loaded.settings, loaded.document, loaded.build
     workflow, root = settings.workflow, loaded.root
     not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
-    _raise_if_any(registry_findings(document, workflow=loaded.shown))
+    _raise_if_any(registry_findings(document, workflow=loaded.shown), loaded)
     make_folder(build, settings.outdir)
     inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
     _raise_if_any(_file_findings(document, inputs))
@@ -205,7 +207,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
         loaded.shown,
     )
     findings = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
-    _raise_if_any([item for found in findings for item in found])
+    _raise_if_any([item for found in findings for item in found], loaded)
     warnings = [*loaded.execution.notices, *not_searched]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
@@ -230,7 +232,7 @@ def plan(compiled: Compiled) -> Planned:
     findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
         findings += output_findings(item, workflow=compiled.shown)
-    _raise_if_any(findings)
+    _raise_if_any(findings, compiled)
     unite_sources({item.label: item.graph for item in variations})
     if unknown:
         warnings.append(_unknown_files(unknown))
@@ -457,6 +459,9 @@ def _unreadable_record(path: Path) -> str:
     return f"{path} is damaged, or of another version: its job runs again"
 
 
-def _raise_if_any(findings: list[Finding]) -> None:
+def _raise_if_any(findings: list[Finding], start: Start | None = None) -> None:
+    """Raise ``Findings``, each once; those about the workflow with their lines."""
+    if findings and start is not None:
+        findings = located(findings, start.settings.workflow, shown=start.shown)
     if findings:
         raise Findings(list({str(item): item for item in findings}.values()))

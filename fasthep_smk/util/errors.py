@@ -43,11 +43,18 @@ class Finding:
     value: str | None = None
     expected: str | None = None
     hint: str | None = None
+    #: File and line, where that is known.
+    at: str | None = None
 
     def __str__(self) -> str:
         where = ": ".join(part for part in (self.file, self.key) if part)
         lines = [f"{where}: {self.problem}" if where else self.problem]
-        details = (("found", self.value), ("expected", self.expected), ("hint", self.hint))
+        details = (
+            ("at", self.at),
+            ("found", self.value),
+            ("expected", self.expected),
+            ("hint", self.hint),
+        )
         lines += [f"    {label}: {text}" for label, text in details if text]
         return "\n".join(lines)
 

@@ -1,0 +1,112 @@
+"""In which file and line of a workflow something stands, for messages.
+
+FAST-HEP merges the files that a workflow includes. To name a line they are read once more, with
+keys and texts that know their places: FAST-HEP's own merge keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk.flow import upstream
+from fasthep_smk.util.errors import Finding
+
+__all__ = ["located"]
+
+#: A step of a key as messages write it: ``.name``, ``[3]`` or ``['a name']``.
+_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
+#: What the items of a list are named by.
+_NAMES = ("id", "name")
+
+
+class _Text(str):
+    """A text that knows its file and line."""
+
+    __slots__ = ("file", "line")
+    file: str
+    line: int
+
+
+class _Loader(yaml.SafeLoader):
+    """Makes texts that know their places."""
+
+
+def _text(loader: Any, node: Any) -> _Text:
+    text = _Text(loader.construct_scalar(node))
+    text.file, text.line = str(loader.name), node.start_mark.line + 1
+    return text
+
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _text)
+
+
+def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[Finding]:
+    """Return findings about the file ``shown`` with the file and line that each is about."""
+    found = list(findings)
+    wanted = [one for one in found if one.file == shown and one.key and one.at is None]
+    if not wanted:
+        return found
+    document = _read(workflow)
+    places = {id(one): _place(document, one.key or "") for one in wanted}
+    return [_with_place(one, places.get(id(one)), workflow, shown) for one in found]
+
+
+def _with_place(finding: Finding, text: _Text | None, workflow: Path, shown: str) -> Finding:
+    if text is None:
+        return finding
+    file = shown if Path(text.file).resolve() == workflow.resolve() else text.file
+    return replace(finding, at=f"{file}, line {text.line}")
+
+
+def _read(workflow: Path) -> Any:
+    """Return the merged document; nothing if it cannot be read any more."""
+    original = yaml.safe_load
+    yaml.safe_load = lambda stream: yaml.load(stream, Loader=_Loader)
+    try:
+        with contextlib.suppress(Exception):  # a message without a line is better than none
+            return upstream.load_workflow_with_includes(str(workflow)).doc
+        return None
+    finally:
+        yaml.safe_load = original
+
+
+def _place(document: Any, key: str) -> _Text | None:
+    """Return the text nearest to what a key names: its own, or one above it."""
+    nearest: _Text | None = None
+    content = document
+    for step in _STEP.finditer(key):
+        name = step[1] if step[1] is not None else step[4]
+        if isinstance(content, dict):
+            own = next((one for one in content if str(one) == name), None)
+            if own is None:
+                break
+            content = content[own]
+            nearest = own if isinstance(own, _Text) else nearest
+        elif isinstance(content, list):
+            content = _item(content, step[2], name)
+            if content is None:
+                break
+            nearest = _first(content) or nearest
+        else:
+            break
+    return nearest
+
+
+def _item(content: list[Any], number: str | None, name: str | None) -> Any:
+    if number is not None:
+        return content[int(number)] if int(number) < len(content) else None
+    named = (one for one in content if isinstance(one, dict) and name in map(one.get, _NAMES))
+    return next(named, None)
+
+
+def _first(content: Any) -> _Text | None:
+    """Return the first text of an item of a list."""
+    texts = content if isinstance(content, dict) else [content]
+    return next((one for one in texts if isinstance(one, _Text)), None)

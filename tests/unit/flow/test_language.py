@@ -1,0 +1,245 @@
+"""Keys that nobody reads are refused; what is free, or only unusual, is not."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import importlib
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fasthep_smk.config import schema
+from fasthep_smk.flow.compile import load_with_digests
+from fasthep_smk.flow.language import language_findings
+from fasthep_smk.flow.locations import located
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted(
+    path
+    for folder in ("workflow", "tests/workflows")
+    for path in (ROOT / folder).rglob("*.yaml")
+    if {"analysis", "sources"} & set(yaml.safe_load(path.read_text()) or ())
+)
+#: Places below which keys are free, or checked by others: names that people give, parameters of
+#: operations whose specs say nothing, `execution`, and what only FAST-HEP's hooks read.
+FREE = (
+    "analysis.globals", "data.defaults", "data.datasets", "execution", "execution_hooks", "smk",
+    "observers", "reports", "registry", "joins", "fields", "outputs", "sources", "styles",
+    "datasets",
+)  # fmt: skip
+
+
+def workflow(**sections: Any) -> dict[str, Any]:
+    return {
+        "use": {"profiles": ["hep"]},
+        "data": {"datasets": [{"name": "a", "files": ["a.root"], "eventtype": "mc"}]},
+        "sources": {"events": {"kind": "root_tree", "tree": "events"}},
+        **sections,
+    }
+
+
+def stage(op: str, **params: Any) -> dict[str, Any]:
+    return workflow(analysis={"stages": [{"id": "A", "op": op, "params": params}]})
+
+
+def said(document: dict[str, Any]) -> str:
+    return "\n".join(map(str, language_findings(document, workflow="w.yaml")))
+
+
+AXIS = {"name": "x", "source": "x", "type": "regular", "bins": {"low": 0, "high": 1, "nbins": 2}}
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_right_workflow_has_no_findings(path: Path) -> None:
+    document, _ = load_with_digests(path)
+    assert said(document) == ""
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "hint"),
+    [
+        (workflow(analyis={"stages": []}), "analyis", "analysis"),
+        (workflow(includes=["a.yaml"]), "includes", "include"),
+        (workflow(use={"profile": ["hep"]}), "use.profile", "profiles"),
+        (workflow(systematics={"include_nominl": True}), "systematics.include_nominl",
+         "include_nominal"),
+        (workflow(systematics={"variations": [{"name": "up", "weights": {"multiply": "2"}}]}),
+         "systematics.variations['up'].weights", "weight"),
+        (workflow(systematics={"variations": [{"name": "u", "applies_to": {"eventtype": "mc"}}]}),
+         "systematics.variations['u'].applies_to.eventtype", "eventtypes"),
+        (workflow(sources={"events": {"tree": "events", "branchs": ["x"]}}),
+         "sources.events.branchs", "branches"),
+        (workflow(joins={"both": {"inputs": ["a", "b"], "input": []}}), "joins.both.input",
+         "inputs"),
+        (workflow(registry={"transform": {}}), "registry.transform", "transforms"),
+        (workflow(analysis={"stages": [{"id": "A", "op": "hep.define", "parms": {}}]}),
+         "analysis.stages['A'].parms", "params"),
+        (workflow(analysis={"stages": [{"id": "A", "op": "my.op", "rendr": {}}]}),
+         "analysis.stages['A'].rendr", "render"),
+        (workflow(analysis={"stages": [{"id": "A", "op": "my.op", "writes": []}]}),
+         "analysis.stages['A'].writes", "write"),
+        (workflow(analysis={"stages": [{"id": "A", "op": "my.op", "form": "B"}]}),
+         "analysis.stages['A'].form", "from"),
+        (stage("hep.hist", axes=[AXIS], wieght_expr="w"), "analysis.stages['A'].params.wieght_expr",
+         "weight_expr"),
+        (stage("hep.hist", axes=[AXIS], storage="weigthed"), "analysis.stages['A'].params.storage",
+         "weighted"),
+        (stage("hep.hist", axes=[{**AXIS, "typ": "int"}]),
+         "analysis.stages['A'].params.axes[0].typ", "type"),
+        (stage("hep.hist", axes=[{**AXIS, "bins": {"low": 0, "high": 1, "nbin": 2}}]),
+         "analysis.stages['A'].params.axes[0].bins.nbin", "nbins"),
+        (stage("hep.define", variables=[{"name": "x", "exp": "1"}]),
+         "analysis.stages['A'].params.variables[0].exp", "expr"),
+        (stage("hep.selection.cutflow", selection={"All": {"step": ["x > 1"]}}),
+         "analysis.stages['A'].params.selection.All.step", "steps"),
+        (stage("hep.selection.cutflow", selection={"All": ["x > 1"]}, weight="w"),
+         "analysis.stages['A'].params.weight", "weight_expr"),
+        (workflow(styles={"plot": {"axis": {}}}), "styles.plot.axis", "axes"),
+        (workflow(styles={"plot": {"hist1d": {"histtyp": "step"}}}), "styles.plot.hist1d.histtyp",
+         "histtype"),
+        (workflow(data={"dataset": []}), "data.dataset", "datasets"),
+        (workflow(data={"datasets": [{"name": "a", "files": [], "eventtyp": "data"}]}),
+         "data.datasets['a'].eventtyp", "eventtype"),
+        (workflow(data={"datasets": [{"name": "a", "flies": []}]}), "data.datasets['a'].flies",
+         "files"),
+        (workflow(data={"datasets": {"a": {"file": "a.root"}}}), "data.datasets.a.file", "files"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_what_was_meant(
+    document: dict[str, Any], key: str, hint: str
+) -> None:
+    assert f"w.yaml: {key}: " in said(document)
+    assert f"'{hint}'" in said(document)
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        (stage("hep.hist", axes=[{**AXIS, "bins": {"low": 0, "high": 1, "nbins": -60}}]),
+         "nbins: is too small\n    found: -60\n    expected: a whole number, 1 or more"),
+        (stage("hep.hist", axes=[{**AXIS, "bins": {"low": 120, "high": 60, "nbins": 3}}]),
+         "bins: the lower edge is not below the upper one\n    found: 120 to 60"),
+        (stage("hep.hist", axes=[{**AXIS, "bins": {"low": 0, "nbins": 3}}]),
+         "bins.high: is missing\n    expected: a number above low"),
+        (stage("hep.hist", axes=[{**AXIS, "bins": [0, 1, 2]}]),
+         "bins: is a list\n    found: [0, 1, 2]\n    expected: low, high and nbins"),
+        (stage("hep.hist", axes=[{**AXIS, "type": "variable"}]),
+         "type: is not a valid value\n    found: 'variable'\n    expected: regular, category"),
+        (stage("hep.hist"), "params.axes: is missing\n    expected: a list of axes"),
+        (stage("hep.selection.cutflow", selection={"All": "x > 1"}),
+         "All: is not a valid value\n    found: 'x > 1'\n    expected: a list of cuts"),
+        (workflow(data={"datasets": [{"name": "a", "files": ["a"], "meta": {"xs": 2}}]}),
+         "write metadata beside the name of the dataset"),
+    ],
+)  # fmt: skip
+def test_a_value_that_means_nothing_is_named(document: dict[str, Any], expected: str) -> None:
+    assert expected in said(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        workflow(**{"x-anchors": {"a": 1}, ".common": {}, "comment": "mine", "description": "?"}),
+        workflow(data={"datasets": [{"name": "a", "files": [], "year": 2018, "xsec": 1, "n": 2}]}),
+        workflow(sources={"mine": {"kind": "my.source", "anything": 1}}),
+        workflow(analysis={"globals": {"anything": 1}, "stages": []}),
+        stage("my.op", anything=1),
+        # An operation of one's own under a published name.
+        {**stage("hep.hist", anything=1),
+         "registry": {"transforms": {"hep.hist": {"spec": "a:b", "impl": "a:c"}}}},
+        workflow(data={"datasets": {1: {"files": ["a.root"]}}}),
+        workflow(styles={"base": {"op": "hep.render.hist1d"}, "b": {"use": "base",
+                                                                  "with": {"figure": {"dpi": 9}}}}),
+    ],
+)  # fmt: skip
+def test_what_is_free_is_not_refused(document: dict[str, Any]) -> None:
+    assert said(document) == ""
+
+
+def places(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The keys of a document, each with those above it."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            yield (*path, key)
+            yield from places(value, (*path, key))
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from places(value, (*path, number))
+
+
+def is_free(path: tuple[Any, ...]) -> bool:
+    """Whether a key is a name that somebody gave, or below what is not FAST-HEP's."""
+    text = ".".join(str(step) for step in path if not isinstance(step, int))
+    if len(path) == 1:
+        return path[0] in ("comment", "description")
+    if any(text.startswith(f"{start}.") for start in FREE):
+        return True
+    inside = [step for step in path if not isinstance(step, int)]
+    names = {"globals", "metadata", "patch", "params", "matrix", "replace", "export", "inspect",
+             "write", "execution", "applies_to", "style", "comment", "description",
+             "overlays"}  # fmt: skip
+    return bool(names & set(inside[:-1])) or inside[-1] in ("comment", "description", "overlays")
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_each_key_misspelt_once_is_refused(path: Path) -> None:
+    document, _ = load_with_digests(path)
+    random.seed(path.name)
+    silent = []
+    for place in places(document):
+        if is_free(place) or not isinstance(place[-1], str) or len(place[-1]) < 2:
+            continue
+        changed = copy.deepcopy(document)
+        holder: Any = changed
+        for step in place[:-1]:
+            holder = holder[step]
+        at = random.randrange(len(place[-1]))
+        holder[place[-1][:at] + random.choice("qz") + place[-1][at + 1 :]] = holder.pop(place[-1])
+        if not said(changed):
+            silent.append(place)
+    assert silent == []
+
+
+def test_a_finding_names_its_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(
+        "data:\n  defaults: {eventtype: mc}\n  dataset: []\nanalysis:\n  stages:\n"
+        "  - id: A\n    op: hep.define\n    parms: {}\n"
+    )
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "include: base.yaml\nanalysis:\n  stages:\n    - id: B\n      op: hep.hist\n"
+        "      params:\n        axes: []\n        storage: weigthed\n"
+    )
+    document, _ = load_with_digests(path)
+    found = located(language_findings(document, workflow="w.yaml"), path, shown="w.yaml")
+    assert {(one.key, one.at) for one in found} == {
+        ("data.dataset", f"{tmp_path}/base.yaml, line 3"),
+        ("analysis.stages['A'].parms", f"{tmp_path}/base.yaml, line 8"),
+        ("analysis.stages['B'].params.storage", "w.yaml, line 8"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "module", "name"),
+    [
+        ("figure", "model", "FigureSpec"),
+        ("legend", "model", "LegendSpec"),
+        ("hist1d", "hist.hist1d", "Hist1DParams"),
+        ("data_mc", "hist.data_mc", "DataMcParams"),
+        ("heatmap2d", "hist.heatmap2d", "Heatmap2DParams"),
+        ("comparison", "hist.comparison", "ComparisonParams"),
+    ],
+)
+def test_the_keys_of_styles_are_those_of_the_renderers(block: str, module: str, name: str) -> None:
+    """A release of FAST-HEP's that reads another key fails here."""
+    found = getattr(importlib.import_module(f"fasthep_render.{module}"), name)
+    known = schema.load("style", schema.LANGUAGE)["$defs"]["style"]["properties"][block]
+    assert {one.name for one in dataclasses.fields(found)} == set(known["properties"]) - {
+        "use",
+        "with",
+    }
