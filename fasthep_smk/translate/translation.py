@@ -21,6 +21,7 @@ from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
+from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.runtime import prepare_build
@@ -206,8 +207,9 @@ def compile_plans(loaded: Loaded) -> Compiled:
         settings.variation,
         loaded.shown,
     )
-    findings = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
-    _raise_if_any([item for found in findings for item in found], loaded)
+    for findings_of in (plan_findings, parameter_findings):
+        findings = (findings_of(one.plan, workflow=loaded.shown) for one in plans)
+        _raise_if_any([item for found in findings for item in found], loaded)
     warnings = [*loaded.execution.notices, *not_searched]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
