@@ -108,7 +108,7 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         free = list(schema.get("patternProperties", {}))
         for name in value:
             if name not in known and not any(re.search(pattern, name) for pattern in free):
-                close = nearest(name, shown)
+                close = nearest(name, shown, cutoff=0.7 if free else 0.5)
                 yield Finding(
                     file=file,
                     key=key_of(key, [name]),

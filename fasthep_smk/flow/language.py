@@ -8,15 +8,17 @@ free: metadata of datasets, parameters of operations that are not FAST-HEP's, ke
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fasthep_smk.config import schema
+from fasthep_smk.flow import op_identity
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["language_findings"]
+__all__ = ["language_findings", "operation_findings"]
 
 #: A key of an item of one of these lists.
 _NUMBERED = re.compile(
@@ -24,47 +26,135 @@ _NUMBERED = re.compile(
 )
 #: Checked elsewhere, with keys of our own.
 _OURS = ("execution", "smk")
+_FREE = "nothing reads it; keys that begin with x- are free"
 #: What FAST-HEP reads of a dataset; all other keys are metadata.
 _OF_DATASET = ("name", "files", "nevents", "eventtype", "group")
 _METADATA = ("xs", "n_unskimmed_events", "filter_efficiency")
-#: Keys of a dataset that nothing reads though they look right, and what is meant.
-_MISTAKEN = {
-    "meta": "write metadata beside the name of the dataset.",
-    "metadata": "write metadata beside the name of the dataset.",
-    "event_type": "did you mean 'eventtype'?",
-    "file": "did you mean 'files'?",
-}
+#: Keys of a dataset that look right, and what is meant.
+_MISTAKEN = {"event_type": "eventtype", "file": "files"}
+_PUBLISHED = "hep."
+_RENDERERS = "hep.render."
 
 
 def language_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
     """Return the keys of a merged workflow that nobody reads, and values that mean nothing."""
     try:
-        content = _texts(document)
-    except RecursionError:  # an alias in its own anchor
-        return []
-    stages = _stages(content)
+        content = _Texts().of(document)
+    except RecursionError:
+        problem = "contains itself: an anchor and its *"
+        return [Finding(file=workflow, problem=problem)]
+    found = list(_odd_keys(document, workflow))
     bare = {**content, "analysis": _without_execution(content.get("analysis"))}
     for section in _OURS:
         bare.pop(section, None)
-    found = schema.findings_of(bare, "workflow", file=workflow, schema=schema.LANGUAGE)
-    own = {*_names(content, "transforms"), *_names(content, "sinks")}
-    for key, stage in stages:
-        op, params = stage.get("op"), stage.get("params")
-        if op not in own and isinstance(op, str) and schema.holds(op, schema.LANGUAGE):
-            found += schema.findings_of(
-                params, op, file=workflow, key=f"{key}.params", schema=schema.LANGUAGE
-            )
-        if op == "hep.hist" and op not in own:
-            found += _edges(params, f"{key}.params.axes", workflow)
+    found += _unknown(bare, "workflow", workflow)
     found += _near_misses(content, workflow)
     return [replace(one, key=_named(one.key or "", content)) for one in found]
 
 
+def operation_findings(
+    document: Mapping[str, Any], registry: Mapping[str, Any], *, workflow: str
+) -> list[Finding]:
+    """Return the same of what FAST-HEP's operations and renderers read.
+
+    ``registry`` is that of the compiled plan: another operation may have the name of one of
+    FAST-HEP's.
+    """
+    content = _Texts().of(document)
+    found: list[Finding] = []
+    styles = _mapping(content.get("styles"))
+    for name, style in styles.items():
+        if _renderer(style, styles, registry):
+            found += _unknown(style, "style", workflow, f"styles.{name}")
+    for key, stage in _stages(content):
+        op, params = stage.get("op"), stage.get("params")
+        if _is_published(op, "transforms", registry) or _is_published(op, "sinks", registry):
+            if schema.holds(str(op), schema.LANGUAGE):
+                found += _unknown(params or {}, str(op), workflow, f"{key}.params")
+            if op == "hep.hist":
+                found += _of_histogram(_mapping(params), f"{key}.params", workflow)
+        for place, render in _renders(stage, key):
+            style = render.get("style")
+            if _renderer(style, styles, registry):
+                found += _unknown(render, "render", workflow, place)
+                if isinstance(style, dict):
+                    found += _unknown(style, "style", workflow, f"{place}.style")
+    return [replace(one, key=_named(one.key or "", content)) for one in found]
+
+
+def _unknown(content: Any, part: str, workflow: str, key: str = "") -> list[Finding]:
+    found = schema.findings_of(content, part, file=workflow, key=key, schema=schema.LANGUAGE)
+    return [
+        replace(one, hint=_FREE) if one.problem == "unknown key" and not one.hint else one
+        for one in found
+    ]
+
+
+def _is_published(op: Any, section: str, registry: Mapping[str, Any]) -> bool:
+    if not isinstance(op, str) or not op.startswith(_PUBLISHED):
+        return False
+    entry = _mapping(registry.get(section)).get(op)
+    reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
+    return op_identity.is_published(reference.partition(":")[0])
+
+
+def _renderer(style: Any, styles: Mapping[str, Any], registry: Mapping[str, Any]) -> bool:
+    """Whether a style, or the one that it is made from, is for a renderer of FAST-HEP's."""
+    for _ in range(len(styles) + 1):
+        if isinstance(style, str):
+            style = styles.get(style)
+        if not isinstance(style, dict):
+            return False
+        op = _mapping(style.get("with")).get("op", style.get("op"))
+        if op is not None:
+            published = isinstance(op, str) and op.startswith(_RENDERERS)
+            return published and _is_published(op, "sinks", registry)
+        style = style.get("use")
+    return False
+
+
+def _renders(stage: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    raw = stage.get("render")
+    if isinstance(raw, dict):
+        yield f"{key}.render", raw
+    for number, one in enumerate(raw if isinstance(raw, list) else ()):
+        if isinstance(one, dict):
+            yield f"{key}.render[{number}]", one
+
+
+def _of_histogram(params: Mapping[str, Any], key: str, workflow: str) -> Iterator[Finding]:
+    """Yield weights that are not used, and axes whose lower edge is not below the upper one."""
+    if params.get("weight_expr") and params.get("storage") == "count":
+        yield Finding(
+            file=workflow,
+            key=f"{key}.weight_expr",
+            problem="is not used with storage: count",
+            value=repr(params["weight_expr"]),
+            expected="storage: weighted",
+        )
+    axes = params.get("axes")
+    for number, axis in enumerate(axes if isinstance(axes, list) else ()):
+        bins = _mapping(_mapping(axis).get("bins"))
+        try:
+            low, high = float(bins["low"]), float(bins["high"])
+        except (KeyError, TypeError, ValueError):
+            continue
+        if not low < high:
+            yield Finding(
+                file=workflow,
+                key=f"{key}.axes[{number}].bins",
+                problem="the lower edge is not below the upper one",
+                value=f"{bins['low']} to {bins['high']}",
+                expected="low: a number below high",
+            )
+
+
 def _named(key: str, content: Mapping[str, Any]) -> str:
     """Return a key with the names of stages, datasets and variations instead of their numbers."""
-    start, number, rest = found.groups() if (found := _NUMBERED.match(key)) else (key, None, "")
-    if number is None:
+    found = _NUMBERED.match(key)
+    if found is None:
         return key
+    start, number, rest = found.groups()
     held: Any = content
     for step in start.split("."):
         held = held[step]
@@ -73,36 +163,17 @@ def _named(key: str, content: Mapping[str, Any]) -> str:
     return f"{start}[{name!r}]{rest}" if isinstance(name, str) and name else key
 
 
-def _edges(params: Any, key: str, workflow: str) -> Iterator[Finding]:
-    """Yield axes that would be empty: all events are outside of them."""
-    axes = params.get("axes") if isinstance(params, dict) else None
-    for number, axis in enumerate(axes if isinstance(axes, list) else ()):
-        bins = axis.get("bins") if isinstance(axis, dict) else None
-        low, high = (bins.get(name) if isinstance(bins, dict) else None for name in ("low", "high"))
-        if not (isinstance(low, int | float) and isinstance(high, int | float)):
-            continue
-        if not low < high:
-            yield Finding(
-                file=workflow,
-                key=f"{key}[{number}].bins",
-                problem="the lower edge is not below the upper one",
-                value=f"{low} to {high}",
-                expected="low: a number below high",
-            )
-
-
 def _near_misses(content: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
     """Yield keys of datasets that are one letter away from one that FAST-HEP reads."""
-    data = content.get("data")
-    blocks = {"datasets": content.get("datasets")}
-    blocks["data.datasets"] = data.get("datasets") if isinstance(data, dict) else None
+    data = _mapping(content.get("data"))
+    blocks = {"datasets": content.get("datasets"), "data.datasets": data.get("datasets")}
     for start, block in blocks.items():
         items: Iterable[tuple[Any, Any]] = enumerate(block) if isinstance(block, list) else ()
         if isinstance(block, dict):
             items = block.items()
         for place, dataset in items:
-            for key in dataset if isinstance(dataset, dict) else ():
-                hint = _MISTAKEN.get(key) or _meant(key)
+            for key, value in _mapping(dataset).items():
+                hint = _meant(key, value, dataset)
                 if hint:
                     yield Finding(
                         file=workflow,
@@ -113,13 +184,18 @@ def _near_misses(content: Mapping[str, Any], workflow: str) -> Iterator[Finding]
                     )
 
 
-def _meant(key: str) -> str | None:
+def _meant(key: str, value: Any, dataset: Mapping[str, Any]) -> str | None:
     """Return what is meant by a key that differs from a known one by a slip of the keyboard."""
-    known = (*_OF_DATASET, *_METADATA[1:])
-    if key in (*known, *_METADATA):
+    known = (*_OF_DATASET, *_METADATA)
+    if key in known:
         return None
-    meant = next((name for name in known if _is_slip(key.lower(), name)), None)
-    return f"did you mean {meant!r}?" if meant else None
+    inside = [name for name in known if name in _mapping(value)]
+    if key in ("meta", "metadata") and inside:
+        return f"write {inside[0]!r} beside the name of the dataset."
+    meant = _MISTAKEN.get(key) or next(
+        (name for name in known if len(name) > 2 and _is_slip(key.lower(), name)), None
+    )
+    return f"did you mean {meant!r}?" if meant and meant not in dataset else None
 
 
 def _is_slip(one: str, other: str) -> bool:
@@ -128,8 +204,8 @@ def _is_slip(one: str, other: str) -> bool:
         return True
     if abs(len(one) - len(other)) > 1:
         return False
-    first = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]),
-                 min(len(one), len(other)))  # fmt: skip
+    pairs = enumerate(zip(one, other, strict=False))
+    first = next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
     rest, wanted = one[first:], other[first:]
     return (
         rest[1:] == wanted[1:]
@@ -139,18 +215,52 @@ def _is_slip(one: str, other: str) -> bool:
     )
 
 
-def _texts(content: Any) -> Any:
-    """Return a value whose keys are texts, as FAST-HEP reads them."""
-    if isinstance(content, dict):
-        return {str(key): _texts(value) for key, value in content.items()}
-    if isinstance(content, list):
-        return [_texts(value) for value in content]
-    return content
+class _Texts:
+    """Makes values whose keys are texts, as FAST-HEP reads them; what several share, once."""
+
+    def __init__(self) -> None:
+        self._made: dict[int, Any] = {}
+
+    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a document without the keys that are free at the top.
+
+        Raises:
+            RecursionError: it holds itself.
+        """
+        kept = {str(key): value for key, value in document.items()}
+        return {
+            key: self._text(value) for key, value in kept.items() if not key.startswith(("x-", "."))
+        }
+
+    def _text(self, content: Any) -> Any:
+        if isinstance(content, datetime.date):
+            return str(content)
+        if not isinstance(content, dict | list):
+            return content
+        if id(content) not in self._made:
+            self._made[id(content)] = (
+                {str(key): self._text(value) for key, value in content.items()}
+                if isinstance(content, dict)
+                else [self._text(value) for value in content]
+            )
+        return self._made[id(content)]
+
+
+def _odd_keys(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+    """Yield keys at the top that YAML has not read as text, such as ``on:``."""
+    for key in document:
+        if isinstance(key, bool) or key is None:
+            yield Finding(
+                file=workflow,
+                key=f"[{key!r}]",
+                problem="this key is not text",
+                value=repr(key),
+                expected="a name; put quotes around it if it looks like a number or a yes/no",
+            )
 
 
 def _stages(content: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    analysis = content.get("analysis")
-    raw = analysis.get("stages") if isinstance(analysis, dict) else None
+    raw = _mapping(content.get("analysis")).get("stages")
     listed = raw if isinstance(raw, list) else []
     return [
         (f"analysis.stages[{number}]", stage)
@@ -171,8 +281,5 @@ def _without_execution(analysis: Any) -> Any:
     return {**analysis, "stages": stages}
 
 
-def _names(content: Mapping[str, Any], section: str) -> list[str]:
-    """Return the names that a workflow registers itself."""
-    registry = content.get("registry")
-    found = registry.get(section) if isinstance(registry, dict) else None
-    return list(found) if isinstance(found, dict) else []
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -34,13 +34,13 @@ class _Text(str):
     line: int
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Makes texts that know their places."""
 
 
 def _text(loader: Any, node: Any) -> _Text:
     text = _Text(loader.construct_scalar(node))
-    text.file, text.line = str(loader.name), node.start_mark.line + 1
+    text.file, text.line = str(node.start_mark.name), node.start_mark.line + 1
     return text
 
 
@@ -88,7 +88,9 @@ def _place(document: Any, key: str) -> _Text | None:
             if own is None:
                 break
             content = content[own]
-            nearest = own if isinstance(own, _Text) else nearest
+            # Where a file replaces a value of one that it includes, the key is still that one's.
+            found = content if isinstance(content, _Text) else own
+            nearest = found if isinstance(found, _Text) else nearest
         elif isinstance(content, list):
             content = _item(content, step[2], name)
             if content is None:

@@ -8,7 +8,9 @@ reads is taken from its source, so that nothing is imported for it.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -25,6 +27,9 @@ _FROM_FASTHEP = frozenset(
         *("node_id", "out", "stream_id", "when"),
     )
 )
+#: What a writer gets of the entry of ``outputs`` that it uses.
+_OF_OUTPUTS = ("use", "tree", "keep")
+_PARAMS = re.compile(r"params\.([A-Za-z_][A-Za-z0-9_]*)")
 #: Renderers take all that a style may hold: the schema of the language knows it.
 _RENDERERS = "hep.render."
 
@@ -43,27 +48,51 @@ def _of_node(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
     entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
     known = _named_by(str(entry.get("impl"))) if isinstance(entry, dict) else None
     spec = upstream.component_spec_for_node(node, plan.registry) if known is not None else None
-    if known is None or spec is None:
-        return
-    declared = set(getattr(spec, "params", None) or {})
+    if known is None or spec is None or spec.dependency_parser:
+        return  # a parser may read any
+    declared = set(spec.params or {}) | _read_by_compiler(spec)
     for name in node.params:
-        if name in known | declared | _FROM_FASTHEP:
+        if name in known.names | declared | _FROM_FASTHEP:
             continue
-        close = nearest(name, known | declared)
-        meta = dict(node.meta or {})
-        stage = str(meta.get("stage_id") or node.id)
-        place = f"analysis.stages[{stage!r}].params" if node.role == "transform" else node.id
+        if known.takes_rest and (name.startswith("x-") or name in ("comment", "description")):
+            continue
+        if node.role == "sink" and name in _OF_OUTPUTS and known.takes_rest:
+            continue
+        close = nearest(name, known.names | declared, cutoff=0.7)
         yield Finding(
             file=workflow,
-            key=f"{place}.{name}",
+            key=f"{_place(node)}.{name}",
             problem=f"{node.impl} has no parameter of this name",
-            expected=", ".join(sorted(declared or known)) or "no parameters",
+            expected=", ".join(sorted(declared or known.names)) or "no parameters",
             hint=f"did you mean {close!r}?" if close else None,
         )
 
 
+def _place(node: Any) -> str:
+    stage = dict(node.meta or {}).get("stage_id")
+    kind, _, rest = node.id.partition(".")
+    name, _, number = rest.rpartition(".")
+    if kind == "write" and number.isdigit():
+        return f"analysis.stages[{name!r}].write[{number}]"
+    return f"analysis.stages[{stage!r}].params" if stage else str(node.id)
+
+
+def _read_by_compiler(spec: Any) -> set[str]:
+    """Return the parameters that a spec names where it says what the operation reads and makes."""
+    found = _PARAMS.findall(repr((spec.requires, spec.provides)))
+    return set(found)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """The names of a function's arguments, and whether it takes others as well."""
+
+    names: frozenset[str]
+    takes_rest: bool
+
+
 @cache
-def _named_by(reference: str) -> frozenset[str] | None:
+def _named_by(reference: str) -> _Named | None:
     """Return the names of a function's arguments; ``None`` if it may read any, or is no function.
 
     Arguments that only ``**rest`` takes are read by nobody if the function never looks at it. Those
@@ -78,14 +107,28 @@ def _named_by(reference: str) -> frozenset[str] | None:
     except (OSError, SyntaxError, ValueError):
         return None
     found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name]
-    if len(found) != 1 or found[0].decorator_list:
+    if len(found) != 1 or found[0].decorator_list or _is_bound_again(tree, name):
         return None
     (function,) = found
     rest = function.args.kwarg
     if rest is not None and not op_identity.is_published(module) and _reads(function, rest.arg):
         return None
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    return frozenset(one.arg for one in arguments)
+    names = frozenset(one.arg for one in arguments if one.arg not in ("stream", "target", "ctx"))
+    return _Named(names, rest is not None)
+
+
+def _is_bound_again(tree: ast.Module, name: str) -> bool:
+    """Whether a module gives the name of its function to something else, too."""
+    bound = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound += node.name == name
+        elif isinstance(node, ast.alias):
+            bound += (node.asname or node.name) == name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound += node.id == name
+    return bound > 1
 
 
 def _reads(function: ast.FunctionDef, name: str) -> bool:

@@ -15,6 +15,7 @@ from fasthep_smk.config.site import load_site
 from fasthep_smk.flow.check import plan_findings, registry_findings
 from fasthep_smk.flow.compile import CompiledPlan, compile_workflow, load_with_digests
 from fasthep_smk.flow.graph import describe
+from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located
 from fasthep_smk.flow.module_state import state_warnings
@@ -207,6 +208,9 @@ def compile_plans(loaded: Loaded) -> Compiled:
         settings.variation,
         loaded.shown,
     )
+    if plans:
+        found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+        _raise_if_any(found, loaded)
     for findings_of in (plan_findings, parameter_findings):
         findings = (findings_of(one.plan, workflow=loaded.shown) for one in plans)
         _raise_if_any([item for found in findings for item in found], loaded)

@@ -26,10 +26,13 @@ __all__ = [
 ]
 
 
-def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name that resembles ``name`` most, or ``None`` if none does."""
+def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | None:
+    """Return the valid name that resembles ``name`` most, or ``None`` if none does.
+
+    Names that resemble it by less than ``cutoff``, from 0 to 1, do not.
+    """
     names = {str(item).lower(): str(item) for item in valid}
-    matches = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=cutoff)
     return names[matches[0]] if matches else None
 
 
