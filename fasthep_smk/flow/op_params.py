@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -34,17 +34,38 @@ _PARAMS = re.compile(r"params\.([A-Za-z_][A-Za-z0-9_]*)")
 _RENDERERS = "hep.render."
 
 
-def parameter_findings(plan: Any, *, workflow: str) -> list[Finding]:
-    """Return the parameters of a compiled plan that their operations do not read."""
+def parameter_findings(plan: Any, document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+    """Return the parameters of a compiled plan that their operations do not read.
+
+    The compiler adds some of its own: only names that the workflow, ``document``, says are told.
+    """
     found: list[Finding] = []
+    said = _keys(document)
     for node in plan.nodes:
         # The patch of an inline variation may speak of what only the operation's users know.
         if "@" not in node.id and not str(node.impl).startswith(_RENDERERS):
-            found += _of_node(plan, node, workflow)
+            found += _of_node(plan, node, said, workflow)
     return found
 
 
-def _of_node(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
+def _keys(document: Any) -> set[str]:
+    """Return all keys of a document, wherever they are."""
+    found: set[str] = set()
+    left, seen = [document], set()
+    while left:
+        one = left.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, dict):
+            found.update(map(str, one))
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+    return found
+
+
+def _of_node(plan: Any, node: Any, said: set[str], workflow: str) -> Iterator[Finding]:
     entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
     known = _named_by(str(entry.get("impl"))) if isinstance(entry, dict) else None
     spec = upstream.component_spec_for_node(node, plan.registry) if known is not None else None
@@ -52,7 +73,7 @@ def _of_node(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
         return  # a parser may read any
     declared = set(spec.params or {}) | _read_by_compiler(spec)
     for name in node.params:
-        if name in known.names | declared | _FROM_FASTHEP:
+        if name in known.names | declared | _FROM_FASTHEP or name not in said:
             continue
         if known.takes_rest and (name.startswith("x-") or name in ("comment", "description")):
             continue

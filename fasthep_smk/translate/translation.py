@@ -211,9 +211,10 @@ def compile_plans(loaded: Loaded) -> Compiled:
     if plans:
         found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
         _raise_if_any(found, loaded)
-    for findings_of in (plan_findings, parameter_findings):
-        findings = (findings_of(one.plan, workflow=loaded.shown) for one in plans)
-        _raise_if_any([item for found in findings for item in found], loaded)
+    wrong = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
+    _raise_if_any([item for found in wrong for item in found], loaded)
+    wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
+    _raise_if_any([item for found in wrong for item in found], loaded)
     warnings = [*loaded.execution.notices, *not_searched]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
