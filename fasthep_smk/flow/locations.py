@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import yaml
 from fasthep_smk.flow import upstream
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["located"]
+__all__ = ["located", "repeated_keys"]
 
 #: A step of a key as messages write it: ``.name``, ``[3]`` or ``['a name']``.
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
@@ -56,6 +56,46 @@ def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[
     document = _read(workflow)
     places = {id(one): _place(document, one.key or "") for one in wanted}
     return [_with_place(one, places.get(id(one)), workflow, shown) for one in found]
+
+
+def repeated_keys(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Finding]:
+    """Return the keys that stand twice in one mapping: YAML's readers silently take the last."""
+    found: list[Finding] = []
+    for file in files:
+        name = shown if file.resolve() == workflow.resolve() else str(file)
+        with contextlib.suppress(yaml.YAMLError, OSError, UnicodeError, RecursionError):
+            with file.open(encoding="utf-8") as stream:
+                root = yaml.compose(stream, Loader=_Loader)
+            found += _repeated(root, name)
+    return found
+
+
+def _repeated(root: Any, file: str) -> Iterator[Finding]:
+    left, seen = [root], set()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            left += [key, value]
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                yield Finding(
+                    file=file,
+                    key=key.value,
+                    problem="stands twice in one mapping: only the last would count",
+                    at=f"{file}, lines {lines[key.value]} and {line}",
+                    expected="each key once",
+                )
+            lines[key.value] = line
 
 
 def _with_place(finding: Finding, text: _Text | None, workflow: Path, shown: str) -> Finding:

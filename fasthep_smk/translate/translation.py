@@ -17,7 +17,7 @@ from fasthep_smk.flow.compile import CompiledPlan, compile_workflow, load_with_d
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
-from fasthep_smk.flow.locations import located
+from fasthep_smk.flow.locations import located, repeated_keys
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -174,6 +174,7 @@ def load(start: Start) -> Loaded:
         [
             *document_findings(document, workflow=start.shown),
             *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
+            *repeated_keys(map(Path, digests), workflow=settings.workflow, shown=start.shown),
             *findings,
         ],
         start,

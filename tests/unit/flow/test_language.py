@@ -17,7 +17,7 @@ import yaml
 from fasthep_smk.config import schema
 from fasthep_smk.flow.compile import load_with_digests
 from fasthep_smk.flow.language import language_findings, operation_findings
-from fasthep_smk.flow.locations import located
+from fasthep_smk.flow.locations import located, repeated_keys
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted(
@@ -264,6 +264,16 @@ def test_a_finding_names_its_file_and_line(tmp_path: Path) -> None:
         ("data.dataset", f"{tmp_path}/base.yaml, line 3"),
         ("analysis.stages['A'].parms", f"{tmp_path}/base.yaml, line 8"),
         ("analysis.stages['B'].params.storage", "w.yaml, line 8"),
+    }
+
+
+def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text("a: &x {b: 1}\nc: [*x, {d: 1, <<: *x}]\na:\n  e: 1\n  f: 2\n  e: 3\n")
+    found = repeated_keys([path], workflow=path, shown="w.yaml")
+    assert {(one.key, one.at) for one in found} == {
+        ("a", "w.yaml, lines 1 and 3"),
+        ("e", "w.yaml, lines 4 and 6"),
     }
 
 
