@@ -39,13 +39,17 @@ def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
         for key in ("data", "analysis", "sources", "systematics", "execution")
         if document.get(key) is not None and not isinstance(document[key], dict)
     ]  # fmt: skip
-    return shapes or [
+    if shapes:
+        return shapes
+    found = [
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
-        *language_findings(document, workflow=workflow),
     ]
+    told = {one.key for one in found}
+    others = language_findings(document, workflow=workflow)
+    return [*found, *(one for one in others if one.key not in told)]
 
 
 _EXPECTED = "data.datasets, sources and analysis.stages"
