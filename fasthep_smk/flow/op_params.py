@@ -66,14 +66,17 @@ def _keys(document: Any) -> set[str]:
 
 
 def _of_node(plan: Any, node: Any, said: set[str], workflow: str) -> Iterator[Finding]:
-    entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
-    known = _named_by(str(entry.get("impl"))) if isinstance(entry, dict) else None
-    spec = upstream.component_spec_for_node(node, plan.registry) if known is not None else None
-    if known is None or spec is None or spec.dependency_parser:
+    spec = upstream.component_spec_for_node(node, plan.registry)
+    if spec is None or spec.dependency_parser:
         return  # a parser may read any
     declared = set(spec.params or {}) | _read_by_compiler(spec)
-    for name in node.params:
-        if name in known.names | declared | _FROM_FASTHEP or name not in said:
+    odd = [name for name in node.params if name in said - declared - _FROM_FASTHEP]
+    entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
+    known = _named_by(str(entry.get("impl"))) if odd and isinstance(entry, dict) else None
+    if known is None:
+        return
+    for name in odd:
+        if name in known.names:
             continue
         if known.takes_rest and (name.startswith("x-") or name in ("comment", "description")):
             continue
@@ -142,13 +145,17 @@ def _named_by(reference: str) -> _Named | None:
 def _is_bound_again(tree: ast.Module, name: str) -> bool:
     """Whether a module gives the name of its function to something else, too."""
     bound = 0
-    for node in ast.walk(tree):
+    left: list[ast.AST] = list(tree.body)
+    while left:
+        node = left.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            bound += node.name == name
+            bound += node.name == name  # what is inside is not the module's
         elif isinstance(node, ast.alias):
             bound += (node.asname or node.name) == name
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             bound += node.id == name
+        else:
+            left += ast.iter_child_nodes(node)
     return bound > 1
 
 
