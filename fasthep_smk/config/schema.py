@@ -108,6 +108,7 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         free = list(schema.get("patternProperties", {}))
         for name in value:
             if name not in known and not any(re.search(pattern, name) for pattern in free):
+                # Where keys may also be free, one that is far from all is not a slip of them.
                 close = nearest(name, shown, cutoff=0.7 if free else 0.5)
                 yield Finding(
                     file=file,

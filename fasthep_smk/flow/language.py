@@ -1,4 +1,4 @@
-"""Findings about keys of a workflow: those that nobody reads, and values that mean nothing.
+"""Findings about keys of a workflow that have no effect, and values without a meaning.
 
 FAST-HEP's compiler passes over what it does not know, so that a misspelt key changes the physics
 without a word. ``language.schema.json`` holds every key that its packages read. What is free stays
@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from fasthep_smk.config import schema
-from fasthep_smk.flow import op_identity
+from fasthep_smk.flow.reads import is_published
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["language_findings", "operation_findings"]
+__all__ = ["language_findings", "mapping", "operation_findings"]
 
 #: A key of an item of one of these lists.
 _NUMBERED = re.compile(
@@ -37,7 +37,7 @@ _RENDERERS = "hep.render."
 
 
 def language_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
-    """Return the keys of a merged workflow that nobody reads, and values that mean nothing."""
+    """Return the keys of a merged workflow that have no effect, and values without a meaning."""
     try:
         content = _Texts().of(document)
     except RecursionError:
@@ -53,16 +53,16 @@ def language_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
 
 
 def operation_findings(
-    document: Mapping[str, Any], registry: Mapping[str, Any], *, workflow: str
+    document: Mapping[str, Any], registry: dict[str, Any], *, workflow: str
 ) -> list[Finding]:
     """Return the same of what FAST-HEP's operations and renderers read.
 
     ``registry`` is that of the compiled plan: another operation may have the name of one of
     FAST-HEP's.
     """
-    content = _Texts().of(document)
+    content = _Texts().of({name: document.get(name) for name in ("analysis", "styles")})
     found: list[Finding] = []
-    styles = _mapping(content.get("styles"))
+    styles = mapping(content.get("styles"))
     for name, style in styles.items():
         if _renderer(style, styles, registry):
             found += _unknown(style, "style", workflow, f"styles.{name}")
@@ -72,7 +72,7 @@ def operation_findings(
             if schema.holds(str(op), schema.LANGUAGE):
                 found += _unknown(params or {}, str(op), workflow, f"{key}.params")
             if op == "hep.hist":
-                found += _of_histogram(_mapping(params), f"{key}.params", workflow)
+                found += _of_histogram(mapping(params), f"{key}.params", workflow)
         for place, render in _renders(stage, key):
             style = render.get("style")
             if _renderer(style, styles, registry):
@@ -90,22 +90,19 @@ def _unknown(content: Any, part: str, workflow: str, key: str = "") -> list[Find
     ]
 
 
-def _is_published(op: Any, section: str, registry: Mapping[str, Any]) -> bool:
-    if not isinstance(op, str) or not op.startswith(_PUBLISHED):
-        return False
-    entry = _mapping(registry.get(section)).get(op)
-    reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
-    return op_identity.is_published(reference.partition(":")[0])
+def _is_published(op: Any, section: str, registry: dict[str, Any]) -> bool:
+    named = isinstance(op, str) and op.startswith(_PUBLISHED)
+    return named and is_published(registry, section, op)
 
 
-def _renderer(style: Any, styles: Mapping[str, Any], registry: Mapping[str, Any]) -> bool:
+def _renderer(style: Any, styles: Mapping[str, Any], registry: dict[str, Any]) -> bool:
     """Whether a style, or the one that it is made from, is for a renderer of FAST-HEP's."""
     for _ in range(len(styles) + 1):
         if isinstance(style, str):
             style = styles.get(style)
         if not isinstance(style, dict):
             return False
-        op = _mapping(style.get("with")).get("op", style.get("op"))
+        op = mapping(style.get("with")).get("op", style.get("op"))
         if op is not None:
             published = isinstance(op, str) and op.startswith(_RENDERERS)
             return published and _is_published(op, "sinks", registry)
@@ -134,7 +131,7 @@ def _of_histogram(params: Mapping[str, Any], key: str, workflow: str) -> Iterato
         )
     axes = params.get("axes")
     for number, axis in enumerate(axes if isinstance(axes, list) else ()):
-        bins = _mapping(_mapping(axis).get("bins"))
+        bins = mapping(mapping(axis).get("bins"))
         try:
             low, high = float(bins["low"]), float(bins["high"])
         except (KeyError, TypeError, ValueError):
@@ -165,14 +162,14 @@ def _named(key: str, content: Mapping[str, Any]) -> str:
 
 def _near_misses(content: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
     """Yield keys of datasets that are one letter away from one that FAST-HEP reads."""
-    data = _mapping(content.get("data"))
+    data = mapping(content.get("data"))
     blocks = {"datasets": content.get("datasets"), "data.datasets": data.get("datasets")}
     for start, block in blocks.items():
         items: Iterable[tuple[Any, Any]] = enumerate(block) if isinstance(block, list) else ()
         if isinstance(block, dict):
             items = block.items()
         for place, dataset in items:
-            for key, value in _mapping(dataset).items():
+            for key, value in mapping(dataset).items():
                 hint = _meant(key, value, dataset)
                 if hint:
                     yield Finding(
@@ -189,7 +186,7 @@ def _meant(key: str, value: Any, dataset: Mapping[str, Any]) -> str | None:
     known = (*_OF_DATASET, *_METADATA)
     if key in known:
         return None
-    inside = [name for name in known if name in _mapping(value)]
+    inside = [name for name in known if name in mapping(value)]
     if key in ("meta", "metadata") and inside:
         return f"write {inside[0]!r} beside the name of the dataset."
     meant = _MISTAKEN.get(key) or next(
@@ -260,7 +257,7 @@ def _odd_keys(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
 
 
 def _stages(content: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    raw = _mapping(content.get("analysis")).get("stages")
+    raw = mapping(content.get("analysis")).get("stages")
     listed = raw if isinstance(raw, list) else []
     return [
         (f"analysis.stages[{number}]", stage)
@@ -281,5 +278,6 @@ def _without_execution(analysis: Any) -> Any:
     return {**analysis, "stages": stages}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a value where a mapping belongs; an empty one if it is something else."""
     return value if isinstance(value, dict) else {}

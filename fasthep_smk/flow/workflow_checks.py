@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fasthep_smk.config.secret_urls import secret_findings
-from fasthep_smk.flow.language import language_findings
+from fasthep_smk.flow.language import language_findings, mapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.names import folder_problem
 
@@ -64,14 +64,14 @@ def name_finding(name: str, problem: str, *, key: str, workflow: str) -> Finding
 
 def datasets_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return name and content of each dataset, as far as they are well formed, in order."""
-    data = _mapping(document.get("data"))
+    data = mapping(document.get("data"))
     found: list[tuple[str, Mapping[str, Any]]] = []
     for block in (document.get("datasets"), data.get("datasets")):
         if isinstance(block, list):
             items = [item for item in block if isinstance(item, dict) and item.get("name")]
             found += [(str(item["name"]).strip(), item) for item in items]
         elif isinstance(block, dict):
-            found += [(str(name).strip(), _mapping(item)) for name, item in block.items()]
+            found += [(str(name).strip(), mapping(item)) for name, item in block.items()]
     return found
 
 
@@ -86,7 +86,7 @@ def pickles_of(document: Mapping[str, Any]) -> list[str]:
 
 
 def _said(document: Mapping[str, Any], key: str) -> list[str]:
-    listed = _mapping(document.get("smk")).get(key)
+    listed = mapping(document.get("smk")).get(key)
     return [str(item) for item in listed] if isinstance(listed, list) else []
 
 
@@ -94,14 +94,14 @@ def root_trees_of(document: Mapping[str, Any]) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
     if not sources:  # FAST-HEP's default source
-        defaults = _mapping(_mapping(document.get("data")).get("defaults"))
+        defaults = mapping(mapping(document.get("data")).get("defaults"))
         return [str(defaults.get("tree_primary") or "events")]
     if not isinstance(sources, dict):
         return None
     trees: list[str] = []
     for source in sources.values():
-        kind = _mapping(source).get("kind", "root_tree")
-        tree = _mapping(source).get("tree")
+        kind = mapping(source).get("kind", "root_tree")
+        tree = mapping(source).get("tree")
         if kind != "root_tree" or not isinstance(tree, str):
             return None
         trees.append(tree)
@@ -142,10 +142,10 @@ def _dataset_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Fi
 
 
 def _variation_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
-    variations = _mapping(document.get("systematics")).get("variations")
+    variations = mapping(document.get("systematics")).get("variations")
     for item in variations if isinstance(variations, list) else []:
-        texts = [_mapping(item).get("name")]
-        for values in _mapping(_mapping(item).get("matrix")).values():
+        texts = [mapping(item).get("name")]
+        for values in mapping(mapping(item).get("matrix")).values():
             texts += values if isinstance(values, list) else []
         for text in texts:
             if isinstance(text, str) and (problem := folder_problem(text)):
@@ -153,12 +153,12 @@ def _variation_findings(document: Mapping[str, Any], workflow: str) -> Iterator[
 
 
 def _stage_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
-    raw = _mapping(document.get("analysis")).get("stages")
+    raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     known = {str(stage.get("id")) for stage in stages}
     for section in ("sources", "joins"):
-        known |= {str(name) for name in _mapping(document.get(section))}
-    if not _mapping(document.get("sources")):
+        known |= {str(name) for name in mapping(document.get(section))}
+    if not mapping(document.get("sources")):
         known.add("events")  # FAST-HEP's default source
     for number, stage in enumerate(stages):
         name = stage.get("id")
@@ -201,7 +201,7 @@ def _when_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterato
     for section in ("write", "render"):
         raw = stage.get(section)
         for number, item in enumerate(raw if isinstance(raw, list) else [raw]):
-            when = _mapping(item).get("when")
+            when = mapping(item).get("when")
             if when is not None and str(when).strip() not in _WHEN:
                 close = nearest(str(when), _WHEN)
                 yield Finding(
@@ -231,7 +231,3 @@ def _port_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterato
                 expected="at most one port of each stage",
                 hint="let a stage in between pass the second port on",
             )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}

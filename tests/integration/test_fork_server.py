@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.storage.layout import FORK_SERVER
+from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
 
@@ -159,11 +160,6 @@ def test_jobs_keep_the_folder_for_temporary_files(analysis: Path, temporary: Pat
         "    open('seen.txt', 'w').write(f'{tempfile.gettempdir()} {seen}')\n"
         "    return stream\n"
     )
-    workflow = analysis / "workflow.yaml"
-    text = workflow.read_text().replace(
-        "    - id: Scale", "    - {id: Own, op: own.op}\n    - id: Scale"
-    )
-    registry = "registry: {transforms: {own.op: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
-    workflow.write_text(registry + text)
+    add_own_op(analysis)
     smk("workflow.yaml", cwd=analysis)
     assert (analysis / "seen.txt").read_text() == f"{temporary} []"

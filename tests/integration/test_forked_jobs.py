@@ -17,6 +17,7 @@ import pytest
 from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
 from tests.support.compare import compare_builds
+from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
 
@@ -42,14 +43,7 @@ def run(*, stream, ctx=None):
 @pytest.fixture
 def own(analysis: Path) -> Path:
     """The small analysis with an op that draws random numbers, and waits if it is told to."""
-    (analysis / "own_ops.py").write_text(OWN_OP)
-    workflow = analysis / "workflow.yaml"
-    text = workflow.read_text().replace(
-        "    - id: Scale\n", "    - {id: Own, op: own.op}\n    - id: Scale\n"
-    )
-    registry = "registry: {transforms: {own.op: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
-    workflow.write_text(registry + text)
-    return analysis
+    return add_own_op(analysis, OWN_OP)
 
 
 @pytest.fixture

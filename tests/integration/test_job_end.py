@@ -16,6 +16,7 @@ import pytest
 
 from fasthep_smk.storage.layout import FORK_SERVER
 from tests.support.forms import in_turn
+from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
 
@@ -107,12 +108,7 @@ BAD_ENDS = {
 @pytest.fixture
 def own(analysis: Path) -> Iterator[Callable[[str], Path]]:
     """The small analysis with an operation that does this for each of its three partitions."""
-    workflow = analysis / "workflow.yaml"
-    text = workflow.read_text().replace(
-        "    - id: Scale\n", "    - {id: Own, op: own.op}\n    - id: Scale\n"
-    )
-    registry = "registry: {transforms: {own.op: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
-    workflow.write_text(registry + text)
+    add_own_op(analysis)
     (analysis / "left").mkdir()
 
     def make(what: str) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Run
+from tests.support.own_op import add_own_op
 from tests.support.terminal import Terminal, run_in_terminal
 
 pytestmark = pytest.mark.integration
@@ -37,14 +38,7 @@ def run(*, stream, ctx=None):
 @pytest.fixture
 def own(analysis: Path) -> Path:
     """The small analysis with an op that waits or fails for one dataset, if it is told to."""
-    (analysis / "own_ops.py").write_text(OP)
-    workflow = analysis / "workflow.yaml"
-    text = workflow.read_text().replace(
-        "    - id: Scale\n", "    - {id: Own, op: own.op}\n    - id: Scale\n"
-    )
-    registry = "registry: {transforms: {own.op: {spec: 'own_ops:SPEC', impl: 'own_ops:run'}}}\n"
-    workflow.write_text(text + registry)
-    return analysis
+    return add_own_op(analysis, OP)
 
 
 def last_bars(lines: list[str]) -> list[str]:
