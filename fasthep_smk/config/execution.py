@@ -69,10 +69,9 @@ def read_execution(
         findings += error.findings
     if findings or site is None:
         return None, findings
-    environment, findings = read_environment(_said("environment", site, sections, own, workflow))
-    staging, wrong = read_staging(_said("staging", site, sections, own, workflow))
-    refused = bool(findings)
-    findings += [*wrong, *staging_findings(staging, environment, site.system, refused=refused)]
+    environment = read_environment(_said("environment", site, sections, own, workflow))
+    staging = read_staging(_said("staging", site, sections, own, workflow))
+    findings = [*staging_findings(staging, environment, site.system)]
     findings += runtime_findings(environment, site.system, transfers=staging.transfers)
     layers = [Layer(file, "execution", section or {}) for file, section in sections.items()]
     layers.append(Layer(workflow, "execution", own))

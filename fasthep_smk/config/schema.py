@@ -106,6 +106,8 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         known = [str(name) for name in schema.get("properties", {})]
         shown = [name for name in known if "of Dask" not in _described(schema, name)]
         free = list(schema.get("patternProperties", {}))
+        # Which keys there are may depend on the value of another one.
+        other = f" with {schema['x-with']}" if "x-with" in schema else ""
         for name in value:
             if name not in known and not any(re.search(pattern, name) for pattern in free):
                 # Where keys may also be free, one that is far from all is not a slip of them.
@@ -113,7 +115,7 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
                 yield Finding(
                     file=file,
                     key=key_of(key, [name]),
-                    problem="unknown key",
+                    problem=f"unknown key{other}",
                     expected=", ".join(shown),
                     hint=f"did you mean {close!r}?" if close else None,
                 )

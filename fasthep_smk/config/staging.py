@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fasthep_smk.config.environment import Environment
-from fasthep_smk.util.errors import Finding, not_among
+from fasthep_smk.util.errors import Finding
 
-__all__ = ["MODES", "Staging", "read_staging", "staging_findings"]
+__all__ = ["Staging", "read_staging", "staging_findings"]
 
-MODES = ("shared", "transfer")
 _CURRENT = ("shared-prefix", "current")
-#: Slurm's plugin hands it to a shell, between quotes of its own.
-_PLAIN = re.compile(r"/[A-Za-z0-9._/-]+")
 
 
 @dataclass(frozen=True)
@@ -42,21 +37,15 @@ class Staging:
         return self.transfers and system != "local"
 
 
-def read_staging(
-    said: Iterable[tuple[str, str, Mapping[str, Any] | None]],
-) -> tuple[Staging, list[Finding]]:
-    """Return how files reach jobs, and what is wrong with what is said of it.
+def read_staging(said: Iterable[tuple[str, str, Mapping[str, Any] | None]]) -> Staging:
+    """Return how files reach jobs.
 
-    ``said`` are files, the keys in them and what stands there; a later one wins, key by key.
+    ``said`` are files, the keys in them and what stands there, as the schema wants it; a later one
+    wins, key by key.
     """
     staging = Staging()
-    findings: list[Finding] = []
-    for file, key, section in said:
-        if not section:
-            continue
-        wrong = list(_findings(section, file, key))
-        findings += wrong
-        if not wrong:
+    for file, _, section in said:
+        if section:
             shared = section.get("shared")
             staging = Staging(
                 str(section.get("mode") or staging.mode),
@@ -64,16 +53,13 @@ def read_staging(
                 section.get("folder") or staging.folder,
                 file if section.get("mode") else staging.file,
             )
-    return staging, findings
+    return staging
 
 
 def staging_findings(
-    staging: Staging, environment: Environment | None, system: str, *, refused: bool = False
+    staging: Staging, environment: Environment | None, system: str
 ) -> Iterator[Finding]:
-    """Yield why jobs cannot be sent what they need, on a batch system.
-
-    ``refused`` says that an environment was asked for, and is wrong: that is enough of it.
-    """
+    """Yield why jobs cannot be sent what they need, on a batch system."""
     if not staging.sends(system):
         return
     if system == "slurm" and not staging.folder:
@@ -84,8 +70,6 @@ def staging_findings(
             expected="a folder that this machine and all nodes see under the same path, for what "
             "jobs are sent and send back",
         )
-    if refused:
-        return
     if environment is None or (environment.type, environment.prefix) == _CURRENT:
         yield Finding(
             file=staging.file,
@@ -94,27 +78,3 @@ def staging_findings(
             value="'transfer'",
             expected="environment: {type: packed-venv}, or a shared-prefix that workers have",
         )
-
-
-def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Finding]:
-    mode = section.get("mode")
-    if mode is not None and mode not in MODES:
-        yield not_among(mode, MODES, problem="no such mode", file=file, key=f"{key}.mode")
-    folder = section.get("folder")
-    if folder is not None and not _PLAIN.fullmatch(folder):
-        yield Finding(
-            file=file,
-            key=f"{key}.folder",
-            problem="is not a valid value",
-            value=repr(folder),
-            expected="the absolute path of a folder, of letters, digits and . _ - / only",
-        )
-    for folder in section.get("shared") or ():
-        if not Path(folder).is_absolute():
-            yield Finding(
-                file=file,
-                key=f"{key}.shared",
-                problem="is not a valid value",
-                value=repr(folder),
-                expected="absolute paths of folders that workers see",
-            )

@@ -56,27 +56,27 @@ def test_what_is_understood(said: Any, expected: Environment | None) -> None:
         (
             {"type": "packed-vnv"},
             """\
-workflow.yaml: execution.environment.type: no such environment
+workflow.yaml: execution.environment.type: is not a valid value
     found: 'packed-vnv'
-    expected: shared-prefix, packed-venv, packed-conda, packed-pixi, container
+    expected: shared-prefix, packed-venv, packed-conda, packed-pixi or container
     hint: did you mean 'packed-venv'?""",
         ),
         (
             {"mode": "prefix"},
             """\
 workflow.yaml: execution.environment.type: is missing
-    expected: shared-prefix, packed-venv, packed-conda, packed-pixi, container""",
+    expected: shared-prefix, packed-venv, packed-conda, packed-pixi or container""",
         ),
         (
             {"type": "packed-venv", "prefix": "/x"},
             """\
-workflow.yaml: execution.environment.prefix: has no effect with packed-venv
+workflow.yaml: execution.environment.prefix: unknown key with type packed-venv or packed-conda
     expected: type""",
         ),
         (
             {"type": "packed-pixi", "mode": "prefx"},
             """\
-workflow.yaml: execution.environment.mode: no such mode
+workflow.yaml: execution.environment.mode: is not a valid value
     found: 'prefx'
     expected: self-extracting or prefix
     hint: did you mean 'prefix'?""",
@@ -100,8 +100,8 @@ no quotes, $, ` or \\ in it""",
         (
             {"type": "packed-pixi", "sourc": "current"},
             """\
-workflow.yaml: execution.environment.sourc: unknown key
-    expected: type, prefix, image, mode, source, environment, archive_path, worker_env_dir
+workflow.yaml: execution.environment.sourc: unknown key with type packed-pixi
+    expected: type, mode, source, environment, archive_path, worker_env_dir
     hint: did you mean 'source'?""",
         ),
         (

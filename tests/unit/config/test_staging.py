@@ -59,7 +59,7 @@ def test_a_translation_for_jobs_that_travel(tmp_path: Path) -> None:
             {"staging": {"mode": "transfr"}},
             {},
             """\
-pools.yaml: staging.mode: no such mode
+pools.yaml: staging.mode: is not a valid value
     found: 'transfr'
     expected: shared or transfer
     hint: did you mean 'transfer'?""",
@@ -77,7 +77,7 @@ pools.yaml: staging.mode: jobs that do not see this machine's files need an envi
             {},
             "need an environment of their own",
         ),
-        ({"staging": {"shared": ["data"]}}, {}, "pools.yaml: staging.shared: is not a valid value"),
+        ({"staging": {"shared": ["data"]}}, {}, "pools.yaml: staging.shared[0]: is not a valid value"),
         ({"staging": {"mod": "transfer"}}, {}, "did you mean 'mode'?"),
         ({}, {"staging": {"mode": 3}}, "workflow.yaml: execution.staging.mode"),
         ({}, {"staging": "transfer"}, "workflow.yaml: execution.staging"),
@@ -107,7 +107,7 @@ def test_one_mistake_is_said_once(tmp_path: Path) -> None:
     wrong = {"type": "packed-venv", "image": "docker://a"}
     staging = {"mode": "transfer", "folder": "/s"}
     findings = read(site(tmp_path, "slurm", staging=staging, environment=wrong))[1]
-    assert "environment.image: has no effect with packed-venv" in findings
+    assert "environment.image: unknown key with type packed-venv" in findings
     assert "staging" not in findings.replace(str(tmp_path), "")
 
 
