@@ -62,6 +62,9 @@ class System(Protocol):
     #: How often a failed job is tried again where nobody says.
     RETRIES: int
 
+    #: Resources that say how much a job needs: a pool that says nothing takes another's word.
+    AMOUNTS: tuple[str, ...]
+
     #: Snakemake's options for jobs that are sent what they need.
     TRAVELLING: Mapping[str, Any]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
+    "AMOUNTS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
     "PLUGIN",
@@ -46,6 +47,8 @@ SNAKEMAKE = "fasthep_smk.executors.htcondor"
 RETRIES = 2
 
 #: Snakemake must not look for files of ours on workers.
+#: Resources that say how much a job needs, wherever it runs.
+AMOUNTS: tuple[str, ...] = ("allowed_execute_duration",)
 TRAVELLING: Mapping[str, Any] = {"shared-fs-usage": "none"}
 #: Its submit language fills in what a dollar sign begins, and a line ends there. It splits commands
 #: at spaces, and the plugin takes quotes out of them.

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
+    "AMOUNTS",
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
@@ -36,6 +37,8 @@ PLUGIN = None
 SNAKEMAKE = "fasthep_smk.executors.local"
 
 #: On one machine no job travels.
+#: Resources that say how much a job needs, wherever it runs.
+AMOUNTS: tuple[str, ...] = ()
 TRAVELLING: Mapping[str, Any] = {}
 #: Jobs are started with words, and folders stay where they are.
 NOT_IN_FOLDERS: frozenset[str] = frozenset()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
+    "AMOUNTS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
     "PARTITIONS",
@@ -50,6 +51,8 @@ SNAKEMAKE = "fasthep_smk.executors.slurm"
 RETRIES = 2
 
 #: Workers find what they are sent in a folder that Slurm knows nothing of.
+#: Resources that say how much a job needs, wherever it runs.
+AMOUNTS: tuple[str, ...] = ("mem_mb",)
 TRAVELLING: Mapping[str, Any] = {}
 #: The plugin hands a job's command to a shell between double quotes: what these begin would run
 #: there, and once more in the job's own shell.

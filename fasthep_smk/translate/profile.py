@@ -109,7 +109,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         here = lengthened(rule, given, site.longest)
         # A limit of workers counts jobs by their pool.
         wanted = resources(here, pools=pools or bool(placement.workers))
-        wanted |= _of_system(here, system)
+        wanted |= _of_system(here, system, wanted, settings.get("default-resources") or {})
         if found := {name: one for name, one in wanted.items() if one != stated.get(name)}:
             own[rule.name] = {name: _expression(values) for name, values in found.items()}
         cpus = max(attempt.request.cpus for attempt in given)
@@ -148,13 +148,30 @@ def may_spread(rule: Rule) -> bool:
     return rule.processes > max(one.request.cpus for one in rule.route.attempts) == 1
 
 
-def _of_system(attempts: Iterable[Attempt], system: sites.System) -> dict[str, list[Any]]:
-    """Return the resources that only this batch system knows, with their values by attempt."""
+class _Python(str):
+    """The Python expression of a resource, as a profile says it."""
+
+
+def _of_system(
+    attempts: Iterable[Attempt],
+    system: sites.System,
+    common: Mapping[str, list[str | int]],
+    defaults: Mapping[str, Any],
+) -> dict[str, list[Any]]:
+    """Return the resources that only this batch system knows, with their values by attempt.
+
+    A pool that says nothing of one gets what it has elsewhere: the ``common`` value, or that of the
+    site's ``defaults``, or ``None``, which Snakemake takes for not set. Of an amount it takes the
+    other pool's word: a job needs as much wherever it runs.
+    """
     own = [dict(system.resources(attempt)) for attempt in attempts]
     found: dict[str, list[Any]] = {}
     for name in dict.fromkeys(name for one in own for name in one):
-        known = next(one[name] for one in own if name in one)
-        found[name] = [one.get(name, known) for one in own]
+        default = _Python(defaults[name]) if name in defaults else None
+        elsewhere: list[Any] = common.get(name) or [default] * len(own)
+        if name in system.AMOUNTS:
+            elsewhere = [next(one[name] for one in own if name in one)] * len(own)
+        found[name] = [one.get(name, other) for one, other in zip(own, elsewhere, strict=True)]
     return found
 
 
@@ -162,10 +179,17 @@ def _expression(values: list[Any]) -> str | int:
     """Return a number, or the Python expression that Snakemake evaluates for a resource."""
     if type(values[0]) is int and len(set(values)) == 1:
         return values[0]
-    texts = [literal(value) if isinstance(value, str | int) else repr(value) for value in values]
+    texts = [_python(value) for value in values]
     if len(set(texts)) == 1:
         return texts[0]
     return f"[{', '.join(texts)}][min(attempt, {len(texts)}) - 1]"
+
+
+def _python(value: Any) -> str:
+    """Return the expression that gives a value."""
+    if isinstance(value, _Python):
+        return value
+    return literal(value) if isinstance(value, str | int) else repr(value)
 
 
 def _adjusted(site: Site) -> dict[str, Any]:

@@ -81,6 +81,50 @@ def test_what_changes_with_the_attempt_is_an_expression() -> None:
     ]
 
 
+def at(found: object, attempt: int) -> object:
+    """What Snakemake makes of a resource at this attempt."""
+    return eval(str(found), {"attempt": attempt, "min": min})
+
+
+def test_a_pool_does_not_get_what_only_the_one_before_it_asks_for() -> None:
+    spot = Attempt("spot", ResourceRequest(), {"slurm": {"partition": "spot", "extra": ["--x"]}})
+    safe = Attempt("safe", ResourceRequest(), {"slurm": {"qos": "long"}})
+    settings = rendered(placed("slurm", spot, safe), spot, safe)
+    found = settings["set-resources"]["stage_A"]  # type: ignore[index]
+    values = {name: [at(found[name], 1), at(found[name], 2)] for name in found}
+    assert values["slurm_partition"] == ["spot", None]
+    assert values["slurm_extra"] == ["--x", None]
+    assert values["qos"] == [None, "long"]
+
+
+def test_gpus_among_the_gres_of_one_pool_are_asked_for_as_ever_by_the_next() -> None:
+    one = Attempt("one", ResourceRequest(gpus=1), {"slurm": {"gres": "gpu:a100:1"}})
+    other = Attempt("other", ResourceRequest(gpus=1), {})
+    settings = rendered(placed("slurm", one, other), one, other)
+    found = settings["set-resources"]["stage_A"]  # type: ignore[index]
+    assert [at(found["gpu"], attempt) for attempt in (1, 2)] == [0, 1]
+    assert [at(found["gres"], attempt) for attempt in (1, 2)] == ["gpu:a100:1", None]
+
+
+def test_what_a_site_sets_for_all_is_what_a_silent_pool_gets() -> None:
+    settings = {"default-resources": {"slurm_partition": "'short'"}}
+    spot = Attempt("spot", ResourceRequest(), {"slurm": {"partition": "spot"}})
+    safe = Attempt("safe", ResourceRequest(), {})
+    placement = profile.Placement(
+        Site("slurm", settings=settings), attempts={"stage_A": (spot, safe)}
+    )
+    settings = rendered(placement, spot, safe)
+    found = settings["set-resources"]["stage_A"]["slurm_partition"]  # type: ignore[index]
+    assert [at(found, attempt) for attempt in (1, 2)] == ["spot", "short"]
+
+
+def test_a_job_needs_as_much_wherever_it_runs() -> None:
+    large = Attempt("large", ResourceRequest(memory=2**32), {})
+    silent = Attempt("silent", ResourceRequest(), {})
+    settings = rendered(placed("slurm", large, silent), large, silent)
+    assert settings["set-resources"]["stage_A"]["mem_mb"] == 4096  # type: ignore[index]
+
+
 def test_workers_and_company_are_snakemakes_limits_and_groups() -> None:
     attempt = Attempt("my pool", ResourceRequest())
     placement = placed("slurm", attempt, workers={"my pool": 3}, together={"stage_A": 10})

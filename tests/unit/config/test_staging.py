@@ -77,7 +77,11 @@ pools.yaml: staging.mode: jobs that do not see this machine's files need an envi
             {},
             "need an environment of their own",
         ),
-        ({"staging": {"shared": ["data"]}}, {}, "pools.yaml: staging.shared[0]: is not a valid value"),
+        (
+            {"staging": {"shared": ["data"]}},
+            {},
+            "pools.yaml: staging.shared[0]: is not a valid value",
+        ),
         ({"staging": {"mod": "transfer"}}, {}, "did you mean 'mode'?"),
         ({}, {"staging": {"mode": 3}}, "workflow.yaml: execution.staging.mode"),
         ({}, {"staging": "transfer"}, "workflow.yaml: execution.staging"),
