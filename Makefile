@@ -44,7 +44,7 @@ lint: $(VENV)/.installed-test
 	$(RUN) -m mypy
 
 unit: $(VENV)/.installed-test
-	$(RUN) -m pytest tests/unit
+	$(RUN) -m pytest $(PYTEST_ARGS) tests/unit
 
 audit: $(VENV)/.installed-test
 	@.ci/audit $(RUN)
@@ -62,7 +62,7 @@ nightly: $(VENV)/.installed-test
 	$(RUN) -m pytest $(PYTEST_ARGS) -m "" tests/integration/test_chaos.py \
 		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
 		tests/unit/test_fuzz.py
-	$(RUN) -m pytest $(PYTEST_ARGS) -m long
+	FASTHEP_SMK_TESTS_COLD=1 $(RUN) -m pytest $(PYTEST_ARGS) -m long
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
 	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]"

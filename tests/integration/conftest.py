@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import events
+from tests.support import events, warm
 
 WORKFLOW = """\
 version: 1.0
@@ -73,13 +73,20 @@ def analysis(tmp_path: Path, small_files: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="session")
-def smk() -> Run:
-    """Run ``fasthep-smk`` with these arguments in a folder."""
+#: What these look at is how processes start, what they are, and how they end.
+COLD = (
+    *("chaos", "container", "environment", "forked_jobs", "killed", "prestart"),
+    *("sturdy", "terminal"),
+)
+
+
+@pytest.fixture(scope="module")
+def smk(request: pytest.FixtureRequest) -> Run:
+    """Run ``fasthep-smk`` with these arguments in a folder; warm, if the module may."""
+    cold = request.module.__name__.rpartition(".test_")[2] in COLD
 
     def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "fasthep_smk", *arguments]
-        return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+        return warm.run(*arguments, cwd=cwd, cold=cold)
 
     return run
 

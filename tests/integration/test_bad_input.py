@@ -17,6 +17,7 @@ import uproot
 import yaml
 
 from fasthep_smk.cli.main import main
+from tests.support import warm
 
 pytestmark = pytest.mark.integration
 
@@ -168,8 +169,7 @@ def dataset(document: Document, name: str) -> Document:
 
 def smk(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run ``fasthep-smk`` in a process of its own."""
-    command = [sys.executable, "-m", "fasthep_smk", *(arguments or ("workflow.yaml", "-j", "2"))]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return warm.run(*(arguments or ("workflow.yaml", "-j", "2")), cwd=folder)
 
 
 def only_if_permissions_matter(path: Path, mode: int) -> None:

@@ -20,6 +20,7 @@ import pytest
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.util import files
 from tests.integration.conftest import Run
+from tests.support import warm
 from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration
@@ -202,8 +203,7 @@ def test_nothing_waits_for_a_pipe(
     path.unlink(missing_ok=True)
     monkeypatch.chdir(path.parent)
     SPECIAL[kind](path)
-    command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml"]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
+    done = warm.run("workflow.yaml", cwd=project, timeout=60)
     assert done.returncode == 1, done.stdout
     assert "a pipe" in done.stderr
     assert "Traceback" not in done.stderr
@@ -213,11 +213,8 @@ def test_a_pipe_in_place_of_a_record_is_a_job_that_runs_again(project: Path) -> 
     record = next((project / "build" / layout.WORK).rglob("0_0/record.json"))
     record.unlink()
     os.mkfifo(record)
-    command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml"]
     for arguments, status in ((["-n"], 0), ([], 0)):
-        done = subprocess.run(
-            [*command, *arguments], cwd=project, capture_output=True, text=True, timeout=60
-        )
+        done = warm.run("workflow.yaml", *arguments, cwd=project, timeout=60)
         assert done.returncode == status, done.stderr
     assert record.is_file()
 

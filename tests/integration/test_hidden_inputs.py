@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import events
+from tests.support import events, warm
 from tests.support.compare import compare_builds
 from tests.support.forms import some
 from tests.support.project import once
@@ -256,11 +254,8 @@ class Analysis:
     def call(self, *arguments: str, outdir: str = "build") -> str:
         environment = {**os.environ, **self.variables}
         environment["PYTHONPATH"] = str(self.folder / "lib/site-packages")
-        command = [sys.executable, "-m", "fasthep_smk", *arguments, "--outdir", outdir]
-        done = subprocess.run(
-            command, cwd=self.folder, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+        done = warm.run(*arguments, "--outdir", outdir, cwd=self.folder, env=environment)
+        assert done.returncode == 0, f"{arguments}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
         return done.stdout + done.stderr
 
     def reasons(self) -> list[str]:

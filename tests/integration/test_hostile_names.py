@@ -16,6 +16,8 @@ import pytest
 import uproot
 import yaml
 
+from tests.support import warm
+
 pytestmark = pytest.mark.integration
 
 Document = dict[str, Any]
@@ -97,8 +99,7 @@ def counting_stages() -> list[Document]:
 
 
 def smk(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fasthep_smk", *(arguments or ("workflow.yaml", "-j", "2"))]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return warm.run(*(arguments or ("workflow.yaml", "-j", "2")), cwd=folder)
 
 
 def run(folder: Path, document: Document, *arguments: str) -> subprocess.CompletedProcess[str]:

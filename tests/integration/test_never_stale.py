@@ -10,13 +10,11 @@ import json
 import os
 import pickle
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import events
+from tests.support import events, warm
 
 pytestmark = pytest.mark.integration
 
@@ -112,14 +110,7 @@ class Mix:
     def call(self, *arguments: str) -> str:
         variables = {name: str(value) for (kind, name), value in self.values.items()
                      if kind == "variable"}  # fmt: skip
-        command = [sys.executable, "-m", "fasthep_smk", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-        )
+        done = warm.run(*arguments, cwd=self.folder, env={**os.environ, **variables})
         assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.support import events
+from tests.support import events, warm
 
 pytestmark = pytest.mark.integration
 
@@ -45,8 +43,7 @@ def check(folder: Path, *stages: dict[str, Any]) -> tuple[int, str]:
         "analysis": {"stages": [{"id": "A", **one} for one in stages]},
     }
     (folder / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    command = [sys.executable, "-m", "fasthep_smk", "check", "workflow.yaml"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    done = warm.run("check", "workflow.yaml", cwd=folder)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import cases
+from tests.support import cases, warm
 from tests.support.compare import compare_builds
 from tests.support.forms import LONG
 from tests.support.partitions import drop_empty_partitions
@@ -69,8 +69,9 @@ def test_the_results_are_those_of_fasthep_run(
 
     for granularity, jobs in (("auto", "1"), ("stage", "4")):
         ours = tmp_path / granularity
-        smk = [sys.executable, "-m", "fasthep_smk", workflow.name, "--outdir", str(ours)]
-        run([*smk, "-j", jobs, "--granularity", granularity, *sized, *case.options], tmp_path, env)
+        how = ["-j", jobs, "--granularity", granularity, *sized, *case.options]
+        done = warm.run(workflow.name, "--outdir", ours, *how, cwd=tmp_path, env=env)
+        assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
         drop_empty_partitions(reference, ours, root=tmp_path)
         ignore = list(case.ignore_at(chunk))
         if case.variations:

@@ -16,7 +16,7 @@ import yaml
 
 from fasthep_smk.util import files
 from tests.integration.conftest import Run
-from tests.support import cases
+from tests.support import cases, warm
 from tests.support.compare import _clean, _differences
 from tests.support.forms import some
 
@@ -37,9 +37,8 @@ class Both(NamedTuple):
 
     def smk(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         options = ["--outdir", "ours", *self.case.options]
-        command = [sys.executable, "-m", "fasthep_smk", *arguments, *options]
         env = self.case.env(self.folder)
-        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
+        return warm.run(*arguments, *options, cwd=self.folder, env=env)
 
 
 @pytest.fixture(scope="module", params=some(CASES, 3))
@@ -125,8 +124,7 @@ def test_every_file_for_the_user_is_in_a_record(both: Both) -> None:
 def test_all_is_right_after_a_run(both: Both) -> None:
     done = both.smk("why", both.case.workflow, "--verify")
     assert "Nothing to do" in done.stdout, done.stdout
-    status = [sys.executable, "-m", "fasthep_smk", "status", "ours", "--verify"]
-    done = subprocess.run(status, cwd=both.folder, capture_output=True, text=True)
+    done = warm.run("status", "ours", "--verify", cwd=both.folder)
     assert "all files of finished jobs are as they were made" in done.stdout
     assert done.returncode == 0
 

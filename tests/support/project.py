@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import events
+from . import events, warm
 
 __all__ = ["Project", "make_project", "once"]
 
@@ -57,8 +57,9 @@ class Project:
 
     def _call(self, *arguments: str) -> str:
         where = ("--outdir", self.outdir)
-        command = [sys.executable, "-m", "fasthep_smk", *arguments, *where, *self.options]
-        return _printed(command, self.folder)
+        done = warm.run(*arguments, *where, *self.options, cwd=self.folder)
+        assert done.returncode == 0, f"{arguments}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
+        return done.stdout + done.stderr
 
 
 def _printed(command: list[str], folder: Path) -> str:
