@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.util.errors import Finding, not_among
 
-__all__ = ["PACKED", "TYPES", "Environment", "read_environment", "runtime_findings"]
+__all__ = [
+    "PACKED",
+    "TYPES",
+    "Environment",
+    "EnvironmentSection",
+    "read_environment",
+    "runtime_findings",
+]
 
 PACKED = ("packed-venv", "packed-conda", "packed-pixi")
 TYPES = ("shared-prefix", *PACKED, "container")
@@ -27,6 +34,19 @@ _IMAGE = re.compile(r"(docker|oras|library|shub)://[\w./:@+-]+|/[\w./:@+-]+")
 #: Slurm's plugin hands a command to a shell between double quotes of its own.
 _PREFIX = re.compile(r"current|/[^\"'$`\\\x00-\x1f]+")
 _MODES = {"shared-prefix": ("shared",), "packed-pixi": ("self-extracting", "prefix")}
+
+
+class EnvironmentSection(TypedDict, total=False):
+    """What stands there, as the schema lets it pass."""
+
+    type: str
+    prefix: str | None
+    mode: str | None
+    source: str | None
+    environment: str | None
+    archive_path: str | None
+    worker_env_dir: str | None
+    image: str | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +69,7 @@ class Environment:
 
 
 def read_environment(
-    said: Iterable[tuple[str, str, Mapping[str, Any] | None]],
+    said: Iterable[tuple[str, str, EnvironmentSection | None]],
 ) -> tuple[Environment | None, list[Finding]]:
     """Return the environment that is asked for last, and what is wrong with any of them.
 
@@ -96,7 +116,7 @@ def runtime_findings(
         )
 
 
-def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Finding]:
+def _findings(section: EnvironmentSection, file: str, key: str) -> Iterator[Finding]:
     kind = section.get("type")
     where = f"{key}.type"
     if kind is None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.util.errors import Finding, not_among
 
-__all__ = ["MODES", "Staging", "read_staging", "staging_findings"]
+__all__ = ["MODES", "Staging", "StagingSection", "read_staging", "staging_findings"]
 
 MODES = ("shared", "transfer")
 _CURRENT = ("shared-prefix", "current")
 #: Slurm's plugin hands it to a shell, between quotes of its own.
 _PLAIN = re.compile(r"/[A-Za-z0-9._/-]+")
+
+
+class StagingSection(TypedDict, total=False):
+    """What stands there, as the schema lets it pass."""
+
+    mode: str | None
+    shared: list[str] | None
+    folder: str | None
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,7 @@ class Staging:
 
 
 def read_staging(
-    said: Iterable[tuple[str, str, Mapping[str, Any] | None]],
+    said: Iterable[tuple[str, str, StagingSection | None]],
 ) -> tuple[Staging, list[Finding]]:
     """Return how files reach jobs, and what is wrong with what is said of it.
 
@@ -96,7 +104,7 @@ def staging_findings(
         )
 
 
-def _findings(section: Mapping[str, Any], file: str, key: str) -> Iterator[Finding]:
+def _findings(section: StagingSection, file: str, key: str) -> Iterator[Finding]:
     mode = section.get("mode")
     if mode is not None and mode not in MODES:
         yield not_among(mode, MODES, problem="no such mode", file=file, key=f"{key}.mode")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.credentials import Requirement
 
 __all__ = ["required_of"]
 
 
-def required_of(build: Path) -> tuple[Any, ...]:
+def required_of(build: Path) -> tuple[Requirement, ...]:
     """Return the credentials that the jobs of a build folder require."""
     try:
         requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))

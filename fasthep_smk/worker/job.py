@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Asked, MadeOf
@@ -16,6 +16,9 @@ from fasthep_smk.storage.task_table import JobEntry, Kept, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import encode
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.credentials import RequirementData
 
 __all__ = ["Job", "Sent", "goal_of", "staging"]
 
@@ -33,7 +36,7 @@ class Sent:
     system: str = "local"
     batch_job: str | None = None
     warm: bool = False
-    credentials: tuple[dict[str, Any], ...] = ()
+    credentials: tuple[RequirementData, ...] = ()
 
     @property
     def place(self) -> str:

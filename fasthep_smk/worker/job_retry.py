@@ -24,7 +24,7 @@ from fasthep_smk.storage import failures
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.credentials import Requirement
+    from fasthep_smk.config.credentials import Requirement, RequirementData
     from fasthep_smk.credentials.validity import Lack
 
 __all__ = ["CLOCKS", "SENT", "Refused", "Tries", "tries_of"]
@@ -169,7 +169,7 @@ class Tries:
 
 
 def tries_of(
-    required: Sequence[dict[str, Any]], walltime: float | None
+    required: Sequence[RequirementData], walltime: float | None
 ) -> tuple[Tries, dict[str, str | None]]:
     """Return the tries of a job that begins, and what :meth:`Tries.start` was given if it is anew.
 
