@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
+from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util.errors import Finding, Findings, nearest
 
 __all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
@@ -24,19 +24,21 @@ _HEAD = 4096
 
 @dataclass(frozen=True)
 class TaskJob:
-    """A job of a task table. ``folder`` and ``plan`` are relative to the build folder.
+    """A job of a task table: its entry there, and what the table says of all of its rule.
 
-    ``inputs`` are what Snakemake waits for, ``outputs`` the names of the files in its folder.
+    ``outputs`` are the names of the files in its folder.
     """
 
     rule: str
     key: str
     scope: str
-    folder: str
-    signature: str
-    plan: str
-    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    entry: JobEntry
+
+    @property
+    def folder(self) -> str:
+        """Where its products go, relative to the build folder."""
+        return self.entry.folder
 
 
 def find_build(folder: Path) -> Path:
@@ -97,7 +99,7 @@ def is_done(build: Path, job: TaskJob) -> bool:
             found = _SIGNATURE.search(record.read(_HEAD))
     except (OSError, ValueError):
         return False
-    return found is not None and found[1] == job.signature
+    return found is not None and found[1] == job.entry.signature
 
 
 def _is_build(folder: Path) -> bool:
@@ -127,17 +129,8 @@ def _shown(path: Path, given: Path) -> str:
 
 def _jobs(table: TaskTable) -> list[TaskJob]:
     return [
-        TaskJob(
-            rule=table.rule,
-            key=key,
-            scope=table.scope,
-            folder=job.folder,
-            signature=job.signature,
-            plan=job.plan,
-            inputs=job.inputs,
-            outputs=table.outputs,
-        )
-        for key, job in table.jobs.items()
+        TaskJob(table.rule, key, table.scope, table.outputs, entry)
+        for key, entry in table.jobs.items()
     ]
 
 
