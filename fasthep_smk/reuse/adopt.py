@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from fasthep_smk.flow.records import PartitionData
 from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import Store
@@ -207,7 +207,7 @@ def with_partition(job: Job, record: Record) -> Record | None:
     return {**record, "runs": [*run_records.runs(record, partition, job.nodes)]}
 
 
-def _partition(job: Job) -> dict[str, Any] | None:
+def _partition(job: Job) -> PartitionData | None:
     return job.partition.as_dict() if job.partition else None
 
 

@@ -21,6 +21,7 @@ import awkward as ak
 import numpy as np
 import pyarrow as pa
 
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
 __all__ = ["read_stream", "register_behaviours", "select_columns", "write_stream"]
@@ -62,8 +63,8 @@ def select_columns(fields: Iterable[str], live: Iterable[str] | None) -> list[st
 
 
 def write_stream(
-    path: Path, array: Any, *, live: Iterable[str] | None = None, compress: bool = True
-) -> dict[str, Any]:
+    path: Path, array: ak.Array, *, live: Iterable[str] | None = None, compress: bool = True
+) -> JsonObject:
     """Write an event stream of ``len(array)`` events; return what :func:`read_stream` needs.
 
     ``live`` names the columns that anything downstream may read; others are left out. Without
@@ -75,7 +76,7 @@ def write_stream(
     layout = array.layout
     attrs = _plain_attrs(array)
     fields = select_columns(array.fields, live) if layout.is_record else []
-    meta: dict[str, Any] = {
+    meta: JsonObject = {
         "length": len(array),
         "attrs": attrs,
         "versions": {"awkward": ak.__version__, "pyarrow": pa.__version__},
@@ -101,14 +102,14 @@ def write_stream(
     return meta | _write_buffers(path, array)
 
 
-def read_stream(path: Path, meta: dict[str, Any]) -> Any:
+def read_stream(path: Path, meta: JsonObject) -> ak.Array:
     """Return the event stream that :func:`write_stream` wrote, of the same type and values."""
     array = _read_arrow(path, meta) if meta["codec"] == "arrow" else _read_buffers(path, meta)
     attrs = from_plain(meta.get("attrs") or {})
     return ak.Array(array, attrs=attrs) if attrs else array
 
 
-def _projected(array: Any) -> Any:
+def _projected(array: ak.Array) -> ak.Array:
     """Return an array of records with its index applied, if it is no more than an index."""
     layout = array.layout
     if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
@@ -116,9 +117,9 @@ def _projected(array: Any) -> Any:
     return array
 
 
-def _write_arrow(path: Path, array: Any, fields: list[str], compress: bool) -> dict[str, Any]:
+def _write_arrow(path: Path, array: ak.Array, fields: list[str], compress: bool) -> JsonObject:
     record = array.layout
-    columns: dict[str, Any] = {}
+    columns: dict[str, ak.contents.Content] = {}
     zips: dict[str, list[str]] = {}
     for names in _groups_by_offsets(record, fields):
         if len(names) == 1:
@@ -151,13 +152,13 @@ def _write_arrow(path: Path, array: Any, fields: list[str], compress: bool) -> d
     }
 
 
-def _read_arrow(path: Path, meta: dict[str, Any]) -> Any:
+def _read_arrow(path: Path, meta: JsonObject) -> ak.Array:
     # Not memory-mapped: replacing a mapped file on a network file system kills the reader.
     with pa.OSFile(str(path), "rb") as source:
         table = pa.ipc.open_file(source).read_all()
     stored = ak.from_arrow(table, highlevel=False)
     length = int(meta["length"])
-    columns: dict[str, Any] = {}
+    columns: dict[str, ak.contents.Content] = {}
     for name in stored.fields:
         column = stored[name]
         names = meta["zips"].get(name)
@@ -176,7 +177,7 @@ def _read_arrow(path: Path, meta: dict[str, Any]) -> Any:
     return ak.Array(record)
 
 
-def _write_buffers(path: Path, array: Any) -> dict[str, Any]:
+def _write_buffers(path: Path, array: ak.Array) -> JsonObject:
     form, length, buffers = ak.to_buffers(ak.to_packed(array))
     stream = io.BytesIO()
     keys = list(buffers)
@@ -186,13 +187,13 @@ def _write_buffers(path: Path, array: Any) -> dict[str, Any]:
     return {"codec": "buffers", "form": form.to_json(), "keys": keys, "length": length}
 
 
-def _read_buffers(path: Path, meta: dict[str, Any]) -> Any:
+def _read_buffers(path: Path, meta: JsonObject) -> ak.Array:
     with np.load(path, allow_pickle=False) as stored:
         buffers = {key: stored[f"b{index}"] for index, key in enumerate(meta["keys"])}
     return ak.from_buffers(ak.forms.from_json(meta["form"]), int(meta["length"]), buffers)
 
 
-def _groups_by_offsets(record: Any, fields: list[str]) -> list[list[str]]:
+def _groups_by_offsets(record: ak.contents.RecordArray, fields: list[str]) -> list[list[str]]:
     """Group the jagged columns that share their offsets; every other column stands alone."""
     groups: list[list[str]] = []
     shared: dict[tuple[int, int], list[list[str]]] = {}
@@ -219,7 +220,7 @@ def _groups_by_offsets(record: Any, fields: list[str]) -> list[list[str]]:
     return groups
 
 
-def _fits_arrow(form: Any) -> bool:
+def _fits_arrow(form: ak.forms.Form) -> bool:
     """Tell whether Arrow holds this form exactly (measured case by case, see the docstring)."""
     if isinstance(form, ak.forms.EmptyForm):
         return False  # zero events of unknown type come back as an option type
@@ -239,9 +240,9 @@ def _fits_arrow(form: Any) -> bool:
     return True if content is None else _fits_arrow(content)
 
 
-def _plain_attrs(array: Any) -> dict[str, Any]:
+def _plain_attrs(array: ak.Array) -> JsonObject:
     """Return the array's attributes as far as they can be stored; awkward's own rule for ``@``."""
-    kept: dict[str, Any] = {}
+    kept: JsonObject = {}
     for key, value in dict(array.attrs or {}).items():
         if str(key).startswith("@"):
             continue  # transient by awkward's definition

@@ -174,7 +174,7 @@ def _is_done(job: Job) -> bool:
 
 def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
     """Return the note of a job that ends without a word."""
-    partition = job.entry.partition or {}
+    partition = job.entry.partition
     return failures.Failure(
         rule=job.rule,
         key=job.key,
@@ -184,9 +184,9 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         kind="killed",
         stages=list(job.table.stages),
         dataset=job.entry.dataset,
-        file=partition.get("file"),
-        start=partition.get("start"),
-        stop=partition.get("stop"),
+        file=partition["file"] if partition else None,
+        start=partition["start"] if partition else None,
+        stop=partition["stop"] if partition else None,
         variation=job.entry.variation,
         pool=job.sent.asked.get("pool"),
         attempt=job.sent.attempt,
