@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
@@ -140,7 +140,7 @@ def write(
     return written
 
 
-def _own(variations: Iterable[Variation]) -> dict[str, Any]:
+def _own(variations: Iterable[Variation]) -> dict[str, object]:
     """Return the user's own packages, and texts in their modules that may name files."""
     plans = (variation.graph.plan for variation in variations)
     modules = sorted({name for plan in plans for name in own_modules_of(plan)})
@@ -174,7 +174,7 @@ def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str
     return dict(sorted(found.items()))
 
 
-def _run(root: Path, workflow: Path) -> dict[str, Any]:
+def _run(root: Path, workflow: Path) -> dict[str, object]:
     """Return what every job needs to know about where the run was started."""
     own, _ = local_modules.folders(root, workflow)
     named = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
@@ -186,7 +186,7 @@ def _run(root: Path, workflow: Path) -> dict[str, Any]:
     }
 
 
-def _requests(placement: profile.Placement) -> dict[str, Any]:
+def _requests(placement: profile.Placement) -> dict[str, object]:
     """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
     rules = {
         rule: [{"pool": one.pool, **asdict(one.request)} for one in attempts]

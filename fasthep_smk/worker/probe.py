@@ -10,7 +10,6 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.util import files
 
@@ -23,7 +22,7 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def describe_worker() -> dict[str, Any]:
+def describe_worker() -> dict[str, object]:
     """Return host, interpreter, package versions, clock and what the job may use."""
     import fasthep_smk.worker.partition  # noqa: F401 - all that a job imports is there, or we fail
 

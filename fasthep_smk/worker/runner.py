@@ -13,9 +13,9 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk import sites
 from fasthep_smk.flow import local_modules
@@ -29,7 +29,7 @@ from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
-from fasthep_smk.worker.causes import cause_of, kind_of
+from fasthep_smk.worker.causes import cause_of, damaged_record, kind_of
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_retry import tries_of
 from fasthep_smk.worker.limits import MemoryLimit, cpu_time, memory_limit, peak_memory, time_limit
@@ -210,8 +210,9 @@ def _while_waiting(started: failures.Failure, why: str | None) -> failures.Failu
 def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
     """Say in a job's note what it died of."""
     kind = kind_of(error)
-    if kind == "damaged":
-        _forget_damaged(job, Path(cause_of(error).record))
+    record = damaged_record(error)
+    if kind == "damaged" and record is not None:
+        _forget_damaged(job, record)
     problem, fix = failures.one_line(error), getattr(error, "fix", None)
     if gone := _gone(job):
         problem = f"its input file was moved or deleted while the run went on: {gone}"
@@ -379,7 +380,7 @@ def _keep_made(job: Job, observer: Observer | None) -> list[str]:
     return [save(job.build, made)] if made else []
 
 
-def _runner(scope: str) -> Any:
+def _runner(scope: str) -> Callable[[Job], Content]:
     # Imported when needed: a merge does not pay for what a partition needs.
     if scope in ("partition", "side"):
         from fasthep_smk.worker import partition
