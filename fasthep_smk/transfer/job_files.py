@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
 from fasthep_smk.storage import failures, hard_links, layout, products
 from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.remote import is_remote
 
 __all__ = ["Load", "load_of", "read_table"]
@@ -38,7 +38,7 @@ class Load:
     content: dict[str, Path | bytes] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return it as the parcel tells it."""
         return {"rule": self.rule, "place": list(self.place), "places": self.places}
 
@@ -157,7 +157,7 @@ class _Loading:
             self.found.content[goal] = path
 
 
-def _metadata(dataset: Mapping[str, Any] | None) -> dict[str, Any]:
+def _metadata(dataset: JsonObject | None) -> JsonObject:
     """Return what a dataset says of itself, without its list of files."""
     return {name: value for name, value in (dataset or {}).items() if name != "files"}
 
@@ -191,16 +191,16 @@ def read_table(build: Path, rule: str, key: str) -> TaskTable:
     return TaskTable.from_json(read_json(path), path, key)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """Return a file of the translation, which stays as it is while jobs are sent."""
     return _parsed(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=16)
-def _parsed(path: Path, _changed: int) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def _parsed(path: Path, _changed: int) -> JsonObject:
+    content: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     return content
 
 
-def _as_bytes(content: Mapping[str, Any]) -> bytes:
+def _as_bytes(content: JsonObject) -> bytes:
     return (json.dumps(content) + "\n").encode("utf-8")
