@@ -10,6 +10,7 @@ from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import Requirement
+    from fasthep_smk.storage.job_settings import Requests
 
 __all__ = ["required_of"]
 
@@ -17,7 +18,7 @@ __all__ = ["required_of"]
 def required_of(build: Path) -> tuple[Requirement, ...]:
     """Return the credentials that the jobs of a build folder require."""
     try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         said = requests.get("credentials") or []
     except (OSError, ValueError):
         return ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.operation import enter_operation
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         RuntimeRegistry,
         Store,
     )
+
+_Made = TypeVar("_Made")
 
 __all__ = ["Session", "StageError", "prepare_build"]
 
@@ -270,7 +272,7 @@ class Session:
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _watched(self, call: Callable[..., Any], plan: Plan, **arguments: object) -> Any:
+    def _watched(self, call: Callable[..., _Made], plan: Plan, **arguments: object) -> _Made:
         """Call into the runtime; say which node failed if one does."""
         self.hooks.failed = None
         try:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Run",
+    "Summary",
     "bundle_id",
     "listed",
     "merged_hooks",
@@ -27,6 +28,8 @@ __all__ = [
     "renamed_bundle",
     "summarise",
 ]
+
+_Value = TypeVar("_Value")
 
 _SUMMARY = "run_summary.yaml"
 _BUNDLE = re.compile(rb"^bundle_id: '?([0-9a-f]{64})'?$", re.MULTILINE)
@@ -51,6 +54,14 @@ class _PartitionEntry(TypedDict):
     outputs: list[ProductOutline]
 
 
+class Summary(NamedTuple):
+    """What the summary of a run is: its file, of how many partitions, and the reports' files."""
+
+    path: Path
+    partitions: int
+    reports: list[Path]
+
+
 @quick_yaml()
 def summarise(
     plan: Plan,
@@ -63,7 +74,7 @@ def summarise(
     hooks: Iterable[JsonObject],
     bundle_id: str | None,
     missing: Iterable[MissingPartition] = (),
-) -> JsonObject:
+) -> Summary:
     """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end.
 
     ``system`` is the batch system that the run's jobs are sent to: as FAST-HEP does for Dask, the
@@ -76,7 +87,7 @@ def summarise(
     ran = {"backend": "snakemake", "strategy": "default" if system == "local" else system}
     partitions = _partition_entries(plan, runs)
     made = {"partitions": partitions} if partitions else {"outputs": _outputs(runs)}
-    summary: JsonObject = {
+    summary: dict[str, object] = {
         **ran,
         "success": True,
         "execution": {**plan.execution, **ran},
@@ -102,7 +113,8 @@ def summarise(
     }
     if bundle_id is not None:
         summary["bundle_id"] = bundle_id
-    summary["summary_path"] = str(paths.run_summary())
+    path = Path(paths.run_summary())
+    summary["summary_path"] = str(path)
     summary["artifacts_path"] = str(paths.artifacts_root())
     if paths.variation is not None:
         summary["variation"] = plan.context.get("variation") or {"name": paths.variation}
@@ -111,7 +123,9 @@ def summarise(
     if reports:
         summary["reports"] = reports
         upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
-    return summary
+    return Summary(
+        path, count + len(lacking), [Path(one.get("path") or "") for one in reports or ()]
+    )
 
 
 def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:
@@ -133,24 +147,31 @@ def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:
     return list(merged.values())
 
 
-def relocate(value: Any, old: str, new: str) -> Any:
+def relocate(value: _Value, old: str, new: str) -> _Value:
     """Return ``value`` with the folder ``old`` replaced by ``new`` in every path it holds."""
+    moved: _Value = _relocated(value, old, new)
+    return moved
+
+
+def _relocated(value: object, old: str, new: str) -> Any:
     if isinstance(value, str):
         return value.replace(old, new) if old in value else value
     if isinstance(value, list):
-        return [relocate(item, old, new) for item in value]
+        return [_relocated(item, old, new) for item in value]
     if type(value) is tuple:
-        return tuple(relocate(item, old, new) for item in value)
+        return tuple(_relocated(item, old, new) for item in value)
     if type(value) is dict:
-        return {relocate(key, old, new): relocate(item, old, new) for key, item in value.items()}
+        return {
+            _relocated(key, old, new): _relocated(item, old, new) for key, item in value.items()
+        }
     if isinstance(value, upstream.ArtifactReference):
-        value.uri = relocate(value.uri, old, new)
-        value.metadata = relocate(dict(value.metadata), old, new)
-        value.provenance = relocate(dict(value.provenance), old, new)
+        value.uri = _relocated(value.uri, old, new)
+        value.metadata = _relocated(dict(value.metadata), old, new)
+        value.provenance = _relocated(dict(value.provenance), old, new)
         return value
     if isinstance(value, upstream.ArtifactManifest):
         for part in value.parts:
-            relocate(part, old, new)
+            _relocated(part, old, new)
         return value
     if isinstance(value, os.PathLike):
         text = os.fspath(value)

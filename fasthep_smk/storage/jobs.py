@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.job_settings import Requests
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util.errors import Finding, Findings, nearest
 
@@ -137,7 +138,7 @@ def _jobs(table: TaskTable) -> list[TaskJob]:
 def _rules_in_order(build: Path) -> Iterable[str]:
     """Return the rules in the order of the run, as far as it is known."""
     try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         return [str(rule) for rule in requests["rules"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.job_settings import Travel
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.ownership import problem_above
@@ -83,7 +84,7 @@ class Setup:
         spool = _spool(self.staging, self.build) if self.system == "slurm" else None
         if spool is not None:
             _fill(spool, self.build / python if self.environment.is_packed else None)
-        content = {
+        content: Travel = {
             "spool": None if spool is None else str(spool),
             "python": python,
             "brings_python": self.environment.is_packed,

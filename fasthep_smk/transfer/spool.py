@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.job_settings import Travel
 from fasthep_smk.transfer.archive import Damaged, write_parcel
 from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
-from fasthep_smk.util.documents import JsonObject
 
 __all__ = ["NODE", "Sending", "Spool"]
 
@@ -50,9 +50,9 @@ class Spool:
     build: Path
 
     @cached_property
-    def _settings(self) -> JsonObject:
+    def _settings(self) -> Travel:
         text = (self.build / layout.TRANSFER).read_text(encoding="utf-8")
-        content: JsonObject = json.loads(text)
+        content: Travel = json.loads(text)
         return content
 
     @property

@@ -203,19 +203,16 @@ def _summarise(
         bundle_id=summary.bundle_id(compiled),
         missing=entry.missing,
     )
-    summary_path = Path(written["summary_path"])
     # The summary of a variation lies among its reports.
-    reports = build / "reports" if summary_path.parent == build else summary_path.parent
+    reports = build / "reports" if written.path.parent == build else written.path.parent
     report = reports / missing_report.REPORT
-    results = [summary_path]
+    results = [written.path]
     if lacking := entry.missing:
-        total = written["progress"]["counts"]["total"]
-        files.write_text(report, missing_report.markdown(lacking, total))
+        files.write_text(report, missing_report.markdown(lacking, written.partitions))
         results.append(report)
     else:
         report.unlink(missing_ok=True)
-    told = [Path(one.get("path") or "") for one in written.get("reports", ())]
-    results += [path for path in told if build in path.parents and path.is_file()]
+    results += [path for path in written.reports if build in path.parents and path.is_file()]
     return [str(path.relative_to(build)) for path in results]
 
 

@@ -22,6 +22,7 @@ from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
+from fasthep_smk.storage.job_settings import Launch, Requests
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
@@ -331,7 +332,7 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
     Raises:
         Changed: its inputs are not those that it was planned with.
     """
-    run = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
+    run: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
     pickles.trust(run["pickles_of"])
     launch, beside = Path(run["launch_folder"]), Path(run["workflow"]).parent
     named = NamedFiles((launch, beside), run["ignore_reads"], own=[job.build])
@@ -399,7 +400,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
     asked: Asked
     try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         attempts = requests["rules"][given.rule]
         asked = attempts[min(given.attempt, len(attempts)) - 1]
         system = str(requests["system"])
@@ -412,7 +413,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
 
 def _enter_launch_folder(build: Path) -> None:
     """Go where the run was started: FAST-HEP's relative paths and local modules start there."""
-    run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
+    run: Launch = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
     sys.path.extend(path for path in run["python_path"] if path not in sys.path)
     local_modules.search(run["own_folders"], run["own_modules"])
     if Path(run["launch_folder"]).is_dir():
