@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import parse_written
-from fasthep_smk.flow.records import PartitionData
 from fasthep_smk.util import plain_values
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.shapes import Plan, PlanNode, PlanPartition
 
 __all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]

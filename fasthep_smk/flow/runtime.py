@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.operation import enter_operation
-from fasthep_smk.flow.records import PartitionData, ProductOutline
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.summary import Run, listed
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData, ProductOutline
     from fasthep_smk.flow.shapes import (
         BoundaryProduct,
         BoundarySpec,

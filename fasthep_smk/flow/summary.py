@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
-from fasthep_smk.flow.records import MissingPartition, PartitionData, ProductOutline
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, PartitionData, ProductOutline
     from fasthep_smk.flow.shapes import Key, Plan
 
 __all__ = [
@@ -222,7 +222,11 @@ def _outputs(runs: Iterable[Run]) -> list[ProductOutline]:
     """Return what a run without partitions has made; the job that made something knows its type."""
     found: dict[Key, ProductOutline] = {}
     for item in (item for run in runs for item in run.boundary):
-        kept = ProductOutline(node=item["node"], port=item["port"], type=item["type"])
+        kept: ProductOutline = {
+            "node": item["node"],
+            "port": item["port"],
+            "type": item["type"],
+        }
         found.setdefault((item["node"], item["port"]), kept)
     return [found[key] for key in sorted(found)]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Node
-from fasthep_smk.flow.records import MissingPartition, PartitionData
 from fasthep_smk.storage.inputs import Inputs, missing_branches, problem_finding
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.remote import is_remote
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, PartitionData
     from fasthep_smk.flow.shapes import Dataset
 
 __all__ = [

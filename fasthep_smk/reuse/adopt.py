@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fasthep_smk.flow.records import PartitionData
 from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
 from fasthep_smk.reuse.store import Store
@@ -19,6 +19,9 @@ from fasthep_smk.storage import hard_links, layout, products, run_records
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
 
 __all__ = ["Index", "Value", "adopt", "cached_streams", "values_of", "with_partition"]
 

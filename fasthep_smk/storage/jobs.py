@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import Requests
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util.errors import Finding, Findings, nearest
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Requests
 
 __all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
 

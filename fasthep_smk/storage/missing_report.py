@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fasthep_smk.flow.records import MissingPartition
 from fasthep_smk.storage import failures
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition
 
 __all__ = ["REPORT", "count", "line", "markdown", "reported"]
 

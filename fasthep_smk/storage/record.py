@@ -8,12 +8,14 @@ from elsewhere is checked with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict
 
-from fasthep_smk.flow.records import PartitionData, ProductOutline
 from fasthep_smk.storage.task_table import NodeFacts, OriginFacts, Read
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import FileFacts
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData, ProductOutline
 
 __all__ = [
     "Asked",

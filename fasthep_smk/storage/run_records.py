@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, cast
 
-from fasthep_smk.flow.records import PartitionData
 from fasthep_smk.storage.record import Content, RunFacts
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.summary import Run
 
 __all__ = ["are_quiet", "facts_of", "fits", "is_quiet", "runs"]

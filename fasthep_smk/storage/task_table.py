@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from fasthep_smk.flow.records import MissingPartition, PartitionData
 from fasthep_smk.storage import layout
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.context_use import Sight
+    from fasthep_smk.flow.records import MissingPartition, PartitionData
 
 __all__ = [
     "Adopted",

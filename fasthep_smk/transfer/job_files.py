@@ -11,15 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
 from fasthep_smk.storage import failures, hard_links, layout, products
-from fasthep_smk.storage.job_settings import Launch, Requests
 from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.remote import is_remote
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Launch, Requests
 
 __all__ = ["Load", "load_of", "read_table"]
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import Travel
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.ownership import problem_above
@@ -23,6 +22,7 @@ from fasthep_smk.util.ownership import problem_above
 if TYPE_CHECKING:
     from fasthep_smk.config.environment import Environment
     from fasthep_smk.config.staging import Staging
+    from fasthep_smk.storage.job_settings import Travel
     from fasthep_smk.translate.translation import Translation
 
 __all__ = ["Setup", "equipped"]

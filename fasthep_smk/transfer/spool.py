@@ -13,13 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import Travel
 from fasthep_smk.transfer.archive import Damaged, write_parcel
 from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Travel
 
 __all__ = ["NODE", "Sending", "Spool"]
 

@@ -15,7 +15,6 @@ from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import Launch, Requests
 from fasthep_smk.storage.record import Asked
 from fasthep_smk.translate import bundles, profile, snakefile, task_tables
 from fasthep_smk.translate.waits_for import Waits
@@ -25,6 +24,7 @@ from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
+    from fasthep_smk.storage.job_settings import Launch, Requests
 
 __all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "write"]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from fasthep_smk.flow import plan_files, summary
-from fasthep_smk.flow.records import MissingPartition, PartitionData
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import Run, listed, relocate
 from fasthep_smk.storage import missing_report, products
@@ -25,6 +24,7 @@ from fasthep_smk.worker.job import Job, staging
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, PartitionData
     from fasthep_smk.flow.shapes import Plan, Store
 
 __all__ = ["run_finish", "run_merge", "run_publish"]

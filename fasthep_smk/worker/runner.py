@@ -16,13 +16,13 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
-from fasthep_smk.storage.job_settings import Launch, Requests
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
@@ -37,6 +37,9 @@ from fasthep_smk.worker.limits import MemoryLimit, cpu_time, memory_limit, peak_
 from fasthep_smk.worker.observe import Observer, observing
 from fasthep_smk.worker.planned import Changed, check_files, check_modules
 from fasthep_smk.worker.processes import LOG
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Launch, Requests
 
 __all__ = ["main", "note_bad_end"]
 
