@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker, Verdict
 
     class _Executor:
-        """What a plugin's executor has."""
+        """What the executors have that this is laid over, for the type checker."""
 
         wait: bool
 

@@ -17,11 +17,11 @@ __all__ = ["Holder", "holder", "is_orphan", "read_lock"]
 
 
 class Holder(TypedDict):
-    """Who holds a build folder: a process of a host, since when (seconds since 1970)."""
+    """Who holds a build folder: a process of a host, and since when, for people."""
 
     host: str | None
     pid: int | None
-    since: float | None
+    since: str | None
 
 
 def holder(build: Path) -> Holder | None:
