@@ -8,7 +8,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and "fasthep_smk" in sys.o
     # "python -m fasthep_smk" has put the current folder first: a file numpy.py there would run.
     del sys.path[0]
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.rng import rng
 
@@ -20,7 +20,7 @@ __version__ = "0.1.0"
 __all__ = ["Results", "Translated", "__version__", "load_results", "rng", "run", "translate"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     # Imported when needed: operations and the command line ask for nothing of it.

@@ -16,10 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.cli.parser import names_of_options
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
+
+if TYPE_CHECKING:
+    import hist
 
 __all__ = ["Results", "Translated", "load_results", "run", "translate"]
 
@@ -52,7 +56,7 @@ def run(
     *,
     snakemake: Iterable[str] = (),
     cwd: str | os.PathLike[str] | None = None,
-    **options: Any,
+    **options: object,
 ) -> Results:
     """Run a workflow to its end, as ``fasthep-smk workflow.yaml`` does; return its results.
 
@@ -72,11 +76,15 @@ def run(
         raise TypeError("a dry run has no results: use translate, or fasthep-smk -n")
     extra, build = list(snakemake), _build(options, cwd)
     _call("run", workflow, options, cwd, ["--", *extra] if extra else [])
-    return replace(load_results(build), only=options.get("variation"))
+    variation = options.get("variation")
+    return replace(load_results(build), only=None if variation is None else str(variation))
 
 
 def translate(
-    workflow: str | os.PathLike[str], *, cwd: str | os.PathLike[str] | None = None, **options: Any
+    workflow: str | os.PathLike[str],
+    *,
+    cwd: str | os.PathLike[str] | None = None,
+    **options: object,
 ) -> Translated:
     """Write the Snakemake workflow of a FAST-HEP workflow, run nothing; say where it is.
 
@@ -131,12 +139,12 @@ class Results:
         found = sorted(path.parent.name for path in self._of_variations())
         return (*(name for name in found if name == _ONLY), *(n for n in found if n != _ONLY))
 
-    def histograms(self, variation: str | None = None) -> dict[str, Any]:
+    def histograms(self, variation: str | None = None) -> dict[str, hist.Hist]:
         """Return all histograms (``hist.Hist``) by the ids of their stages."""
         names = self._listed("histograms", variation)
         return {name: self.histogram(name, variation) for name in names}
 
-    def histogram(self, name: str, variation: str | None = None) -> Any:
+    def histogram(self, name: str, variation: str | None = None) -> hist.Hist:
         """Return the histogram (``hist.Hist``) of a stage.
 
         Raises:
@@ -151,13 +159,13 @@ class Results:
             hint = "if you trust who made it, read it with the module pickle"
             raise Findings.one(f"is not read: {error}", file=str(path), hint=hint) from error
 
-    def cutflow(self, name: str, variation: str | None = None) -> dict[str, Any]:
+    def cutflow(self, name: str, variation: str | None = None) -> JsonObject:
         """Return the cutflow of a stage as FAST-HEP writes it: ``nodes`` with ``stats`` by dataset.
 
         Raises:
             Findings: there is none of this name.
         """
-        found: dict[str, Any] = json.loads(self._path("cutflows", name, variation).read_text())
+        found: JsonObject = json.loads(self._path("cutflows", name, variation).read_text())
         return found
 
     def files(self, variation: str | None = None) -> list[Path]:
@@ -170,13 +178,13 @@ class Results:
             if path.is_file() and path.name != "manifest.json" and not skipped & {*path.parents}
         ]
 
-    def summary(self, variation: str | None = None) -> dict[str, Any]:
+    def summary(self, variation: str | None = None) -> JsonObject:
         """Return ``run_summary.yaml``. Its ``missing_partitions``, if any, are not in results."""
         import yaml
 
         name = self._variation(variation)
         path = "run_summary.yaml" if self._is_only else f"reports/{name}/run_summary.yaml"
-        found: dict[str, Any] = yaml.safe_load((self.build / path).read_text())
+        found: JsonObject = yaml.safe_load((self.build / path).read_text())
         return found
 
     @cached_property
@@ -228,7 +236,7 @@ class Results:
         )
 
 
-def _build(options: Mapping[str, Any], cwd: str | os.PathLike[str] | None) -> Path:
+def _build(options: Mapping[str, object], cwd: str | os.PathLike[str] | None) -> Path:
     outdir = options.get("outdir", "build")
     if not isinstance(outdir, str | os.PathLike):
         raise TypeError(f"outdir: a path, not {outdir!r}")
@@ -238,7 +246,7 @@ def _build(options: Mapping[str, Any], cwd: str | os.PathLike[str] | None) -> Pa
 def _call(
     command: str,
     workflow: str | os.PathLike[str],
-    options: Mapping[str, Any],
+    options: Mapping[str, object],
     cwd: str | os.PathLike[str] | None,
     extra: Iterable[str] = (),
 ) -> None:
@@ -289,7 +297,7 @@ def _last_message(lines: list[str]) -> str:
     return found.strip() or "".join(lines[-1:]).strip()
 
 
-def _words(command: str, options: Mapping[str, Any]) -> list[str]:
+def _words(command: str, options: Mapping[str, object]) -> list[str]:
     """Return options as words of a command line."""
     known = names_of_options(command)
     words: list[str] = []
@@ -300,10 +308,11 @@ def _words(command: str, options: Mapping[str, Any]) -> list[str]:
             raise TypeError(f"fasthep-smk {command} has no option {name!r}{hint}")
         if value is None or value is False:
             continue
-        several = isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike)
-        if several and name not in _SEVERAL:
-            raise TypeError(f"{name}: one value, not {value!r}")
-        values = list(value) if several else [value]
+        values: list[object] = [value]
+        if isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike):
+            if name not in _SEVERAL:
+                raise TypeError(f"{name}: one value, not {value!r}")
+            values = list(value)
         for one in values:
             words += [known[name]] if one is True else [f"{known[name]}={one}"]
     return words

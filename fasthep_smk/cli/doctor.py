@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk import sites
 from fasthep_smk.config.credentials import Requirement
@@ -37,6 +37,9 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError, UsageError
 from fasthep_smk.util.names import encode, printable, shell
 from fasthep_smk.worker.probe import describe_worker
+
+if TYPE_CHECKING:
+    from fasthep_smk.worker.probe import Answer
 
 __all__ = ["Check", "examine"]
 
@@ -289,7 +292,7 @@ def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
     return "" if status == 0 else " ".join(" ".join(reader.tail).split())[-300:]
 
 
-def _outcome(rule: Rule, place: Path, here: dict[str, Any], reasons: str) -> Check:
+def _outcome(rule: Rule, place: Path, here: Answer, reasons: str) -> Check:
     what = f"pool {rule.route.attempts[0].pool!r}"
     try:
         worker = _answer((place / f"{rule.name}.json").read_text(encoding="utf-8"))
@@ -311,7 +314,7 @@ def _outcome(rule: Rule, place: Path, here: dict[str, Any], reasons: str) -> Che
     return Check(what, "ok", text)
 
 
-def _answer(text: str) -> dict[str, Any]:
+def _answer(text: str) -> Answer:
     """Return what a probe has found; ``ValueError`` if it is not that: it comes from elsewhere."""
     found = json.loads(text)
     kinds = {"host": str, "python": str, "cpus": int, "gpus": int, "packages": dict, "clock": float}
@@ -319,10 +322,17 @@ def _answer(text: str) -> dict[str, Any]:
         isinstance(found.get(name), kind) for name, kind in kinds.items()
     ):
         raise ValueError("is not the answer of a probe job")
-    return found | {name: printable(found[name]) for name in ("host", "python")}
+    return {
+        "host": printable(found["host"]),
+        "python": printable(found["python"]),
+        "packages": found["packages"],
+        "clock": found["clock"],
+        "cpus": found["cpus"],
+        "gpus": found["gpus"],
+    }
 
 
-def _differences(worker: dict[str, Any], here: dict[str, Any]) -> Iterable[str]:
+def _differences(worker: Answer, here: Answer) -> Iterable[str]:
     for name, version in here["packages"].items():
         there = worker["packages"].get(name)
         if there != version:

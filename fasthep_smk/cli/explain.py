@@ -4,25 +4,95 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from tabulate import tabulate
 
 from fasthep_smk import sites
-from fasthep_smk.config.credentials import Requirement
-from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.credentials import Requirement, RequirementData
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.credentials.credential import NAMES
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.fork_server import changed_by_shells, why_cold
 from fasthep_smk.translate.profile import may_spread
 from fasthep_smk.translate.translation import Placed
 
-__all__ = ["as_data", "as_text"]
+__all__ = ["Explanation", "as_data", "as_text"]
 
 _AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
 
 
-def as_data(placed: Placed) -> dict[str, Any]:
+class _Amounts(TypedDict):
+    """What a job asks for, or a worker has: bytes and seconds."""
+
+    cpus: int
+    memory: int | None
+    disk: int | None
+    gpus: int
+    walltime: int | None
+
+
+class _Attempt(_Amounts):
+    pool: str
+    resources: dict[str, object]
+
+
+class _Rule(TypedDict):
+    """A rule: what runs in it, where, and why there; ``origins`` is who says each setting."""
+
+    rule: str
+    scope: str
+    stages: list[str]
+    jobs: int
+    bundles: int | None
+    bundled: str | None
+    why: str
+    retries: int
+    attempts: list[_Attempt]
+    origins: dict[str, str]
+
+
+class _Pool(_Amounts):
+    """A pool, and the jobs that it gets at their first attempt."""
+
+    pool: str
+    use: str | None
+    workers: int | None
+    retries: int | None
+    options: dict[str, dict[str, object]]
+    jobs: int
+    rounds: int | None
+    origins: dict[str, str]
+
+
+class _File(TypedDict):
+    """A file between rules; without a list of ``columns`` it has all of them."""
+
+    rule: str
+    file: str
+    columns: list[str] | None
+    readers: list[str]
+
+
+class _Site(TypedDict):
+    system: str
+    why: str
+    profile: str | None
+
+
+class Explanation(TypedDict):
+    """All that is explained, as ``--json`` prints it."""
+
+    site: _Site
+    cold: dict[str, str]
+    credentials: list[RequirementData]
+    rules: list[_Rule]
+    pools: list[_Pool]
+    files: list[_File]
+    warnings: list[str]
+
+
+def as_data(placed: Placed) -> Explanation:
     """Return the explanation as plain data: bytes, seconds, lists and names."""
     site = placed.placement.site
     return {
@@ -103,7 +173,17 @@ def _starts(cold: Mapping[str, str]) -> list[str]:
     return ["Jobs are forked from a fork server, which has imported what they need", *rest]
 
 
-def _rule(rule: Rule, placed: Placed) -> dict[str, Any]:
+def _amounts(request: ResourceRequest) -> _Amounts:
+    return {
+        "cpus": request.cpus,
+        "memory": request.memory,
+        "disk": request.disk,
+        "gpus": request.gpus,
+        "walltime": request.walltime,
+    }
+
+
+def _rule(rule: Rule, placed: Placed) -> _Rule:
     given = placed.placement.attempts[rule.name]
     system = sites.system(placed.placement.site.system)
     return {
@@ -118,7 +198,7 @@ def _rule(rule: Rule, placed: Placed) -> dict[str, Any]:
         "attempts": [
             {
                 "pool": attempt.pool,
-                **{name: getattr(attempt.request, name) for name in _AMOUNTS},
+                **_amounts(attempt.request),
                 "resources": {**sites.common_resources(attempt), **system.resources(attempt)},
             }
             for attempt in given
@@ -127,12 +207,12 @@ def _rule(rule: Rule, placed: Placed) -> dict[str, Any]:
     }
 
 
-def _pools(placed: Placed) -> list[dict[str, Any]]:
+def _pools(placed: Placed) -> list[_Pool]:
     jobs: dict[str, int] = {}
     for rule in placed.rules:
         first = placed.placement.attempts[rule.name][0].pool
         jobs[first] = jobs.get(first, 0) + len(rule.jobs)
-    found = []
+    found: list[_Pool] = []
     for pool in placed.execution.router.pools.by_name.values():
         settings = pool.settings
         count = jobs.get(pool.name, 0)
@@ -141,7 +221,7 @@ def _pools(placed: Placed) -> list[dict[str, Any]]:
                 "pool": pool.name,
                 "use": pool.profile,
                 "workers": settings.workers,
-                **{name: getattr(settings.request, name) for name in _AMOUNTS},
+                **_amounts(settings.request),
                 "retries": settings.retries,
                 "options": {system: dict(content) for system, content in settings.options.items()},
                 "jobs": count,
@@ -152,7 +232,7 @@ def _pools(placed: Placed) -> list[dict[str, Any]]:
     return found
 
 
-def _files(placed: Placed) -> list[dict[str, Any]]:
+def _files(placed: Placed) -> list[_File]:
     rules = placed.rules
     made = _made_until(placed)
     readers: dict[tuple[str, str], dict[str, None]] = {}
@@ -164,7 +244,7 @@ def _files(placed: Placed) -> list[dict[str, Any]]:
                     name = owner[read.folder].streams.get(key)
                     if name:
                         readers.setdefault((owner[read.folder].name, name), {})[rule.name] = None
-    found = []
+    found: list[_File] = []
     for rule in rules:
         for key, name in rule.streams.items():
             live = rule.live.get(key)
@@ -211,7 +291,7 @@ def _distinct(attempts: tuple[Attempt, ...]) -> list[tuple[str, Attempt]]:
     ]
 
 
-def _row(rule: Mapping[str, Any], attempt: Attempt, number: str) -> list[str]:
+def _row(rule: _Rule, attempt: Attempt, number: str) -> list[str]:
     first = number.split()[0] == "1"
     common = sites.common_resources(attempt)
     resources = next(item["resources"] for item in rule["attempts"] if item["pool"] == attempt.pool)
@@ -232,13 +312,13 @@ def _credential(required: Requirement) -> str:
     return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
 
 
-def _why(rule: Mapping[str, Any]) -> str:
+def _why(rule: _Rule) -> str:
     stages = ", ".join(rule["stages"]) or "what ends the run"
     bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
     return f"    {rule['rule']}: {stages}: {rule['why']}{bundled}"
 
 
-def _pool_row(pool: Mapping[str, Any], placed: Placed) -> list[str]:
+def _pool_row(pool: _Pool, placed: Placed) -> list[str]:
     request = placed.execution.router.pools.by_name[pool["pool"]].settings.request
     return [
         pool["pool"],
@@ -249,14 +329,14 @@ def _pool_row(pool: Mapping[str, Any], placed: Placed) -> list[str]:
     ]
 
 
-def _origins(pool: Mapping[str, Any]) -> str:
+def _origins(pool: _Pool) -> str:
     if not pool["origins"]:
         return f"    {pool['pool']}: no settings"
     lines = [f"    {pool['pool']}: {leaf}: {origin}" for leaf, origin in pool["origins"].items()]
     return "\n".join(lines)
 
 
-def _file_line(item: Mapping[str, Any]) -> str:
+def _file_line(item: _File) -> str:
     columns = item["columns"]
     carried = "all columns" if columns is None else ", ".join(columns) or "no columns"
     return f"    {item['rule']} -> {', '.join(item['readers'])}: {item['file']}: {carried}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -44,7 +43,11 @@ def init_site(system: str, folder: Path) -> list[Path]:
         raise UsageError(
             f"{system} does not answer on this machine: run this where jobs are submitted"
         )
-    settings: dict[str, Any] = {**module.settings(Site(system)), **BASE, "retries": module.RETRIES}
+    settings: dict[str, object] = {
+        **module.settings(Site(system)),
+        **BASE,
+        "retries": module.RETRIES,
+    }
     settings.pop("resources", None)
     if slurm.PARTITIONS in draft.files:
         settings["slurm-partition-config"] = slurm.PARTITIONS
@@ -62,5 +65,5 @@ def init_site(system: str, folder: Path) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def _yaml(content: Mapping[str, Any]) -> str:
+def _yaml(content: Mapping[str, object]) -> str:
     return str(yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True))

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, TypedDict, get_args
 
 from fasthep_smk.config.layers import Layer, merge
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["KINDS", "Kind", "Requirement", "requirements_of", "said_of_credentials"]
+__all__ = [
+    "KINDS",
+    "Kind",
+    "Requirement",
+    "RequirementData",
+    "requirements_of",
+    "said_of_credentials",
+]
 
 Kind = Literal["x509", "token", "kerberos"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class CredentialSection(TypedDict, total=False):
+    """What stands at the name of a credential, as the schema lets it pass."""
+
+    voms: str | list[str] | None
+    issuer: str | None
+
+
+class RequirementData(TypedDict):
+    """A requirement as jobs are told of it."""
+
+    kind: Kind
+    voms: list[str]
+    issuer: str | None
 
 
 @dataclass(frozen=True)
@@ -28,17 +51,17 @@ class Requirement:
     file: str = ""
     key: str = ""
 
-    def as_data(self) -> dict[str, Any]:
+    def as_data(self) -> RequirementData:
         """Return what jobs are told of it."""
         return {"kind": self.kind, "voms": list(self.voms), "issuer": self.issuer}
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Requirement:
+    def from_data(cls, data: RequirementData) -> Requirement:
         """Return the requirement that :meth:`as_data` has described."""
         return cls(data["kind"], tuple(data.get("voms") or ()), data.get("issuer"))
 
 
-def said_of_credentials(file: str, key: str, section: Mapping[str, Any]) -> Layer:
+def said_of_credentials(file: str, key: str, section: YamlMapping) -> Layer:
     """Return what a section says of credentials as a layer; a list is short for a mapping."""
     if "credentials" not in section:
         return Layer(file, key, {})
@@ -75,7 +98,7 @@ def _in_vain(layers: list[Layer]) -> Iterator[Finding]:
         known |= said.keys()
 
 
-def _requirement(kind: Kind, content: Mapping[str, Any], layers: list[Layer]) -> Requirement:
+def _requirement(kind: Kind, content: CredentialSection, layers: list[Layer]) -> Requirement:
     layer = [one for one in layers if kind in (one.content.get("credentials") or {})][-1]
     voms = content.get("voms") or ()
     return Requirement(

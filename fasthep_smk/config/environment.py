@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["PACKED", "Environment", "read_environment", "runtime_findings"]
+__all__ = [
+    "PACKED",
+    "Environment",
+    "EnvironmentSection",
+    "read_environment",
+    "runtime_findings",
+]
 
 PACKED = ("packed-venv", "packed-conda", "packed-pixi")
+
+
+class EnvironmentSection(TypedDict, total=False):
+    """What stands there, as the schema lets it pass."""
+
+    type: str
+    prefix: str | None
+    mode: str | None
+    source: str | None
+    environment: str | None
+    archive_path: str | None
+    worker_env_dir: str | None
+    image: str | None
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,7 @@ class Environment:
 
 
 def read_environment(
-    said: Iterable[tuple[str, str, Mapping[str, Any] | None]],
+    said: Iterable[tuple[str, str, EnvironmentSection | None]],
 ) -> Environment | None:
     """Return the environment that is asked for last.
 

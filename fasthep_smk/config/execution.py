@@ -16,6 +16,7 @@ from fasthep_smk.config.routing import Router, stage_needs
 from fasthep_smk.config.settings import CONFIG_KEYS
 from fasthep_smk.config.site import Site, load_site
 from fasthep_smk.config.staging import Staging, read_staging, staging_findings
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 
 __all__ = ["Execution", "read_execution"]
@@ -42,8 +43,8 @@ class Execution:
 
 
 def read_execution(
-    document: Mapping[str, Any],
-    sections: Mapping[str, Any],
+    document: YamlMapping,
+    sections: Mapping[str, YamlMapping | None],
     *,
     profile: str | None,
     workflow: str,
@@ -113,7 +114,11 @@ def read_execution(
 
 
 def _said(
-    name: str, site: Site, sections: Mapping[str, Any], own: Mapping[str, Any], workflow: str
+    name: str,
+    site: Site,
+    sections: Mapping[str, YamlMapping | None],
+    own: YamlMapping,
+    workflow: str,
 ) -> list[tuple[str, str, Any]]:
     """Return what stands at a key, weakest first: file, key and content."""
     key = f"execution.{name}"
@@ -124,7 +129,7 @@ def _said(
     ]
 
 
-def _section_findings(section: Any, file: str) -> list[Finding]:
+def _section_findings(section: object, file: str) -> list[Finding]:
     """Return what is wrong with an ``execution`` section; of its free ``config``, with our keys."""
     found = schema.findings_of(section, "execution", file=file, key="execution")
     config = section.get("config") if isinstance(section, dict) else None
@@ -154,7 +159,7 @@ def _environment_notices(
     return []
 
 
-def _notices(own: Mapping[str, Any], workflow: str) -> list[str]:
+def _notices(own: YamlMapping, workflow: str) -> list[str]:
     notices: list[str] = []
     backend = str(own.get("backend", "local"))
     if backend not in _LOCAL_BACKENDS:

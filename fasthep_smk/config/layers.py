@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fasthep_smk.config.schema import key_of
+from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["Layer", "Merged", "merge"]
 
@@ -28,7 +29,7 @@ class Layer:
 
     file: str
     key: str
-    content: Mapping[str, Any]
+    content: YamlMapping
     wrapped: int = 0
     renamed: Mapping[Path, Path] = field(default_factory=dict)
 
@@ -45,12 +46,12 @@ class Layer:
 class Merged:
     """The result; ``origins`` holds the layer that each leaf came from, by its path of keys."""
 
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, object] = field(default_factory=dict)
     origins: dict[Path, Layer] = field(default_factory=dict)
 
     def get(self, *path: str) -> Any:
         """Return the value at a path of keys, ``None`` if there is none."""
-        value: Any = self.values
+        value: object = self.values
         for key in path:
             value = value.get(key) if isinstance(value, dict) else None
         return value
@@ -70,19 +71,21 @@ def merge(layers: Iterable[Layer]) -> Merged:
 
 
 def _lay(
-    merged: Merged, onto: dict[str, Any], path: Path, content: Mapping[str, Any], layer: Layer
+    merged: Merged, onto: dict[str, object], path: Path, content: YamlMapping, layer: Layer
 ) -> None:
     for key, value in content.items():
         here = (*path, key)
-        if isinstance(value, Mapping) and isinstance(onto.get(key), dict):
-            _lay(merged, onto[key], here, value, layer)
+        there = onto.get(key)
+        if isinstance(value, Mapping) and isinstance(there, dict):
+            _lay(merged, there, here, value, layer)
             continue
         for leaf in [leaf for leaf in merged.origins if leaf[: len(here)] == here]:
             del merged.origins[leaf]
         onto.pop(key, None)
         if isinstance(value, Mapping):
-            onto[key] = {}
-            _lay(merged, onto[key], here, value, layer)
+            inner: dict[str, object] = {}
+            onto[key] = inner
+            _lay(merged, inner, here, value, layer)
         elif value is not None:
             onto[key] = list(value) if isinstance(value, list) else value
             merged.origins[here] = layer

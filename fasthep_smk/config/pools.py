@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from fasthep_smk.config.layers import Layer, merge
 from fasthep_smk.config.schema import key_of
 from fasthep_smk.config.settings import CONFIG_KEYS, Settings, settings_of
 from fasthep_smk.config.site import Site
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 
 __all__ = ["DEFAULT_POOL", "Pool", "Pools", "make_pools", "merged_defaults"]
@@ -214,7 +214,7 @@ class _Maker:
 
 
 def _by_name(
-    parts: Iterable[tuple[Layer, str, Mapping[str, Any]]],
+    parts: Iterable[tuple[Layer, str, Mapping[str, YamlMapping | None]]],
 ) -> dict[str, list[Layer]]:
     """Return the entries of a section of each layer by their names, weakest first."""
     found: dict[str, list[Layer]] = {}
@@ -228,7 +228,7 @@ def _by_name(
     return found
 
 
-def _mappings(layer: Layer, section: str) -> dict[str, Any]:
+def _mappings(layer: Layer, section: str) -> dict[str, YamlMapping | None]:
     return dict(layer.content.get(section) or {})
 
 
@@ -246,7 +246,7 @@ def _config_layers(layer: Layer, pool: str) -> list[Layer]:
     return found
 
 
-def _without(content: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _without(content: YamlMapping, key: str) -> dict[str, object]:
     return {name: value for name, value in content.items() if name != key}
 
 

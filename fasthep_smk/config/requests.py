@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.units import format_bytes, format_duration
 
 __all__ = ["Attempt", "ResourceRequest", "Route"]
@@ -37,7 +37,7 @@ class Attempt:
 
     pool: str
     request: ResourceRequest
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, YamlMapping] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def place(self, leaf: str) -> str:

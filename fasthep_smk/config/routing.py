@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.layers import Layer
@@ -16,6 +15,7 @@ from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.config.schema import key_of
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 
 __all__ = ["Router", "StageNeeds", "stage_needs"]
@@ -33,7 +33,7 @@ class StageNeeds:
     timeout: int | None = None
 
     @property
-    def own(self) -> dict[str, Any]:
+    def own(self) -> YamlMapping:
         """What the stage sets itself, over what its pool says."""
         content = self.layer.content
         return {key: content[key] for key in ("resources", "config") if key in content}
@@ -45,7 +45,7 @@ class StageNeeds:
 
 
 def stage_needs(
-    document: Mapping[str, Any], *, workflow: str
+    document: YamlMapping, *, workflow: str
 ) -> tuple[dict[str, StageNeeds], list[Finding]]:
     """Return what each stage of a workflow needs, by its id, and what is wrong with it."""
     analysis = document.get("analysis")
@@ -304,5 +304,5 @@ def _shown(name: str) -> str:
     return name if name.isidentifier() else repr(name)
 
 
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     return None if value is None else str(value).strip()

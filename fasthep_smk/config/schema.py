@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -14,6 +14,7 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create
 from referencing import Registry, Resource
 
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, nearest
 
 __all__ = ["EXECUTION", "LANGUAGE", "findings_of", "holds", "key_of", "load"]
@@ -31,9 +32,11 @@ _Validator = create(
     Draft202012Validator.META_SCHEMA, Draft202012Validator.VALIDATORS, type_checker=_TYPES
 )
 
+_Schema = bool | Mapping[str, object]
+
 
 @cache
-def load(part: str, schema: tuple[str, str] = EXECUTION) -> dict[str, Any]:
+def load(part: str, schema: tuple[str, str] = EXECUTION) -> JsonObject:
     """Return the schema of one of its ``$defs``: ``execution``, ``smk``, ``site`` and others."""
     return {**_document(schema), "$ref": f"#/$defs/{part}"}
 
@@ -44,23 +47,23 @@ def holds(part: str, schema: tuple[str, str]) -> bool:
 
 
 @cache
-def _document(schema: tuple[str, str]) -> dict[str, Any]:
+def _document(schema: tuple[str, str]) -> JsonObject:
     package, name = schema
     text = resources.files(package).joinpath(name).read_text(encoding="utf-8")
     return dict(json.loads(text))
 
 
 @cache
-def _registry() -> Registry[Any]:
+def _registry() -> Registry[_Schema]:
     """Return the schemas that another one may refer to."""
-    document: Resource[Any] = Resource.from_contents(_document(EXECUTION))
-    empty: Registry[Any] = Registry()
-    filled: Registry[Any] = empty.with_resource(EXECUTION[1], document)
+    document: Resource[_Schema] = Resource.from_contents(_document(EXECUTION))
+    empty: Registry[_Schema] = Registry()
+    filled: Registry[_Schema] = empty.with_resource(EXECUTION[1], document)
     return filled
 
 
 def findings_of(
-    content: Any, part: str, *, file: str, key: str = "", schema: tuple[str, str] = EXECUTION
+    content: object, part: str, *, file: str, key: str = "", schema: tuple[str, str] = EXECUTION
 ) -> list[Finding]:
     """Return what is wrong with ``content``, which stands at ``key`` of ``file``."""
     try:
@@ -84,7 +87,7 @@ def findings_of(
     return found
 
 
-def key_of(start: str, path: Any) -> str:
+def key_of(start: str, path: Iterable[str | int]) -> str:
     """Return the place of a value for people: ``execution.pools['high memory'].workers``."""
     text = start
     for step in path:
@@ -100,7 +103,7 @@ def key_of(start: str, path: Any) -> str:
 def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding]:
     key = key_of(start, error.absolute_path)
     value: Any = error.instance
-    schema: Mapping[str, Any] = error.schema if isinstance(error.schema, dict) else {}
+    schema: JsonObject = error.schema if isinstance(error.schema, dict) else {}
     expected = str(schema.get("description") or "something else")
     if error.validator == "additionalProperties":
         known = [str(name) for name in schema.get("properties", {})]
@@ -122,8 +125,7 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         return
     if error.validator == "required":
         # One error for each name that is missing: all of them are told with the first.
-        wanted: Any = error.validator_value
-        lacking = [name for name in wanted if name not in value]
+        lacking = [name for name in schema["required"] if name not in value]
         if error.message.startswith(repr(lacking[0])):
             for name in lacking:
                 there = schema.get("properties", {}).get(name, {}).get("description")
@@ -141,8 +143,8 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
     )
 
 
-def _hint(error: ValidationError, schema: Mapping[str, Any]) -> str | None:
-    value: Any = error.instance
+def _hint(error: ValidationError, schema: JsonObject) -> str | None:
+    value: object = error.instance
     if isinstance(value, str) and value.strip().isdigit() and error.validator == "type":
         return "a number between quotes is text: leave the quotes out"
     if isinstance(value, str) and error.validator == "enum":
@@ -151,7 +153,7 @@ def _hint(error: ValidationError, schema: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _described(schema: Mapping[str, Any], name: str) -> str:
+def _described(schema: JsonObject, name: str) -> str:
     return str(schema["properties"][name].get("description", ""))
 
 
@@ -167,7 +169,7 @@ def _problem(error: ValidationError) -> str:
     return "is not a valid value"
 
 
-def _odd_keys(content: Any, file: str, key: str) -> Iterator[Finding]:
+def _odd_keys(content: object, file: str, key: str) -> Iterator[Finding]:
     """Yield keys that YAML did not read as text (``on:``, ``1:``)."""
     if isinstance(content, dict):
         for name, value in content.items():
@@ -186,6 +188,6 @@ def _odd_keys(content: Any, file: str, key: str) -> Iterator[Finding]:
             yield from _odd_keys(value, file, key_of(key, [number]))
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -5,11 +5,11 @@ A user's name without a password is none (``root://me@server//file.root``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 from fasthep_smk.config.schema import key_of
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.remote import is_remote
@@ -23,7 +23,7 @@ _HINT = (
 )
 
 
-def secret_findings(content: Mapping[str, Any], *, file: str) -> list[Finding]:
+def secret_findings(content: YamlMapping, *, file: str) -> list[Finding]:
     """Return the addresses of a workflow or site that hold a secret, without the secrets."""
     return [
         Finding(
@@ -47,12 +47,12 @@ def _without_secret(text: str) -> str | None:
     return None
 
 
-def _addresses(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _addresses(content: YamlMapping) -> Iterator[tuple[str, str]]:
     """Yield the addresses in a document and where they stand; one in an alias comes once.
 
     An entry of a list that has a name is called by it: ``data.datasets['DY'].files[0]``.
     """
-    left: list[tuple[tuple[str | int, ...], Any]] = [((), content)]
+    left: list[tuple[tuple[str | int, ...], object]] = [((), content)]
     seen: set[int] = set()
     while left:
         path, value = left.pop()
@@ -61,12 +61,12 @@ def _addresses(content: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield key_of("", path), value
         elif isinstance(value, dict | list) and id(value) not in seen:
             seen.add(id(value))
-            items: Iterable[tuple[Any, Any]] = enumerate(value)
+            items: Iterable[tuple[str | int, object]] = enumerate(value)
             if isinstance(value, dict):
                 items = ((str(key), one) for key, one in value.items())
             left += reversed([((*path, _step(key, one)), one) for key, one in items])
 
 
-def _step(key: str | int, value: Any) -> str | int:
+def _step(key: str | int, value: object) -> str | int:
     name = value.get("name") if isinstance(key, int) and isinstance(value, dict) else None
     return name if isinstance(name, str) and name else key

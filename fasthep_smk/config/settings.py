@@ -6,12 +6,13 @@ import math
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
 from fasthep_smk.config.requests import ResourceRequest
 from fasthep_smk.config.site import SYSTEMS
 from fasthep_smk.util import units
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
 __all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
@@ -26,6 +27,8 @@ _WORDS = {
     "account": {"slurm": "account", "htcondor": "accounting_group"},
 }
 
+_Value = TypeVar("_Value")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -39,7 +42,7 @@ class Settings:
     retries: int | None = None
     growth: float = 2.0
     partitions_per_job: int = 1
-    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    options: Mapping[str, YamlMapping] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -54,7 +57,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         gpus=read(_count_or_none, "resources", "gpus") or 0,
         walltime=read(units.parse_duration, "config", "walltime"),
     )
-    read(_words, "config", "slurm", "extra", only=str)
+    read(_words, "config", "slurm", "extra")
     read(units.parse_duration, "config", "htcondor", "max_runtime")
     settings = Settings(
         workers=read(units.parse_count, "workers"),
@@ -94,9 +97,9 @@ class _Reader:
         self.findings: list[Finding] = []
         self._merged = merged
 
-    def __call__(self, parse: Callable[[Any], Any], *path: str, only: type = object) -> Any:
+    def __call__(self, parse: Callable[[object], _Value], *path: str) -> _Value | None:
         value = self._merged.get(*path)
-        if value is None or not isinstance(value, only):
+        if value is None:
             return None
         try:
             return parse(value)
@@ -134,20 +137,20 @@ def _warnings(merged: Merged) -> list[str]:
     return warnings
 
 
-def _count_or_none(value: Any) -> int:
+def _count_or_none(value: object) -> int:
     return units.parse_count(value, least=0)
 
 
-def _words(value: str) -> list[str]:
+def _words(value: object) -> list[str]:
     try:
-        return shlex.split(value)
+        return shlex.split(value) if isinstance(value, str) else []
     except ValueError as error:
         raise ValueError(
             "words as in a shell: each quotation mark closed, no backslash last"
         ) from error
 
 
-def _factor(value: Any) -> float:
+def _factor(value: object) -> float:
     if not isinstance(value, int | float) or not math.isfinite(value) or value < 1:
         raise ValueError("a number, 1 to 100: the factor by which the memory of a retry grows")
     return float(value)

@@ -18,6 +18,7 @@ import yaml
 from fasthep_smk.config import schema
 from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.util.bounded_yaml import load
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.units import parse_bytes, parse_duration
 
@@ -39,15 +40,15 @@ class Site:
     system: str
     folder: Path | None = None
     why: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: YamlMapping = field(default_factory=dict)
     file: str = "pools.yaml"
-    default: Mapping[str, Any] = field(default_factory=dict)
-    pool_profiles: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    machine: Mapping[str, Any] = field(default_factory=dict)
+    default: YamlMapping = field(default_factory=dict)
+    pool_profiles: Mapping[str, YamlMapping | None] = field(default_factory=dict)
+    machine: Mapping[str, object] = field(default_factory=dict)
     longest: int | None = None
     waiting: int = 60
     keep_logs: int = 30 * 24 * 3600
-    said: Mapping[str, Any] = field(default_factory=dict)
+    said: YamlMapping = field(default_factory=dict)
 
 
 def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
@@ -161,7 +162,7 @@ def _snakemake_folders() -> list[Path]:
     return [Path(top) / "snakemake" for top in (home, *system) if top]
 
 
-def _settings(folder: Path) -> tuple[dict[str, Any], str]:
+def _settings(folder: Path) -> tuple[YamlMapping, str]:
     for name in _CONFIGS:
         if (folder / name).exists():
             content = _read(folder / name)
@@ -173,7 +174,7 @@ def _settings(folder: Path) -> tuple[dict[str, Any], str]:
     return {}, str(folder / "config.yaml")
 
 
-def _pools(folder: Path, findings: list[Finding]) -> tuple[dict[str, Any], str]:
+def _pools(folder: Path, findings: list[Finding]) -> tuple[YamlMapping, str]:
     path = folder / "pools.yaml"
     if not path.exists():
         return {}, str(path)
@@ -185,7 +186,7 @@ def _pools(folder: Path, findings: list[Finding]) -> tuple[dict[str, Any], str]:
     return dict(content) if not wrong else {}, str(path)
 
 
-def _unreadable(content: Mapping[str, Any], file: str) -> Iterator[Finding]:
+def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
     """Yield amounts that have the right shape and mean nothing: ``00:00:00``, ``0GB``."""
     machine = content.get("machine") or {}
     for key, value, parse in (

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["Staging", "read_staging", "staging_findings"]
+__all__ = ["Staging", "StagingSection", "read_staging", "staging_findings"]
 
 _CURRENT = ("shared-prefix", "current")
+
+
+class StagingSection(TypedDict, total=False):
+    """What stands there, as the schema lets it pass."""
+
+    mode: str | None
+    shared: list[str] | None
+    folder: str | None
 
 
 @dataclass(frozen=True)
@@ -37,7 +45,7 @@ class Staging:
         return self.transfers and system != "local"
 
 
-def read_staging(said: Iterable[tuple[str, str, Mapping[str, Any] | None]]) -> Staging:
+def read_staging(said: Iterable[tuple[str, str, StagingSection | None]]) -> Staging:
     """Return how files reach jobs.
 
     ``said`` are files, the keys in them and what stands there, as the schema wants it; a later one

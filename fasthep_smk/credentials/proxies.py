@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.credentials.credential import Credential, Unreadable, read_file
 
@@ -94,7 +94,7 @@ def _attributes(blob: bytes) -> Iterator[tuple[list[str], float, float]]:
 
     certificates = core.Sequence.load(blob)[0]
     for number in range(len(certificates)):
-        content: Any = cms.AttributeCertificateV2.load(certificates[number].dump())["ac_info"]
+        content = cms.AttributeCertificateV2.load(certificates[number].dump())["ac_info"]
         period = content["att_cert_validity_period"]
         names: list[str] = []
         for attribute in content["attributes"]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.credentials.credential import Credential, Unreadable, read_file
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import printable
 
 __all__ = ["FILE_VARIABLE", "VARIABLE", "find_token"]
@@ -60,7 +60,7 @@ def _described(where: str, path: Path | None, content: bytes, mode: int | None) 
     )
 
 
-def _claims(content: bytes) -> dict[str, Any]:
+def _claims(content: bytes) -> JsonObject:
     """Return what a token says.
 
     Its signature is not verified: whether a token is genuine is for the storage to decide, which
@@ -76,7 +76,7 @@ def _claims(content: bytes) -> dict[str, Any]:
         raise Unreadable("is not a JSON web token: its expiry time is unknown") from None
 
 
-def _time(claims: dict[str, Any], name: str) -> float | None:
+def _time(claims: JsonObject, name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.required import required_of
@@ -73,6 +73,12 @@ class Gate:
         self._look_at = self._clock() + (0.0 if missing else _TRUST)
 
 
+class _Scheduler(Protocol):
+    """What is asked of Snakemake's scheduler."""
+
+    def _schedule_reevalutation(self, delay: float) -> None: ...
+
+
 def hold_jobs_back() -> None:
     """Let Snakemake's scheduler choose no job while a credential has ended."""
     scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
@@ -83,7 +89,7 @@ def hold_jobs_back() -> None:
     gate: Gate | None = None
     look_again_at = 0.0
 
-    def job_selector(self: Any, jobs: Any) -> Any:
+    def job_selector(self: _Scheduler, jobs: object) -> object:
         nonlocal gate, look_again_at
         if gate is None:
             gate = Gate(required_of(Path()))

@@ -18,12 +18,15 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
 __all__ = ["Executor", "main", "patiently"]
 
@@ -36,25 +39,33 @@ _NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address"
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
 
+#: Executable, arguments, files that go and that come, and where these come to.
+_Sent = tuple[str, str, list[str], list[str], list[str]]
+_Given = ParamSpec("_Given")
+_Answer = TypeVar("_Answer")
+
 
 class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
-    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+    async def check_active_jobs(
+        self, active_jobs: list[SnakemakeJobInfo]
+    ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended."""
         if active_jobs:
             async for job in super().check_active_jobs(active_jobs):
                 yield job
 
-    def report_job_submission(self, job_info: Any, **options: Any) -> None:
+    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
-    def _get_exec_args_and_transfer_files(self, job: Any, needs_transfer: bool) -> Any:
+    def _get_exec_args_and_transfer_files(self, job: SnakemakeJob, needs_transfer: bool) -> _Sent:
         """Return executable, arguments, files that go and come, and where these come to."""
         if self._tracker is None or not needs_transfer:
-            return super()._get_exec_args_and_transfer_files(job, needs_transfer)
+            found: _Sent = super()._get_exec_args_and_transfer_files(job, needs_transfer)
+            return found
         sending, spool = self._tracker.leave(job), self._tracker.spool
         arguments = [sending.parcel, _OUTCOME, spool.python]
         arguments += ["--attempt", str(job.attempt), "--threads", str(job.threads)]
@@ -79,11 +90,11 @@ def main() -> None:
     importlib.import_module("snakemake.cli").main()
 
 
-def patiently(call: Callable[..., Any]) -> Callable[..., Any]:
+def patiently(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
     """Return a function that calls again, for half an hour, while HTCondor does not answer."""
 
     @functools.wraps(call)
-    def again(*arguments: Any, **options: Any) -> Any:
+    def again(*arguments: _Given.args, **options: _Given.kwargs) -> _Answer:
         end = time.monotonic() + _PATIENCE
         while True:
             try:

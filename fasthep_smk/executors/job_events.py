@@ -156,23 +156,25 @@ def from_line(line: str) -> Event | None:
         return None
 
 
-def _is(kind: type, *values: Any) -> None:
+def _is(kind: type, *values: object) -> None:
     if not all(isinstance(value, kind) for value in values):
         raise TypeError(kind)
 
 
-def _is_list(value: Any) -> None:
-    _is(list, value)
+def _is_list(value: object) -> None:
+    if not isinstance(value, list):
+        raise TypeError(list)
     _is(str, *value)
 
 
-def _is_count(value: Any) -> None:
-    _is(dict, value)
+def _is_count(value: object) -> None:
+    if not isinstance(value, dict):
+        raise TypeError(dict)
     _is(int, *value.values())
 
 
 #: By the types of the fields, as they are written above.
-_CHECKS: dict[str, Callable[[Any], None]] = {
+_CHECKS: dict[str, Callable[[object], None]] = {
     "str": partial(_is, str),
     "int": partial(_is, int),
     "list[str]": _is_list,

@@ -13,9 +13,9 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -153,20 +153,37 @@ def event_of(record: logging.LogRecord) -> Event | None:
     return job_events.JobRetried(found[1]) if found else None
 
 
-def _planned(record: Any) -> Event:
-    stats: Mapping[str, int] = record.stats
-    return job_events.JobsPlanned({rule: n for rule, n in stats.items() if rule != "total"})
+class _Record(Protocol):
+    """What Snakemake says in its records: in each of them some of these, by its event."""
+
+    stats: Mapping[str, int]
+    jobid: int
+    job_id: int
+    rule_name: str
+    output: Iterable[object]
+    indent: bool
+    log: Iterable[object]
+    rule_msg: str | None
+    job_error_info: Iterable[Mapping[str, object]]
+    aux_logs: Iterable[object]
+    msg: str | None
+    done: int
+    total: int
 
 
-def _started(record: Any) -> Event:
+def _planned(record: _Record) -> Event:
+    return job_events.JobsPlanned({rule: n for rule, n in record.stats.items() if rule != "total"})
+
+
+def _started(record: _Record) -> Event:
     return job_events.JobStarted(str(record.jobid), record.rule_name, _texts(record.output))
 
 
-def _finished(record: Any) -> Event:
+def _finished(record: _Record) -> Event:
     return job_events.JobFinished(str(record.job_id))
 
 
-def _failed(record: Any) -> Event | None:
+def _failed(record: _Record) -> Event | None:
     if record.indent:  # one of a group, of which the event of the group tells
         return None
     return job_events.JobFailed(
@@ -174,20 +191,20 @@ def _failed(record: Any) -> Event | None:
     )
 
 
-def _group_failed(record: Any) -> Event:
+def _group_failed(record: _Record) -> Event:
     numbers = [str(one["jobid"]) for one in record.job_error_info]
     return job_events.GroupFailed(numbers, _texts(record.aux_logs), masked(str(record.msg or "")))
 
 
-def _progressed(record: Any) -> Event:
+def _progressed(record: _Record) -> Event:
     return job_events.Progressed(record.done, record.total)
 
 
-def _texts(values: Any) -> list[str]:
+def _texts(values: Iterable[object]) -> list[str]:
     return [str(value) for value in values]
 
 
-_EVENTS: dict[Any, Callable[[Any], Event | None]] = {
+_EVENTS: dict[LogEvent, Callable[[Any], Event | None]] = {
     LogEvent.RUN_INFO: _planned,
     LogEvent.JOB_INFO: _started,
     LogEvent.JOB_FINISHED: _finished,

@@ -18,13 +18,16 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.executors.job_events import RunNamed, Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.util.names import shell
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
 __all__ = ["Executor", "main"]
 
@@ -39,13 +42,13 @@ plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
-    def __post_init__(self, *arguments: Any, **options: Any) -> None:
+    def __post_init__(self, *arguments: object, **options: object) -> None:
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
         super().__post_init__(*arguments, **options)
         report(RunNamed(str(self.run_uuid)))
 
-    def format_job_exec(self, job: Any) -> str:
+    def format_job_exec(self, job: SnakemakeJob) -> str:
         """Return the command of a job."""
         if self._tracker is None:
             return str(super().format_job_exec(job))
@@ -53,7 +56,9 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
         command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
         return shell(command)
 
-    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+    async def check_active_jobs(
+        self, active_jobs: list[SnakemakeJobInfo]
+    ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
         async for _ in super().check_active_jobs(active_jobs):
             pass
@@ -62,16 +67,18 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
                 yield job
         self.next_seconds_between_status_checks = None  # as the profile says
 
-    def report_job_submission(self, job_info: Any, **options: Any) -> None:
+    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         self._silent_since = None
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
-    def report_job_success(self, job_info: Any) -> None:
+    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._ended.add(job_info.external_jobid)
         super().report_job_success(job_info)
 
-    def report_job_error(self, job_info: Any, msg: str | None = None, **options: Any) -> None:
+    def report_job_error(
+        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+    ) -> None:
         """Take a job as failed; one that could not be submitted now is submitted later."""
         if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])

@@ -6,11 +6,15 @@ import contextlib
 import importlib
 import importlib.util
 import io
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, upstream
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan, PlanNode
 
 __all__ = ["plan_findings", "registry_findings"]
 
@@ -22,7 +26,7 @@ _CATEGORY = {
 }
 
 
-def registry_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return the modules of the workflow's own registry that cannot be imported.
 
     Looked at before compiling: FAST-HEP's compiler imports some of them and does not say which
@@ -50,7 +54,7 @@ def registry_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
     return list(findings.values())
 
 
-def plan_findings(plan: Any, *, workflow: str) -> list[Finding]:
+def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
     """Return ops, sinks, sources, observers, modifiers, hooks and reports that cannot be loaded."""
     findings: dict[str, Finding] = {}
     for node in plan.nodes:
@@ -84,7 +88,7 @@ def plan_findings(plan: Any, *, workflow: str) -> list[Finding]:
 
 #: What FAST-HEP loads before it runs anything: for which section, by what, from which part of
 #: the plan (the plan itself if it has no name).
-_LOADERS: tuple[tuple[str, Callable[..., Any], tuple[str, ...]], ...] = (
+_LOADERS: tuple[tuple[str, Callable[..., object], tuple[str, ...]], ...] = (
     ("execution_hooks", upstream.HookManager.from_plan, ("",)),
     ("registry.product_handlers", upstream.runtime_registry_from_config, ("registry",)),
     ("registry.functions", upstream.expr_registry_from_config, ("registry",)),
@@ -96,11 +100,11 @@ _HINT = (
 )
 
 
-def _hint(reference: Any) -> str:
+def _hint(reference: object) -> str:
     return local_modules.why_not_found(str(reference).partition(":")[0]) or _HINT
 
 
-def _node_findings(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
+def _node_findings(plan: Plan, node: PlanNode, workflow: str) -> Iterator[Finding]:
     category, word = _CATEGORY[node.role]
     where = str(dict(node.meta or {}).get("stage_id") or node.id)
     yield from _component_findings(plan, category, word, node.impl, workflow, where)
@@ -113,7 +117,7 @@ def _node_findings(plan: Any, node: Any, workflow: str) -> Iterator[Finding]:
 
 
 def _component_findings(
-    plan: Any,
+    plan: Plan,
     category: str,
     word: str,
     name: str,
@@ -150,7 +154,7 @@ def _component_findings(
             )
 
 
-def _load_problem(reference: Any) -> str | None:
+def _load_problem(reference: object) -> str | None:
     if not isinstance(reference, str) or ":" not in reference:
         return "is not of the form module:object"
     module = reference.partition(":")[0]

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -22,7 +22,11 @@ from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import bounded_yaml, load
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, Findings, SmkError, nearest
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan
 
 __all__ = [
     "CompiledPlan",
@@ -43,10 +47,10 @@ class CompiledPlan:
     """One plan of a workflow: the only one, or that of one systematic variation."""
 
     variation: str | None
-    plan: Any
+    plan: Plan
 
 
-def load_with_digests(workflow: Path) -> tuple[dict[str, Any], dict[str, str]]:
+def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
     """Return the workflow with its includes merged, and a digest of each of its files by path.
 
     Raises:

@@ -21,10 +21,11 @@ import ast
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from fasthep_smk.flow import op_identity
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["SIGHTS", "Sight", "forget", "own_sources", "sees_variation", "sights"]
 
@@ -85,7 +86,7 @@ def sights(
     *,
     role: str,
     implementation: str,
-    params: Mapping[str, Any],
+    params: YamlMapping,
     modifiers: Iterable[str],
     known: Iterable[str] = (),
 ) -> frozenset[Sight]:
@@ -123,7 +124,7 @@ def _seen_by(reference: str, known: frozenset[str]) -> set[Sight]:
     return {_SHOWS.get(key, "run") for key in keys - _OWN - known}
 
 
-def _lists_datasets(axis: Any) -> bool:
+def _lists_datasets(axis: object) -> bool:
     """Tell whether the bins of a histogram's axis are the datasets of the run."""
     return (
         isinstance(axis, Mapping) and axis.get("source") == "dataset_name" and not axis.get("bins")

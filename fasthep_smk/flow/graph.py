@@ -10,18 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk.flow import op_identity, plan_files, upstream
 from fasthep_smk.flow.context_use import Sight, sees_variation, sights
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.reads import CATEGORY, columns_read, is_published, modifiers_of, user_hooks
+from fasthep_smk.util.documents import YamlMapping
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset, Key, Plan, PlanNode, RuntimeRegistry
 
 __all__ = ["Graph", "Node", "Ref", "Scope", "describe"]
 
 Scope = Literal["global", "partition", "dataset", "final"]
-Key = tuple[str, str]
-
 #: Of these sections of the registry, every node can see all that is registered.
 _FOR_ALL = ("functions", "constants", "product_handlers")
 _WHEN_TO_SCOPE: Mapping[str, Scope] = {"dataset_end": "dataset", "run_end": "final"}
@@ -60,8 +62,8 @@ class Node:
     scope: Scope
     inputs: tuple[Ref, ...]
     outputs: Mapping[str, str]
-    params: Mapping[str, Any]
-    meta: Mapping[str, Any]
+    params: YamlMapping
+    meta: YamlMapping
     reads: frozenset[str] | None
     retained: frozenset[str]
     implementation: str
@@ -82,7 +84,7 @@ class Node:
         return str(self.meta.get("stage_id") or self.id.removeprefix("stage."))
 
     @property
-    def execution(self) -> Mapping[str, Any]:
+    def execution(self) -> YamlMapping:
         """What the stage says under ``execution`` (``require``, ``modifiers`` …)."""
         return dict(self.meta.get("execution") or {})
 
@@ -101,7 +103,7 @@ class Graph:
     of the workflow name; ``sources`` are those that every node can see.
     """
 
-    plan: Any
+    plan: Plan
     surroundings: str = ""
     reporting: str = ""
     hooked: bool = False
@@ -115,12 +117,12 @@ class Graph:
             return op_identity.content_digest(Path(path))
         return self.named.identity(Path(path))
 
-    def active(self, node_id: str, dataset: Mapping[str, Any] | None) -> bool:
+    def active(self, node_id: str, dataset: Dataset | None) -> bool:
         """Tell whether ``applies_to`` lets a node run for a dataset."""
         node = self.plan.get_node(node_id)
         return bool(upstream.node_applies_to_plan_dataset(node, dataset=_as_dict(dataset)))
 
-    def resolve(self, ref: Ref, dataset: Mapping[str, Any] | None, *, consumer: str) -> Ref | None:
+    def resolve(self, ref: Ref, dataset: Dataset | None, *, consumer: str) -> Ref | None:
         """Return the reference that stands in for ``ref`` where its node is inactive.
 
         ``None`` where the consumer leaves inactive inputs out or FAST-HEP finds no substitute.
@@ -142,7 +144,7 @@ class Graph:
     def metadata_only(
         self,
         source: str,
-        dataset: Mapping[str, Any] | None,
+        dataset: Dataset | None,
         nodes: Iterable[str] | None = None,
     ) -> bool:
         """Tell whether FAST-HEP reads no events here: all that follows looks at the schema.
@@ -164,14 +166,14 @@ class Graph:
 
 
 def describe(
-    plan: Any, named: NamedFiles | None = None, reruns: Mapping[str, str] | None = None
+    plan: Plan, named: NamedFiles | None = None, reruns: Mapping[str, str] | None = None
 ) -> Graph:
     """Return the plan's nodes in plain form.
 
     ``named`` looks up files that texts name; ``reruns`` are tokens of stages that run again.
     """
     named = named or NamedFiles(())
-    registry = upstream.runtime_registry_from_config(plan.registry)
+    registry: RuntimeRegistry = upstream.runtime_registry_from_config(plan.registry)
     retained: dict[str, set[str]] = {}
     for spec in upstream.plan_partition_boundary(plan, runtime_registry=registry):
         if spec.policy.retain:
@@ -249,7 +251,7 @@ def describe(
     return graph
 
 
-def _surroundings(plan: Any, named: NamedFiles) -> str:
+def _surroundings(plan: Plan, named: NamedFiles) -> str:
     registry = plan.registry
     return "|".join(
         [
@@ -260,7 +262,7 @@ def _surroundings(plan: Any, named: NamedFiles) -> str:
     )
 
 
-def _implementation(plan: Any, item: Any, category: str, named: NamedFiles) -> str:
+def _implementation(plan: Plan, item: PlanNode, category: str, named: NamedFiles) -> str:
     """Return the identity of an op, of its modifiers and of the files that its parameters name."""
     return "|".join(
         [
@@ -274,18 +276,18 @@ def _implementation(plan: Any, item: Any, category: str, named: NamedFiles) -> s
     )
 
 
-def _read_params(item: Any) -> dict[str, Any]:
+def _read_params(item: PlanNode) -> YamlMapping:
     """Return the parameters that may name files that an op reads."""
     if item.role != "sink":
         return dict(item.params)
     return {key: value for key, value in item.params.items() if key not in ("path", "out")}
 
 
-def _hooks(plan: Any) -> list[str]:
+def _hooks(plan: Plan) -> list[str]:
     return [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
 
 
-def _said(plan: Any) -> list[Any]:
+def _said(plan: Plan) -> list[object]:
     """Return the globals, and what datasets say of themselves besides their files."""
     datasets = dict(plan.context.get("datasets") or {}).values()
     own = [{key: value for key, value in one.items() if key != "files"} for one in datasets]
@@ -293,7 +295,7 @@ def _said(plan: Any) -> list[Any]:
 
 
 def _sources(
-    entries: Iterable[Any], texts: Any, named: NamedFiles, *, by: str | None = None
+    entries: Iterable[object], texts: object, named: NamedFiles, *, by: str | None = None
 ) -> frozenset[str]:
     """Return the files of the user's modules in registry entries, and those that texts name."""
     modules = {name for entry in entries for name in op_identity.modules_of_entry(entry)}
@@ -301,7 +303,7 @@ def _sources(
     return frozenset(code | {str(path) for path in named.find(texts, by=by).values()})
 
 
-def _sights(plan: Any, item: Any, category: str) -> frozenset[Sight]:
+def _sights(plan: Plan, item: PlanNode, category: str) -> frozenset[Sight]:
     implementation, modifiers = _references(plan, item, category)
     return sights(
         role=item.role,
@@ -312,7 +314,7 @@ def _sights(plan: Any, item: Any, category: str) -> frozenset[Sight]:
     )
 
 
-def _references(plan: Any, item: Any, category: str) -> tuple[str, list[str]]:
+def _references(plan: Plan, item: PlanNode, category: str) -> tuple[str, list[str]]:
     """Return the ``module:object`` of a node's operation and of its modifiers."""
 
     def reference(category: str, name: str) -> str:
@@ -323,7 +325,7 @@ def _references(plan: Any, item: Any, category: str) -> tuple[str, list[str]]:
     return reference(category, item.impl), modifiers
 
 
-def _needs_gpu(plan: Any, item: Any) -> bool:
+def _needs_gpu(plan: Plan, item: PlanNode) -> bool:
     """Tell whether a modifier works on GPUs, or the op's spec says ``requires: {resources: gpu}``.
 
     FAST-HEP has no word for the latter; ``requires`` is a free mapping that it passes on.
@@ -337,13 +339,13 @@ def _needs_gpu(plan: Any, item: Any) -> bool:
     return "gpu" in ([wanted] if isinstance(wanted, str) else wanted or [])
 
 
-def _is_written(registry: Any, kind: str) -> bool:
+def _is_written(registry: RuntimeRegistry, kind: str) -> bool:
     """Tell whether FAST-HEP writes products of a kind to a file at the end of the run."""
     handler = registry.product_handlers.get(kind)
     return handler is not None and handler.materialize is not None
 
 
-def _scope(item: Any, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:
+def _scope(item: PlanNode, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:
     if item.role == "sink":
         return _WHEN_TO_SCOPE.get(upstream.sink_when(item), "partition")
     if item.role != "transform" or item.input_scope != "global" or item.output_scope != "global":
@@ -355,5 +357,5 @@ def _scope(item: Any, inputs: Iterable[Ref], global_nodes: set[str]) -> Scope:
     return "global" if all(ref.node in global_nodes for ref in depends) else "partition"
 
 
-def _as_dict(dataset: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _as_dict(dataset: Dataset | None) -> dict[str, object] | None:
     return dict(dataset) if dataset is not None else None

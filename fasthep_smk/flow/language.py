@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow.reads import is_published
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Registry
 
 __all__ = ["language_findings", "mapping", "operation_findings"]
 
@@ -36,7 +40,7 @@ _PUBLISHED = "hep."
 _RENDERERS = "hep.render."
 
 
-def language_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return the keys of a merged workflow that have no effect, and values without a meaning."""
     try:
         content = _Texts().of(document)
@@ -53,7 +57,7 @@ def language_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
 
 
 def operation_findings(
-    document: Mapping[str, Any], registry: dict[str, Any], *, workflow: str
+    document: YamlMapping, registry: Registry, *, workflow: str
 ) -> list[Finding]:
     """Return the same of what FAST-HEP's operations and renderers read.
 
@@ -82,7 +86,7 @@ def operation_findings(
     return [replace(one, key=_named(one.key or "", content)) for one in found]
 
 
-def _unknown(content: Any, part: str, workflow: str, key: str = "") -> list[Finding]:
+def _unknown(content: object, part: str, workflow: str, key: str = "") -> list[Finding]:
     found = schema.findings_of(content, part, file=workflow, key=key, schema=schema.LANGUAGE)
     return [
         replace(one, hint=_FREE) if one.problem == "unknown key" and not one.hint else one
@@ -90,12 +94,13 @@ def _unknown(content: Any, part: str, workflow: str, key: str = "") -> list[Find
     ]
 
 
-def _is_published(op: Any, section: str, registry: dict[str, Any]) -> bool:
-    named = isinstance(op, str) and op.startswith(_PUBLISHED)
-    return named and is_published(registry, section, op)
+def _is_published(op: object, section: str, registry: Registry) -> bool:
+    if not isinstance(op, str) or not op.startswith(_PUBLISHED):
+        return False
+    return is_published(registry, section, op)
 
 
-def _renderer(style: Any, styles: Mapping[str, Any], registry: dict[str, Any]) -> bool:
+def _renderer(style: object, styles: YamlMapping, registry: Registry) -> bool:
     """Whether a style, or the one that it is made from, is for a renderer of FAST-HEP's."""
     for _ in range(len(styles) + 1):
         if isinstance(style, str):
@@ -110,7 +115,7 @@ def _renderer(style: Any, styles: Mapping[str, Any], registry: dict[str, Any]) -
     return False
 
 
-def _renders(stage: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _renders(stage: YamlMapping, key: str) -> Iterator[tuple[str, YamlMapping]]:
     raw = stage.get("render")
     if isinstance(raw, dict):
         yield f"{key}.render", raw
@@ -119,7 +124,7 @@ def _renders(stage: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[
             yield f"{key}.render[{number}]", one
 
 
-def _of_histogram(params: Mapping[str, Any], key: str, workflow: str) -> Iterator[Finding]:
+def _of_histogram(params: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
     """Yield weights that are not used, and axes whose lower edge is not below the upper one."""
     if params.get("weight_expr") and params.get("storage") == "count":
         yield Finding(
@@ -146,7 +151,7 @@ def _of_histogram(params: Mapping[str, Any], key: str, workflow: str) -> Iterato
             )
 
 
-def _named(key: str, content: Mapping[str, Any]) -> str:
+def _named(key: str, content: YamlMapping) -> str:
     """Return a key with the names of stages, datasets and variations instead of their numbers."""
     found = _NUMBERED.match(key)
     if found is None:
@@ -160,17 +165,20 @@ def _named(key: str, content: Mapping[str, Any]) -> str:
     return f"{start}[{name!r}]{rest}" if isinstance(name, str) and name else key
 
 
-def _near_misses(content: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+def _near_misses(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     """Yield keys of datasets that are one letter away from one that FAST-HEP reads."""
-    data = mapping(content.get("data"))
-    blocks = {"datasets": content.get("datasets"), "data.datasets": data.get("datasets")}
+    data = mapping(document.get("data"))
+    blocks = {"datasets": document.get("datasets"), "data.datasets": data.get("datasets")}
     for start, block in blocks.items():
-        items: Iterable[tuple[Any, Any]] = enumerate(block) if isinstance(block, list) else ()
+        items: Iterable[tuple[str | int, object]] = (
+            enumerate(block) if isinstance(block, list) else ()
+        )
         if isinstance(block, dict):
             items = block.items()
         for place, dataset in items:
-            for key, value in mapping(dataset).items():
-                hint = _meant(key, value, dataset)
+            content = mapping(dataset)
+            for key, value in content.items():
+                hint = _meant(key, value, content)
                 if hint:
                     yield Finding(
                         file=workflow,
@@ -181,7 +189,7 @@ def _near_misses(content: Mapping[str, Any], workflow: str) -> Iterator[Finding]
                     )
 
 
-def _meant(key: str, value: Any, dataset: Mapping[str, Any]) -> str | None:
+def _meant(key: str, value: object, dataset: YamlMapping) -> str | None:
     """Return what is meant by a key that differs from a known one by a slip of the keyboard."""
     known = (*_OF_DATASET, *_METADATA)
     if key in known:
@@ -216,9 +224,9 @@ class _Texts:
     """Makes values whose keys are texts, as FAST-HEP reads them; what several share, once."""
 
     def __init__(self) -> None:
-        self._made: dict[int, Any] = {}
+        self._made: dict[int, object] = {}
 
-    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def of(self, document: YamlMapping) -> dict[str, object]:
         """Return a document without the keys that are free at the top.
 
         Raises:
@@ -229,7 +237,7 @@ class _Texts:
             key: self._text(value) for key, value in kept.items() if not key.startswith(("x-", "."))
         }
 
-    def _text(self, content: Any) -> Any:
+    def _text(self, content: object) -> object:
         if isinstance(content, datetime.date):
             return str(content)
         if not isinstance(content, dict | list):
@@ -243,7 +251,7 @@ class _Texts:
         return self._made[id(content)]
 
 
-def _odd_keys(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+def _odd_keys(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     """Yield keys at the top that YAML has not read as text, such as ``on:``."""
     for key in document:
         if isinstance(key, bool) or key is None:
@@ -256,7 +264,7 @@ def _odd_keys(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
             )
 
 
-def _stages(content: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _stages(content: YamlMapping) -> list[tuple[str, YamlMapping]]:
     raw = mapping(content.get("analysis")).get("stages")
     listed = raw if isinstance(raw, list) else []
     return [
@@ -266,7 +274,7 @@ def _stages(content: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def _without_execution(analysis: Any) -> Any:
+def _without_execution(analysis: object) -> object:
     if not isinstance(analysis, dict) or not isinstance(analysis.get("stages"), list):
         return analysis
     stages = [
@@ -278,6 +286,6 @@ def _without_execution(analysis: Any) -> Any:
     return {**analysis, "stages": stages}
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: object) -> YamlMapping:
     """Return a value where a mapping belongs; an empty one if it is something else."""
     return value if isinstance(value, dict) else {}

@@ -17,9 +17,9 @@ import sys
 import threading
 import warnings
 from collections.abc import Collection, Iterable
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import FrameType, ModuleType
 
 from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import is_installed_file
@@ -90,7 +90,7 @@ def search(places: Iterable[str], named: Iterable[str] = ()) -> None:
 class Finder(importlib.machinery.FileFinder):
     """Finds the modules of one folder, those of the user's own for own code only."""
 
-    def find_spec(self, fullname: str, target: Any = None) -> Any:
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
         """Return what is imported under a name, ``None`` if nothing is."""
         spec = super().find_spec(fullname, target)
         if spec is None or self.path not in _own:
@@ -178,7 +178,7 @@ def _is_made(frame: FrameType) -> bool:
 def _stands_in(frame: FrameType, name: str) -> bool:
     """Whether the code of a function, or a constant of its module, is the name of a module."""
     constants = (value for key, value in frame.f_globals.items() if not key.startswith("__"))
-    texts: list[Any] = [*frame.f_code.co_consts, *constants]
+    texts: list[object] = [*frame.f_code.co_consts, *constants]
     texts += [one for text in texts if isinstance(text, tuple) for one in text]
     return any(isinstance(text, str) and text.partition(".")[0] == name for text in texts)
 

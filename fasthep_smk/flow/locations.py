@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -38,7 +37,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
     """Makes texts that know their places."""
 
 
-def _text(loader: Any, node: Any) -> _Text:
+def _text(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> _Text:
     text = _Text(loader.construct_scalar(node))
     text.file, text.line = str(node.start_mark.name), node.start_mark.line + 1
     return text
@@ -70,7 +69,7 @@ def repeated_keys(files: Iterable[Path], *, workflow: Path, shown: str) -> list[
     return found
 
 
-def _repeated(root: Any, file: str) -> Iterator[Finding]:
+def _repeated(root: yaml.Node | None, file: str) -> Iterator[Finding]:
     left, seen = [root], set()
     while left:
         node = left.pop()
@@ -105,7 +104,7 @@ def _with_place(finding: Finding, text: _Text | None, workflow: Path, shown: str
     return replace(finding, at=f"{file}, line {text.line}")
 
 
-def _read(workflow: Path) -> Any:
+def _read(workflow: Path) -> object:
     """Return the merged document; nothing if it cannot be read any more."""
     original = yaml.safe_load
     yaml.safe_load = lambda stream: yaml.load(stream, Loader=_Loader)
@@ -117,7 +116,7 @@ def _read(workflow: Path) -> Any:
         yaml.safe_load = original
 
 
-def _place(document: Any, key: str) -> _Text | None:
+def _place(document: object, key: str) -> _Text | None:
     """Return the text nearest to what a key names: its own, or one above it."""
     nearest: _Text | None = None
     content = document
@@ -141,14 +140,14 @@ def _place(document: Any, key: str) -> _Text | None:
     return nearest
 
 
-def _item(content: list[Any], number: str | None, name: str | None) -> Any:
+def _item(content: list[object], number: str | None, name: str | None) -> object:
     if number is not None:
         return content[int(number)] if int(number) < len(content) else None
     named = (one for one in content if isinstance(one, dict) and name in map(one.get, _NAMES))
     return next(named, None)
 
 
-def _first(content: Any) -> _Text | None:
+def _first(content: object) -> _Text | None:
     """Return the first text of an item of a list."""
     texts = content if isinstance(content, dict) else [content]
     return next((one for one in texts if isinstance(one, _Text)), None)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.reads import modifiers_of
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan
 
 __all__ = ["modules_of", "own_modules_of"]
 
@@ -18,13 +21,13 @@ _CATEGORY = {
 _LOADED = ("functions", "constants", "product_handlers")
 
 
-def modules_of(plan: Any) -> list[str]:
+def modules_of(plan: Plan) -> list[str]:
     """Return the modules that running a plan imports by their names, sorted."""
     loaded = _modules([plan.registry.get(section) for section in _LOADED])
     return sorted({*loaded, *_of_operations(plan)})
 
 
-def own_modules_of(plan: Any) -> list[str]:
+def own_modules_of(plan: Plan) -> list[str]:
     """Return those of a plan's modules that are the user's own, sorted.
 
     Of installed ones, those that declare operations; not libraries whose functions an expression
@@ -40,7 +43,7 @@ def own_modules_of(plan: Any) -> list[str]:
     ]
 
 
-def _of_operations(plan: Any) -> set[str]:
+def _of_operations(plan: Plan) -> set[str]:
     registry = plan.registry
     found = set(_modules(list(plan.execution_hooks)))
     kinds = {str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)}
@@ -54,7 +57,7 @@ def _of_operations(plan: Any) -> set[str]:
     return found
 
 
-def _modules(value: Any) -> Iterator[str]:
+def _modules(value: object) -> Iterator[str]:
     """Yield the modules of all ``module:object`` texts in a part of a registry."""
     if isinstance(value, dict):
         for item in value.values():

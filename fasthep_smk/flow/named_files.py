@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.util import files
 
@@ -98,7 +97,7 @@ class NamedFiles:
         return NamedFiles(self.roots, self.ignored, map(Path, self._own), made)
 
     def find(
-        self, value: Any, *, by: str | None = None, more_roots: Iterable[Path] = ()
+        self, value: object, *, by: str | None = None, more_roots: Iterable[Path] = ()
     ) -> dict[str, Path]:
         """Return the existing files and folders that texts in ``value`` name, by their names.
 
@@ -116,7 +115,7 @@ class NamedFiles:
         return found
 
     def identities(
-        self, value: Any, *, by: str | None = None, more_roots: Iterable[Path] = ()
+        self, value: object, *, by: str | None = None, more_roots: Iterable[Path] = ()
     ) -> list[str]:
         """Return ``file:NAME@IDENTITY`` for each file that :meth:`find` finds."""
         found = self.find(value, by=by, more_roots=more_roots)
@@ -205,7 +204,7 @@ class NamedFiles:
                     yield f"{text.rstrip('/')}/{path.relative_to(folder)}", path
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: object) -> Iterator[str]:
     """Yield the texts in a value that can be names of files."""
     if isinstance(value, dict):
         for item in value.values():

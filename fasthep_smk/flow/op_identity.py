@@ -12,10 +12,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.distributions import is_installed_file, package_identity, version
 from fasthep_smk.util import files
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Registry
 
 __all__ = [
     "content_digest",
@@ -46,12 +49,12 @@ PUBLISHED = {
 _FILE_NAME = re.compile(r"[\w~$@+./-]{0,200}[\w-]\.[A-Za-z]\w{0,7}")
 
 
-def of_component(registry: dict[str, Any], category: str, name: str) -> str:
+def of_component(registry: Registry, category: str, name: str) -> str:
     """Return the identity of a registered component, empty if it is not registered."""
     return of_entry((registry.get(category) or {}).get(name))
 
 
-def of_entry(entry: Any) -> str:
+def of_entry(entry: object) -> str:
     """Return the identity of all ``module:object`` references in a registry entry."""
     if isinstance(entry, dict):
         return "|".join(of_entry(entry[key]) for key in sorted(entry, key=str))
@@ -163,7 +166,7 @@ def named_texts(module: str) -> tuple[tuple[str, Path], ...]:
     return tuple(found)
 
 
-def modules_of_entry(entry: Any) -> list[str]:
+def modules_of_entry(entry: object) -> list[str]:
     """Return the modules of the user's that a registry entry names."""
     if isinstance(entry, dict):
         return [name for item in entry.values() for name in modules_of_entry(item)]
@@ -182,7 +185,7 @@ def forget() -> None:
         known.cache_clear()
 
 
-def honours_ranges(registry: dict[str, Any], name: str) -> bool:
+def honours_ranges(registry: Registry, name: str) -> bool:
     """Tell whether a source reads only the entries of its partition.
 
     ``root_tree`` does. FAST-HEP has no declaration for it, and its other sources read the whole

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.reads import CATEGORY
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import ComponentSpec, Plan, PlanNode
 
 __all__ = ["parameter_findings"]
 
@@ -34,7 +38,7 @@ _PARAMS = re.compile(r"params\.([A-Za-z_][A-Za-z0-9_]*)")
 _RENDERERS = "hep.render."
 
 
-def parameter_findings(plan: Any, document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+def parameter_findings(plan: Plan, document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return the parameters of a compiled plan that their operations do not read.
 
     The compiler adds some of its own: only names that the workflow, ``document``, says are told.
@@ -48,7 +52,7 @@ def parameter_findings(plan: Any, document: Mapping[str, Any], *, workflow: str)
     return found
 
 
-def _keys(document: Any) -> set[str]:
+def _keys(document: object) -> set[str]:
     """Return all keys of a document, wherever they are."""
     found: set[str] = set()
     left, seen = [document], set()
@@ -65,8 +69,8 @@ def _keys(document: Any) -> set[str]:
     return found
 
 
-def _of_node(plan: Any, node: Any, said: set[str], workflow: str) -> Iterator[Finding]:
-    spec = upstream.component_spec_for_node(node, plan.registry)
+def _of_node(plan: Plan, node: PlanNode, said: set[str], workflow: str) -> Iterator[Finding]:
+    spec: ComponentSpec | None = upstream.component_spec_for_node(node, plan.registry)
     if spec is None or spec.dependency_parser:
         return  # a parser may read any
     declared = set(spec.params or {}) | _read_by_compiler(spec)
@@ -92,7 +96,7 @@ def _of_node(plan: Any, node: Any, said: set[str], workflow: str) -> Iterator[Fi
         )
 
 
-def _place(node: Any) -> str:
+def _place(node: PlanNode) -> str:
     stage = dict(node.meta or {}).get("stage_id")
     kind, _, rest = node.id.partition(".")
     name, _, number = rest.rpartition(".")
@@ -101,7 +105,7 @@ def _place(node: Any) -> str:
     return f"analysis.stages[{stage!r}].params" if stage else str(node.id)
 
 
-def _read_by_compiler(spec: Any) -> set[str]:
+def _read_by_compiler(spec: ComponentSpec) -> set[str]:
     """Return the parameters that a spec names where it says what the operation reads and makes."""
     found = _PARAMS.findall(repr((spec.requires, spec.provides)))
     return set(found)

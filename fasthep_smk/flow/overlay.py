@@ -9,9 +9,8 @@ together with the stages afterwards (``fasthep_smk.config``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -19,11 +18,12 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.flow.compile import readable_errors
 from fasthep_smk.util import files
 from fasthep_smk.util.bounded_yaml import bounded_yaml
+from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["compilable", "overlay", "profile_sections"]
 
 
-def profile_sections(document: Mapping[str, Any], workflow: Path, root: Path) -> dict[str, Any]:
+def profile_sections(document: YamlMapping, workflow: Path, root: Path) -> dict[str, YamlMapping]:
     """Return the ``execution`` sections of the profiles that a workflow uses, by their files.
 
     Raises:
@@ -32,7 +32,7 @@ def profile_sections(document: Mapping[str, Any], workflow: Path, root: Path) ->
     used = document.get("use")
     listed = used.get("profiles") if isinstance(used, dict) else []
     where = {"project_root": root, "entry_dir": workflow.parent}
-    sections: dict[str, Any] = {}
+    sections: dict[str, YamlMapping] = {}
     with readable_errors(workflow), bounded_yaml(workflow):
         names = upstream.normalize_profile_names(listed)
         for name in upstream.expand_profile_names(names, **where):
@@ -42,7 +42,7 @@ def profile_sections(document: Mapping[str, Any], workflow: Path, root: Path) ->
     return sections
 
 
-def compilable(document: Mapping[str, Any]) -> bool:
+def compilable(document: YamlMapping) -> bool:
     """Tell whether FAST-HEP's compiler takes the ``execution`` of a workflow as it is."""
     stages = (document.get("analysis") or {}).get("stages")
     try:
@@ -55,26 +55,24 @@ def compilable(document: Mapping[str, Any]) -> bool:
     return bool(section["backend"] == "local" and section["strategy"] == "default")
 
 
-def overlay(
-    document: Mapping[str, Any], workflow: Path, target: Path, asked: Iterable[str]
-) -> Path:
+def overlay(document: YamlMapping, workflow: Path, target: Path, asked: Iterable[str]) -> Path:
     """Write a workflow that includes ``workflow`` and that the compiler takes; return its path.
 
     ``asked`` are the names that stages require, prefer or fall back to: each becomes a class with
     a pool, so that the compiler accepts the stages and the plan carries their words.
     """
     section = document.get("execution") or {}
-    pools: dict[str, dict[str, Any]] = {
+    pools: dict[str, dict[str, object]] = {
         str(name): {"resources": str(name)} for name in section.get("pools") or {}
     }
     pools |= {name: {"resources": name} for name in asked}
     for name, content in (section.get("pools") or {}).items():
         if (content or {}).get("workers", 1) is None:  # unlimited, for which FAST-HEP has no word
             pools[name]["workers"] = 1
-    classes: dict[str, Any] = {
+    classes: dict[str, object] = {
         name: {} for name in pools if name not in (section.get("resources") or {})
     }
-    execution: dict[str, Any] = {"backend": "local", "strategy": "default"}
+    execution: dict[str, object] = {"backend": "local", "strategy": "default"}
     if pools:
         execution |= {"resources": classes, "pools": pools}
     included = [str(workflow.resolve())]
@@ -97,7 +95,7 @@ def overlay(
     return target
 
 
-def _takes_environment(section: Mapping[str, Any]) -> bool:
+def _takes_environment(section: YamlMapping) -> bool:
     """Tell whether FAST-HEP's compiler takes the ``environment`` of an ``execution`` section."""
     if "environment" not in section:
         return True

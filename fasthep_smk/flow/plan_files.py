@@ -11,21 +11,26 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import parse_written
 from fasthep_smk.util import plain_values
+from fasthep_smk.util.documents import JsonObject
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
+    from fasthep_smk.flow.shapes import Plan, PlanNode, PlanPartition
 
 __all__ = ["draws", "partition_from", "plan_from", "read_plan", "read_slim", "slim_text", "subset"]
 
 
-def read_plan(path: Path) -> Any:
+def read_plan(path: Path) -> Plan:
     """Return the plan of a compiled ``plan.yaml``, as ``hepflow.api.load_plan_file`` would."""
     return plan_from(parse_written(path.read_bytes()) or {})
 
 
-def plan_from(document: dict[str, Any]) -> Any:
+def plan_from(document: JsonObject) -> Plan:
     """Return the plan that a document (the content of ``plan.yaml``) describes."""
     plan = upstream.ExecutionPlan(
         context=dict(document.get("context") or {}),
@@ -39,19 +44,23 @@ def plan_from(document: dict[str, Any]) -> Any:
     plan.partitions = [partition_from(item) for item in document.get("partitions") or []]
     for item in document.get("nodes") or []:
         plan.add_node(_node_from(item))
-    return plan
+    made: Plan = plan
+    return made
 
 
-def draws(plan: Any) -> bool:
+def draws(plan: Plan) -> bool:
     """Tell whether a plan makes plots: what that needs takes a second to import."""
     sinks = plan.registry.get("sinks") or {}
-    known = [sinks.get(node.impl) or {} for node in plan.nodes]
-    return any(str(item.get("impl", "")).startswith("fasthep_render.hist.") for item in known)
+    known = [sinks.get(node.impl) for node in plan.nodes]
+    return any(
+        isinstance(item, dict) and str(item.get("impl", "")).startswith("fasthep_render.hist.")
+        for item in known
+    )
 
 
-def partition_from(item: dict[str, Any]) -> Any:
+def partition_from(item: PartitionData) -> PlanPartition:
     """Return the partition that a mapping describes (entries ``[start, stop)`` of one file)."""
-    return upstream.ExecutionPartition(
+    made: PlanPartition = upstream.ExecutionPartition(
         id=str(item["id"]),
         dataset=str(item["dataset"]),
         file=str(item["file"]),
@@ -60,9 +69,10 @@ def partition_from(item: dict[str, Any]) -> Any:
         start=item.get("start"),
         stop=item.get("stop"),
     )
+    return made
 
 
-def slim_text(plan: Any) -> str:
+def slim_text(plan: Plan) -> str:
     """Return the plan without its partitions as JSON text, for jobs."""
     document = plan.to_dict()
     del document["partitions"]
@@ -70,14 +80,14 @@ def slim_text(plan: Any) -> str:
     return json.dumps(plain_values.to_plain(document), indent=1) + "\n"
 
 
-def read_slim(path: Path, partitions: Iterable[dict[str, Any]] = ()) -> Any:
+def read_slim(path: Path, partitions: Iterable[PartitionData] = ()) -> Plan:
     """Return the plan of a job, with the given partitions."""
     plan = plan_from(plain_values.from_plain(json.loads(path.read_text(encoding="utf-8"))))
     plan.partitions = [partition_from(item) for item in partitions]
     return plan
 
 
-def subset(plan: Any, node_ids: Iterable[str]) -> Any:
+def subset(plan: Plan, node_ids: Iterable[str]) -> Plan:
     """Return ``plan`` reduced to some nodes.
 
     Only these are executed; the full index stays, since FAST-HEP looks up inactive upstream nodes
@@ -88,9 +98,9 @@ def subset(plan: Any, node_ids: Iterable[str]) -> Any:
     return replace(plan, nodes=nodes, node_index=dict(plan.node_index))
 
 
-def _node_from(item: dict[str, Any]) -> Any:
+def _node_from(item: JsonObject) -> PlanNode:
     partitioning = dict(item.get("partitioning") or {})
-    return upstream.ExecutionNode(
+    made: PlanNode = upstream.ExecutionNode(
         id=str(item["id"]),
         graph_node_id=str(item.get("graph_node_id") or item["id"]),
         role=item["role"],
@@ -113,3 +123,4 @@ def _node_from(item: dict[str, Any]) -> Any:
         materialize=item.get("materialize", "never"),
         meta=dict(item.get("meta") or {}),
     )
+    return made

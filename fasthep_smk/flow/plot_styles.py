@@ -10,7 +10,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.graph import Node
+    from fasthep_smk.flow.shapes import PlanNode
 
 __all__ = ["PlotStyles", "styles_before"]
 
@@ -19,8 +23,11 @@ _STYLED = ("hep.render.hist1d", "hep.render.data_mc")
 _PROJECT = "hep.render.project"
 _DEFAULT = "CMS"
 
+#: Of matplotlib, by their names.
+_Settings = dict[str, object]
 
-def styles_before(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
+
+def styles_before(nodes: Iterable[Node | PlanNode]) -> dict[str, tuple[str, ...]]:
     """Return the styles that are set before each node draws, its own last, by the node's name.
 
     ``nodes`` are in the order in which FAST-HEP runs them. A style that is set twice counts where
@@ -37,7 +44,7 @@ def styles_before(nodes: Iterable[Any]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _style_of(op: str, spec: Any) -> str:
+def _style_of(op: str, spec: object) -> str:
     """Return the style that an operation sets, empty if it sets none."""
     given = dict(spec) if isinstance(spec, Mapping) else {}
     if op == _PROJECT:
@@ -58,9 +65,9 @@ class PlotStyles:
     Without matplotlib, which somebody who draws has imported, there is nothing to set.
     """
 
-    def __init__(self, nodes: Iterable[Any]) -> None:
-        self._before: dict[str, dict[str, Any]] = {}
-        self._after: dict[str, dict[str, Any]] = {}
+    def __init__(self, nodes: Iterable[Node | PlanNode]) -> None:
+        self._before: dict[str, _Settings] = {}
+        self._after: dict[str, _Settings] = {}
         if "matplotlib" not in sys.modules:
             return
         start = now = _settings()
@@ -83,7 +90,7 @@ class PlotStyles:
         return node not in self._after or _settings() == self._after[node]
 
 
-def _styled(start: dict[str, Any], styles: Iterable[str]) -> dict[str, Any]:
+def _styled(start: _Settings, styles: Iterable[str]) -> _Settings:
     import mplhep
 
     _set(start)
@@ -93,15 +100,15 @@ def _styled(start: dict[str, Any], styles: Iterable[str]) -> dict[str, Any]:
     return _settings()
 
 
-def _settings() -> dict[str, Any]:
+def _settings() -> _Settings:
     import matplotlib as mpl
 
-    found: dict[Any, Any] = dict(mpl.rcParams.copy())
+    found: dict[Any, object] = dict(mpl.rcParams.copy())
     found.pop("backend", None)  # chosen when the first plot is drawn
     return found
 
 
-def _set(settings: Mapping[str, Any]) -> None:
+def _set(settings: _Settings) -> None:
     import matplotlib as mpl
 
     known: dict[Any, Any] = mpl.rcParams

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity, upstream
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import ComponentSpec, Plan, PlanNode, Registry
 
 __all__ = ["CATEGORY", "columns_read", "is_published", "modifiers_of", "user_hooks"]
 
@@ -20,7 +23,7 @@ CATEGORY = {
 _Columns = tuple[frozenset[str] | None, frozenset[str]]
 
 
-def columns_read(plan: Any) -> dict[str, _Columns]:
+def columns_read(plan: Plan) -> dict[str, _Columns]:
     """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
     registry = upstream.merge_registry_config(
         {
@@ -40,13 +43,13 @@ def columns_read(plan: Any) -> dict[str, _Columns]:
     return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
 
 
-def user_hooks(plan: Any, registry: dict[str, Any]) -> bool:
+def user_hooks(plan: Plan, registry: Registry) -> bool:
     """Tell whether the plan has a user's own hook: it is handed all that nodes read, and more."""
     kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
     return any(not is_published(registry, "hooks", kind) for kind in kinds)
 
 
-def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
+def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _Columns:
     everything: _Columns = (None, frozenset())
     if node.role not in ("transform", "sink"):
         return everything
@@ -61,7 +64,7 @@ def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
     if modifiers_of(node) or not is_published(registry, CATEGORY[node.role], node.impl):
         # A user's op may use more than it declares; FAST-HEP never holds it to its word.
         return everything
-    spec = upstream.component_spec_for_node(node, registry)
+    spec: ComponentSpec | None = upstream.component_spec_for_node(node, registry)
     if spec is None or not (spec.requires or spec.dependency_parser):
         return everything  # nothing is declared: everything may be read
     behaviour = (spec.result or {}).get("field_propagation") if spec.result else None
@@ -80,7 +83,7 @@ def _reads(plan: Any, node: Any, registry: Any, context: Any) -> _Columns:
     return frozenset(found.consumes) | made, made
 
 
-def modifiers_of(item: Any) -> list[str]:
+def modifiers_of(item: PlanNode) -> list[str]:
     execution = dict(dict(item.meta or {}).get("execution") or {})
     return [
         str(one.get("name") if isinstance(one, dict) else one)
@@ -88,7 +91,7 @@ def modifiers_of(item: Any) -> list[str]:
     ]
 
 
-def is_published(registry: dict[str, Any], category: str, name: str) -> bool:
+def is_published(registry: Registry, category: str, name: str) -> bool:
     entry = (registry.get(category) or {}).get(name)
     reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
     return op_identity.is_published(reference.partition(":")[0])

@@ -9,6 +9,7 @@ from typing import Any
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.util import plain_values
+from fasthep_smk.util.documents import JsonObject
 
 __all__ = ["from_plain", "to_plain"]
 
@@ -26,7 +27,7 @@ _FIELDS = (
 )
 
 
-def to_plain(value: Any) -> dict[str, Any] | None:
+def to_plain(value: Any) -> JsonObject | None:
     """Return an artifact reference or manifest as tagged JSON; ``None`` for anything else."""
     if type(value) in (upstream.ArtifactReference, upstream.OutputResult):
         fields = {name: getattr(value, name) for name in _FIELDS}
@@ -45,7 +46,7 @@ def to_plain(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def to_leaf(value: Any) -> dict[str, Any]:
+def to_leaf(value: object) -> JsonObject:
     """Return a nested reference as JSON, for :func:`fasthep_smk.util.plain_values.to_plain`."""
     plain = to_plain(value)
     if plain is None:
@@ -55,7 +56,7 @@ def to_leaf(value: Any) -> dict[str, Any]:
     return plain
 
 
-def from_plain(item: dict[str, Any]) -> Any:
+def from_plain(item: JsonObject) -> object:
     """Return the reference that :func:`to_plain` wrote."""
     kind = item["$"]
     fields = plain_values.from_plain(item["v"], leaf=from_plain)

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.operation import enter_operation
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.summary import Run, listed
 
-__all__ = ["Session", "StageError", "prepare_build"]
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData, ProductOutline
+    from fasthep_smk.flow.shapes import (
+        BoundaryProduct,
+        BoundarySpec,
+        Context,
+        Key,
+        Plan,
+        PlanNode,
+        Recorder,
+        RuntimeRegistry,
+        Store,
+    )
 
-Key = tuple[str, str]
-Store = dict[Key, Any]
+_Made = TypeVar("_Made")
+
+__all__ = ["Session", "StageError", "prepare_build"]
 
 
 class StageError(Exception):
     """An operation raised: which node of the plan, and what."""
 
-    def __init__(self, node: Any, cause: BaseException) -> None:
+    def __init__(self, node: PlanNode, cause: BaseException) -> None:
         super().__init__(f"{type(cause).__name__}: {cause}")
         self.node_id: str = node.id
         self.stage: str = str(dict(node.meta or {}).get("stage_id") or node.id)
@@ -31,16 +44,16 @@ class StageError(Exception):
 class _Hooks(upstream.HookManager):  # type: ignore[misc]
     """FAST-HEP's hook manager that also remembers which node raised."""
 
-    failed: Any = None
+    failed: PlanNode | None = None
 
-    def before_node(self, *, node: Any, **details: Any) -> None:
+    def before_node(self, *, node: PlanNode, **details: object) -> None:
         enter_operation(node.impl)
         super().before_node(node=node, **details)
 
-    def has_event(self, event: str, *, node: Any = None) -> bool:
+    def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))
 
-    def on_node_error(self, *, node: Any, **details: Any) -> None:
+    def on_node_error(self, *, node: PlanNode, **details: object) -> None:
         if self.failed is None:
             self.failed = node
         super().on_node_error(node=node, **details)
@@ -53,12 +66,12 @@ class Session:
     it has succeeded.
     """
 
-    def __init__(self, plan: Any, outdir: Path) -> None:
+    def __init__(self, plan: Plan, outdir: Path) -> None:
         self.plan = plan
         self.outdir = outdir
-        self.registry = upstream.runtime_registry_from_config(plan.registry)
-        self.hooks: Any = _Hooks.from_plan(plan)
-        self.ctx: dict[str, Any] = dict(plan.context)
+        self.registry: RuntimeRegistry = upstream.runtime_registry_from_config(plan.registry)
+        self.hooks: _Hooks = _Hooks.from_plan(plan)
+        self.ctx: Context = dict(plan.context)
         self.ctx.update(
             outdir=str(outdir),
             build_paths=upstream.BuildPaths.from_plan(plan, outdir=outdir),
@@ -66,7 +79,7 @@ class Session:
         )
         self.ctx.update(dict(self.ctx.get("globals") or {}))
         self.ctx["_warnings"] = []
-        self.recorder: Any = upstream.ensure_runtime_provenance(self.ctx)
+        self.recorder: Recorder = upstream.ensure_runtime_provenance(self.ctx)
         self.ctx.setdefault("runtime_resources", {})
         self.ctx.setdefault("resources", self.ctx.setdefault("resolved_resources", {}))
         upstream.ensure_expr_registry(self.ctx, plan.registry)
@@ -74,7 +87,7 @@ class Session:
 
     # --- steps of a run, in FAST-HEP's order ----------------------------------------------------
 
-    def side_products(self, nodes: Iterable[str]) -> tuple[Store, list[dict[str, Any]]]:
+    def side_products(self, nodes: Iterable[str]) -> tuple[Store, list[ProductOutline]]:
         """Run the global side products (nodes that no partition feeds).
 
         Returns them and what FAST-HEP's summary says of those that outlive the partitions.
@@ -87,16 +100,22 @@ class Session:
             registry_cfg=plan.registry,
             hook_manager=self.hooks,
         )
-        kept = upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
-        return made, [_outline(spec, made[spec.key()]) for spec in kept if spec.key() in made]
+        kept: Iterable[BoundarySpec] = upstream.plan_partition_boundary(
+            self.plan, runtime_registry=self.registry
+        )
+        return made, [
+            _outline(spec, spec.policy.representation, made[spec.key()])
+            for spec in kept
+            if spec.key() in made
+        ]
 
     def partition(
         self,
         nodes: Iterable[str],
-        partition: dict[str, Any] | None,
+        partition: PartitionData | None,
         given: Store,
         file_digest: str | None = None,
-    ) -> tuple[Store, list[dict[str, Any]]]:
+    ) -> tuple[Store, list[ProductOutline]]:
         """Run nodes for one partition, or unpartitioned.
 
         ``file_digest`` stands for the partition's file in the seeds of random numbers, where its
@@ -127,7 +146,7 @@ class Session:
             for spec in upstream.plan_partition_boundary(self.plan, runtime_registry=self.registry)
             if spec.node_id in wanted
         ]
-        products = upstream.extract_boundary_products(
+        products: list[BoundaryProduct] = upstream.extract_boundary_products(
             self.plan,
             made,
             partition=described,
@@ -136,15 +155,17 @@ class Session:
             ctx=ctx,
         )
         made.update({item.key(): item.value for item in products})
-        return made, [_outline(item) for item in products] if described else listed(made)
+        if described is None:
+            return made, listed(made)
+        return made, [_outline(item, item.representation, item.value) for item in products]
 
-    def reduce(self, stores: Iterable[Mapping[Key, Any]], dataset: str | None) -> Store:
+    def reduce(self, stores: Iterable[Mapping[Key, object]], dataset: str | None) -> Store:
         """Combine the products of partitions (or, without ``dataset``, of datasets), in order.
 
         Every kind of product that can be merged is merged at once, also if there is one value
         only: that is what tags a cutflow with its dataset.
         """
-        grouped: dict[Key, list[Any]] = {}
+        grouped: dict[Key, list[object]] = {}
         for store in stores:
             for key, value in store.items():
                 grouped.setdefault(key, []).append(value)
@@ -197,7 +218,7 @@ class Session:
             hook_manager=self.hooks,
         )
 
-    def write_manifests(self, store: Mapping[Key, Any], build: Path) -> None:
+    def write_manifests(self, store: Mapping[Key, object], build: Path) -> None:
         """Write the provenance records and the writers' manifests of the run into ``build``."""
         upstream.write_writer_manifests(
             self.plan, stores=[dict(store)], outdir=str(build), runtime_provenance=self.recorder
@@ -235,8 +256,8 @@ class Session:
     def record(
         self,
         *,
-        partition: dict[str, Any] | None = None,
-        boundary: Iterable[dict[str, Any]] = (),
+        partition: PartitionData | None = None,
+        boundary: Iterable[ProductOutline] = (),
         replayed: int = 0,
     ) -> Run:
         """Return what this job did; the first ``replayed`` operations were other jobs'."""
@@ -251,7 +272,7 @@ class Session:
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _watched(self, call: Any, plan: Any, **arguments: Any) -> Any:
+    def _watched(self, call: Callable[..., _Made], plan: Plan, **arguments: object) -> _Made:
         """Call into the runtime; say which node failed if one does."""
         self.hooks.failed = None
         try:
@@ -261,7 +282,7 @@ class Session:
                 raise StageError(self.hooks.failed, error) from error
             raise
 
-    def _reduced(self, key: Key, values: list[Any], dataset: str | None) -> Any:
+    def _reduced(self, key: Key, values: list[object], dataset: str | None) -> object:
         node = self.plan.get_node(key[0])
         kind = str(node.outputs.get(key[1]))
         if kind == "event_stream":
@@ -280,7 +301,7 @@ class Session:
             self.plan, self.registry, key=key, values=values, dataset_name=dataset
         )
 
-    def _name_dataset(self, store: Store, ctx: Mapping[str, Any]) -> None:
+    def _name_dataset(self, store: Store, ctx: Context) -> None:
         """Give artifact references the dataset and partition they belong to, where they lack it.
 
         FAST-HEP's reduction refuses a partition's artifact without a dataset, which all sinks but
@@ -295,19 +316,20 @@ class Session:
                 value.partition_id = value.partition_id or partition.get("id")
 
 
-def _outline(item: Any, value: Any = None) -> dict[str, Any]:
-    """Return how FAST-HEP's summary lists a product, or a value of a kind of products."""
-    policy = getattr(item, "policy", item)
+def _outline(
+    item: BoundarySpec | BoundaryProduct, representation: str, value: object
+) -> ProductOutline:
+    """Return how FAST-HEP's summary lists a product."""
     return {
         "node": item.node_id,
         "port": item.output_name,
         "kind": item.kind,
-        "representation": policy.representation,
-        "type": type(getattr(item, "value", value)).__name__,
+        "representation": representation,
+        "type": type(value).__name__,
     }
 
 
-def prepare_build(plan: Any, build: Path) -> None:
+def prepare_build(plan: Plan, build: Path) -> None:
     """Make the folders that FAST-HEP expects in a build folder."""
     paths = upstream.BuildPaths.from_plan(plan, outdir=build)
     upstream.ensure_build_layout(
@@ -319,7 +341,7 @@ def prepare_build(plan: Any, build: Path) -> None:
     )
 
 
-def _concatenated(values: list[Any]) -> Any:
+def _concatenated(values: list[Any]) -> object:
     """Return event streams as one, in order; ``None`` if they are something else."""
     import awkward as ak
 

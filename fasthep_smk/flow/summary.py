@@ -5,25 +5,31 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
+from fasthep_smk.util.documents import JsonObject
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, PartitionData, ProductOutline
+    from fasthep_smk.flow.shapes import Key, Plan
 
 __all__ = [
     "Run",
+    "Summary",
     "bundle_id",
     "listed",
     "merged_hooks",
-    "ran_on",
     "relocate",
     "renamed_bundle",
     "summarise",
 ]
+
+_Value = TypeVar("_Value")
 
 _SUMMARY = "run_summary.yaml"
 _BUNDLE = re.compile(rb"^bundle_id: '?([0-9a-f]{64})'?$", re.MULTILINE)
@@ -33,27 +39,42 @@ _BUNDLE = re.compile(rb"^bundle_id: '?([0-9a-f]{64})'?$", re.MULTILINE)
 class Run:
     """What a job did, to be told at the end of the run: FAST-HEP's records of it, as plain data."""
 
-    partition: dict[str, Any] | None = None
-    boundary: list[dict[str, Any]] = field(default_factory=list)
-    operations: list[dict[str, Any]] = field(default_factory=list)
-    resources: dict[str, Any] = field(default_factory=dict)
-    hooks: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[dict[str, Any]] = field(default_factory=list)
+    partition: PartitionData | None = None
+    boundary: list[ProductOutline] = field(default_factory=list)
+    operations: list[JsonObject] = field(default_factory=list)
+    resources: JsonObject = field(default_factory=dict)
+    hooks: list[JsonObject] = field(default_factory=list)
+    warnings: list[JsonObject] = field(default_factory=list)
+
+
+class _PartitionEntry(TypedDict):
+    """A partition in the summary, with what was made of it."""
+
+    partition: PartitionData
+    outputs: list[ProductOutline]
+
+
+class Summary(NamedTuple):
+    """What the summary of a run is: its file, of how many partitions, and the reports' files."""
+
+    path: Path
+    partitions: int
+    reports: list[Path]
 
 
 @quick_yaml()
 def summarise(
-    plan: Any,
+    plan: Plan,
     build: Path,
     *,
     runs: Iterable[Run],
     system: str,
-    ran_on: Sequence[Mapping[str, Any]],
-    warnings: Iterable[dict[str, Any]],
-    hooks: Iterable[dict[str, Any]],
+    ran_on: Sequence[Mapping[str, object]],
+    warnings: Iterable[JsonObject],
+    hooks: Iterable[JsonObject],
     bundle_id: str | None,
-    missing: Iterable[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
+    missing: Iterable[MissingPartition] = (),
+) -> Summary:
     """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end.
 
     ``system`` is the batch system that the run's jobs are sent to: as FAST-HEP does for Dask, the
@@ -66,7 +87,7 @@ def summarise(
     ran = {"backend": "snakemake", "strategy": "default" if system == "local" else system}
     partitions = _partition_entries(plan, runs)
     made = {"partitions": partitions} if partitions else {"outputs": _outputs(runs)}
-    summary: dict[str, Any] = {
+    summary: dict[str, object] = {
         **ran,
         "success": True,
         "execution": {**plan.execution, **ran},
@@ -92,7 +113,8 @@ def summarise(
     }
     if bundle_id is not None:
         summary["bundle_id"] = bundle_id
-    summary["summary_path"] = str(paths.run_summary())
+    path = Path(paths.run_summary())
+    summary["summary_path"] = str(path)
     summary["artifacts_path"] = str(paths.artifacts_root())
     if paths.variation is not None:
         summary["variation"] = plan.context.get("variation") or {"name": paths.variation}
@@ -101,12 +123,14 @@ def summarise(
     if reports:
         summary["reports"] = reports
         upstream.write_run_summary(paths.root, summary, variation_name=paths.variation)
-    return summary
+    return Summary(
+        path, count + len(lacking), [Path(one.get("path") or "") for one in reports or ()]
+    )
 
 
-def merged_hooks(runs: Iterable[Run]) -> list[dict[str, Any]]:
+def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:
     """Return the hooks' usage of all jobs as one list: calls added, results joined."""
-    merged: dict[tuple[str, ...], dict[str, Any]] = {}
+    merged: dict[tuple[str, ...], JsonObject] = {}
     for run in runs:
         for item in run.hooks:
             name = tuple(str(item.get(part)) for part in ("source", "scope", "kind", "node"))
@@ -123,24 +147,31 @@ def merged_hooks(runs: Iterable[Run]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
-def relocate(value: Any, old: str, new: str) -> Any:
+def relocate(value: _Value, old: str, new: str) -> _Value:
     """Return ``value`` with the folder ``old`` replaced by ``new`` in every path it holds."""
+    moved: _Value = _relocated(value, old, new)
+    return moved
+
+
+def _relocated(value: object, old: str, new: str) -> Any:
     if isinstance(value, str):
         return value.replace(old, new) if old in value else value
     if isinstance(value, list):
-        return [relocate(item, old, new) for item in value]
+        return [_relocated(item, old, new) for item in value]
     if type(value) is tuple:
-        return tuple(relocate(item, old, new) for item in value)
+        return tuple(_relocated(item, old, new) for item in value)
     if type(value) is dict:
-        return {relocate(key, old, new): relocate(item, old, new) for key, item in value.items()}
+        return {
+            _relocated(key, old, new): _relocated(item, old, new) for key, item in value.items()
+        }
     if isinstance(value, upstream.ArtifactReference):
-        value.uri = relocate(value.uri, old, new)
-        value.metadata = relocate(dict(value.metadata), old, new)
-        value.provenance = relocate(dict(value.provenance), old, new)
+        value.uri = _relocated(value.uri, old, new)
+        value.metadata = _relocated(dict(value.metadata), old, new)
+        value.provenance = _relocated(dict(value.provenance), old, new)
         return value
     if isinstance(value, upstream.ArtifactManifest):
         for part in value.parts:
-            relocate(part, old, new)
+            _relocated(part, old, new)
         return value
     if isinstance(value, os.PathLike):
         text = os.fspath(value)
@@ -179,22 +210,7 @@ def _identified(path: Path) -> str | None:
     return found[1].decode() if found else None
 
 
-def ran_on(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return how many jobs ran on each batch system and pool, with those that they reduced."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for record in records:
-        for one in record.get("ran_on", ()):
-            counts[one["system"], one["pool"]] += one["jobs"]
-        if "ran_on" not in record:
-            system = record.get("system", "local")
-            counts[system, str(record["asked"].get("pool") or "")] += 1
-    return [
-        {"system": system, "pool": pool, "jobs": jobs}
-        for (system, pool), jobs in sorted(counts.items())
-    ]
-
-
-def listed(store: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
+def listed(store: Mapping[Key, object]) -> list[ProductOutline]:
     """Return what nodes of no partition have made, as FAST-HEP's summary lists it."""
     return [
         {"node": node, "port": port, "type": type(value).__name__}
@@ -202,25 +218,29 @@ def listed(store: Mapping[tuple[str, str], Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _outputs(runs: Iterable[Run]) -> list[dict[str, Any]]:
+def _outputs(runs: Iterable[Run]) -> list[ProductOutline]:
     """Return what a run without partitions has made; the job that made something knows its type."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[Key, ProductOutline] = {}
     for item in (item for run in runs for item in run.boundary):
-        kept = {name: item[name] for name in ("node", "port", "type")}
+        kept: ProductOutline = {
+            "node": item["node"],
+            "port": item["port"],
+            "type": item["type"],
+        }
         found.setdefault((item["node"], item["port"]), kept)
     return [found[key] for key in sorted(found)]
 
 
-def _partition_entries(plan: Any, runs: Iterable[Run]) -> list[dict[str, Any]]:
+def _partition_entries(plan: Plan, runs: Iterable[Run]) -> list[_PartitionEntry]:
     runs = list(runs)
     order = {node.id: index for index, node in enumerate(plan.nodes)}
     # Side products are handed to each partition, and with its products to what comes after it.
     side = [item for run in runs if run.partition is None for item in run.boundary]
-    entries: dict[str, dict[str, Any]] = {}
+    entries: dict[str, _PartitionEntry] = {}
     for run in runs:
         if run.partition is None:
             continue
-        new = {"partition": run.partition, "outputs": [dict(item) for item in side]}
+        new = _PartitionEntry(partition=run.partition, outputs=[item.copy() for item in side])
         entry = entries.setdefault(run.partition["id"], new)
         entry["outputs"].extend(run.boundary)
     for entry in entries.values():
@@ -228,7 +248,7 @@ def _partition_entries(plan: Any, runs: Iterable[Run]) -> list[dict[str, Any]]:
     return list(entries.values())
 
 
-def _joined(known: Any, value: Any) -> Any:
+def _joined(known: Any, value: Any) -> object:
     if known is None:
         return value
     if isinstance(known, list) and isinstance(value, list):

@@ -10,6 +10,7 @@ a plan.
 from __future__ import annotations
 
 import importlib
+from types import ModuleType
 from typing import Any
 
 from hepflow.backends.loaders import backend_build_directories
@@ -83,7 +84,7 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def software_hook() -> Any:
+def software_hook() -> ModuleType:
     """Return the module that notes, while a workflow is compiled, what software is there."""
     return importlib.import_module("hepflow.compiler.hooks.software")
 

@@ -7,11 +7,11 @@ before it can be refused. The language itself is FAST-HEP's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.flow.language import language_findings, mapping
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.names import folder_problem
 
@@ -27,7 +27,7 @@ __all__ = [
 _WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
 
 
-def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Finding]:
+def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     """Return what is wrong with a workflow whose includes are merged into ``document``."""
     if not document:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
@@ -62,10 +62,10 @@ def name_finding(name: str, problem: str, *, key: str, workflow: str) -> Finding
     return Finding(file=workflow, key=key, problem=problem, value=shown, expected=expected)
 
 
-def datasets_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def datasets_of(document: YamlMapping) -> list[tuple[str, YamlMapping]]:
     """Return name and content of each dataset, as far as they are well formed, in order."""
     data = mapping(document.get("data"))
-    found: list[tuple[str, Mapping[str, Any]]] = []
+    found: list[tuple[str, YamlMapping]] = []
     for block in (document.get("datasets"), data.get("datasets")):
         if isinstance(block, list):
             items = [item for item in block if isinstance(item, dict) and item.get("name")]
@@ -75,22 +75,22 @@ def datasets_of(document: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any
     return found
 
 
-def ignored_reads(document: Mapping[str, Any]) -> list[str]:
+def ignored_reads(document: YamlMapping) -> list[str]:
     """Return the patterns of files whose changes do not count: ``smk: {ignore_reads: …}``."""
     return _said(document, "ignore_reads")
 
 
-def pickles_of(document: Mapping[str, Any]) -> list[str]:
+def pickles_of(document: YamlMapping) -> list[str]:
     """Return the packages whose objects jobs may hand on as pickles: ``smk: {pickles_of: …}``."""
     return _said(document, "pickles_of")
 
 
-def _said(document: Mapping[str, Any], key: str) -> list[str]:
+def _said(document: YamlMapping, key: str) -> list[str]:
     listed = mapping(document.get("smk")).get(key)
     return [str(item) for item in listed] if isinstance(listed, list) else []
 
 
-def root_trees_of(document: Mapping[str, Any]) -> list[str] | None:
+def root_trees_of(document: YamlMapping) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
     if not sources:  # FAST-HEP's default source
@@ -108,7 +108,7 @@ def root_trees_of(document: Mapping[str, Any]) -> list[str] | None:
     return trees
 
 
-def _dataset_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     datasets = datasets_of(document)
     seen: set[str] = set()
     for name, content in datasets:
@@ -141,7 +141,7 @@ def _dataset_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Fi
         )
 
 
-def _variation_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+def _variation_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     variations = mapping(document.get("systematics")).get("variations")
     for item in variations if isinstance(variations, list) else []:
         texts = [mapping(item).get("name")]
@@ -152,7 +152,7 @@ def _variation_findings(document: Mapping[str, Any], workflow: str) -> Iterator[
                 yield name_finding(text, problem, key="systematics.variations", workflow=workflow)
 
 
-def _stage_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Finding]:
+def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     known = {str(stage.get("id")) for stage in stages}
@@ -175,7 +175,7 @@ def _stage_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Find
 
 
 def _reference_findings(
-    stage: Mapping[str, Any], key: str, known: set[str], workflow: str
+    stage: YamlMapping, key: str, known: set[str], workflow: str
 ) -> Iterator[Finding]:
     raw = stage.get("from", stage.get("in"))
     listed = raw if isinstance(raw, list) else [raw]
@@ -197,7 +197,7 @@ def _reference_findings(
         )
 
 
-def _when_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterator[Finding]:
+def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
     for section in ("write", "render"):
         raw = stage.get(section)
         for number, item in enumerate(raw if isinstance(raw, list) else [raw]):
@@ -214,7 +214,7 @@ def _when_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterato
                 )
 
 
-def _port_findings(stage: Mapping[str, Any], key: str, workflow: str) -> Iterator[Finding]:
+def _port_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
     raw = stage.get("from", stage.get("in"))
     listed = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     ports: dict[str, list[str]] = {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from posixpath import normpath
-from typing import Any
 
 from fasthep_smk.flow.graph import Node
 from fasthep_smk.flow.workflow_checks import name_finding
+from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Variation
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import folder_problem
 
@@ -104,7 +105,7 @@ def _sink_findings(node: Node, variation: Variation, workflow: str) -> Iterator[
         )
 
 
-def _collides(node: Node, key: str, template: str, places: list[Any]) -> bool:
+def _collides(node: Node, key: str, template: str, places: list[Partition]) -> bool:
     if key == "path" and not any(token in template for token in (*_TOKENS, "{node_id}")):
         return False  # FAST-HEP adds the dataset and the partition itself
     values = {
@@ -120,7 +121,7 @@ def _collides(node: Node, key: str, template: str, places: list[Any]) -> bool:
 
 
 def _target(node: Node) -> tuple[str, str] | None:
-    params: Mapping[str, Any] = node.params
+    params: YamlMapping = node.params
     if isinstance(params.get("path"), str):
         return "path", str(params["path"])
     if "out" in params or isinstance(params.get("spec"), dict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.run_settings import Granularity
@@ -24,6 +24,9 @@ from fasthep_smk.plan.tasks import cut
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = ["NO_DATASET", "PARTITIONS_PER_FINISH", "Book"]
 
@@ -51,7 +54,7 @@ class Book:
         self.identity = cache(identity)
         self.varied = variations[0].name is not None
         graphs = {item.label: item.graph for item in variations}
-        datasets: list[Mapping[str, Any] | None] = [
+        datasets: list[Dataset | None] = [
             item.dataset(partition) for item in variations for partition in dataset_names(item)
         ] or [None]
         self.live = {label: live_columns(graph) for label, graph in graphs.items()}
@@ -68,9 +71,11 @@ class Book:
         self.signatures: dict[str, str] = {}
         #: What the nodes make of each partition, by variation and place: however they are joined.
         self.values: dict[tuple[str, ...], dict[str, str]] = {}
-        self._made: dict[tuple[Any, ...], str] = {}
+        self._made: dict[tuple[str, str, tuple[str, ...]], str] = {}
         self._contexts: dict[tuple[str, str | None], str] = {}
-        self._known: dict[tuple[Any, ...], tuple[str, dict[str, NodeSignature]]] = {}
+        self._known: dict[
+            tuple[str, str | tuple[str, ...]], tuple[str, dict[str, NodeSignature]]
+        ] = {}
 
     def rule(
         self, name: str, scope: JobScope, wildcards: tuple[str, ...], *, archive: bool = False

@@ -15,8 +15,8 @@ publish    run, with variations only   writes the manifests that all variations 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.run_settings import Granularity
@@ -32,6 +32,9 @@ from fasthep_smk.plan.wiring import wiring
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.files import digest_of
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = ["make_rules"]
 
@@ -63,7 +66,7 @@ class _Partitions:
         self._book = book
         self._task_of = {node: task for task in book.tasks for node in task.nodes}
         self._consumers = {item.label: consumers_after_bypass(item) for item in book.variations}
-        self._origins: dict[tuple[Any, ...], Origin] = {}
+        self._origins: dict[tuple[str, Partition | None], Origin] = {}
         self._of_plan = {item.label: Origins(item.graph, book.closed) for item in book.variations}
 
     # --- global side products -----------------------------------------------------------------
@@ -179,7 +182,7 @@ class _Partitions:
         )
 
     def _origin(
-        self, item: Variation, dataset: Mapping[str, Any] | None, partition: Partition | None
+        self, item: Variation, dataset: Dataset | None, partition: Partition | None
     ) -> Origin:
         """Return where the events of a partition come from, for all tasks alike."""
         at = (item.label, partition)
@@ -200,7 +203,7 @@ class _Partitions:
         item: Variation,
         ref: Ref,
         consumer: str,
-        dataset: Mapping[str, Any] | None,
+        dataset: Dataset | None,
         place: tuple[str, ...],
     ) -> tuple[str, Key] | None:
         """Return the folder and key that an input comes from, ``None`` if it is left out."""

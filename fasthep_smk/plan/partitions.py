@@ -9,13 +9,18 @@ file really has.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from fasthep_smk.flow.graph import Node
 from fasthep_smk.storage.inputs import Inputs, missing_branches, problem_finding
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.remote import is_remote
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, PartitionData
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = [
     "Partition",
@@ -47,9 +52,17 @@ class Partition:
     stop: int | None = None
     whole: bool = False
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> PartitionData:
         """Return the partition as FAST-HEP's plan writes it."""
-        return {name: value for name, value in asdict(self).items() if name != "whole"}
+        return {
+            "id": self.id,
+            "dataset": self.dataset,
+            "file": self.file,
+            "source": self.source,
+            "part": self.part,
+            "start": self.start,
+            "stop": self.stop,
+        }
 
 
 @dataclass(frozen=True)
@@ -70,14 +83,14 @@ class SourceFacts:
         return tuple(dict.fromkeys([*self.branches, *self.branches_by_dataset.get(dataset, ())]))
 
 
-def sources_of(nodes: Iterable[Any]) -> list[SourceFacts]:
+def sources_of(nodes: Iterable[Node]) -> list[SourceFacts]:
     """Return the sources among a graph's nodes, in plan order."""
     return [_source(node) for node in nodes if node.role == "source"]
 
 
 def make_partitions(
     sources: list[SourceFacts],
-    datasets: Mapping[str, Mapping[str, Any]],
+    datasets: Mapping[str, Dataset],
     *,
     chunk_size: int | None,
     inputs: Inputs,
@@ -131,7 +144,7 @@ def make_partitions(
 
 def missing_entries(
     partitions: Iterable[Partition], reasons: Mapping[Place, str]
-) -> list[dict[str, Any]]:
+) -> list[MissingPartition]:
     """Return missing partitions as they stand in summaries and manifests."""
     return [
         {
@@ -148,7 +161,7 @@ def missing_entries(
 
 def check_inputs(
     sources: list[SourceFacts],
-    datasets: Mapping[str, Mapping[str, Any]],
+    datasets: Mapping[str, Dataset],
     inputs: Inputs,
     *,
     readers: Mapping[str, Iterable[str]] | None = None,
@@ -267,7 +280,7 @@ def _branch_finding(
 
 def _size_warnings(
     dataset: str,
-    content: Mapping[str, Any],
+    content: Dataset,
     listed: list[str],
     facts: Mapping[str, FileFacts],
     trees: list[str],
@@ -284,7 +297,7 @@ def _size_warnings(
             )
 
 
-def _source(node: Any) -> SourceFacts:
+def _source(node: Node) -> SourceFacts:
     params = dict(node.params)
     is_root = node.impl == "root_tree"
     by_dataset = params.get("branches_by_dataset") or {}
@@ -303,7 +316,7 @@ def _source(node: Any) -> SourceFacts:
     )
 
 
-def _events(value: Any) -> int | None:
+def _events(value: str | int | None) -> int | None:
     if value is None or not str(value).strip():
         return None
     return int(value)

@@ -7,7 +7,6 @@ signature for each of its nodes it need not do again what comes out the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.plot_styles import styles_before
@@ -20,8 +19,8 @@ __all__ = ["end_values"]
 def end_values(
     graph: Graph,
     known: Mapping[str, NodeSignature],
-    reduced: Callable[[str], Any],
-    around: Any,
+    reduced: Callable[[str], object],
+    around: object,
 ) -> dict[str, str]:
     """Return the signatures of what the nodes at the end of a run make.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.rules import Variation
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = [
     "consumers_after_bypass",
@@ -89,5 +91,5 @@ def partition_counts(item: Variation) -> dict[str, int]:
     return counts
 
 
-def datasets_or_none(item: Variation) -> list[Mapping[str, Any] | None]:
+def datasets_or_none(item: Variation) -> list[Dataset | None]:
     return [item.dataset(name) for name in dataset_names(item)] or [None]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from fasthep_smk.plan.job_builder import NO_DATASET, Book
 from fasthep_smk.plan.partitions import Partition
@@ -170,7 +169,7 @@ class _Reductions:
         names = dataset_names(item) or (None,)
         places = {name: self._places(item, name) for name in names}
 
-        def reduced(node: str) -> list[Any]:
+        def reduced(node: str) -> list[object]:
             return [
                 [
                     name,
@@ -197,7 +196,7 @@ class _Reductions:
         side = self._book.folder_of.get(("side_products", item.label))
         return self._book.signatures[side] if side else None
 
-    def _values(self, item: Variation, dataset: str | None) -> list[Any]:
+    def _values(self, item: Variation, dataset: str | None) -> list[object]:
         """Return the signatures of all values of a dataset's partitions.
 
         They are the same however nodes are joined into jobs, and so are the results.

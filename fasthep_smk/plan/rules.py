@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 from fasthep_smk.config.requests import Route
@@ -13,10 +13,13 @@ from fasthep_smk.flow.graph import Graph
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import layout, record
 from fasthep_smk.storage.products import ARCHIVE, RECORD
 from fasthep_smk.storage.record import MadeOf
-from fasthep_smk.storage.task_table import Key, NodeFacts, Read
+from fasthep_smk.storage.task_table import Key, NodeFacts, OriginFacts, Read
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = [
     "NOMINAL",
@@ -52,7 +55,7 @@ class Variation:
     def label(self) -> str:
         return self.name or NOMINAL
 
-    def dataset(self, name: str) -> Mapping[str, Any]:
+    def dataset(self, name: str) -> Dataset:
         """Return the dataset's entry in the plan's context, as ops see it."""
         return dict((self.graph.plan.context.get("datasets") or {}).get(name) or {"name": name})
 
@@ -167,11 +170,7 @@ def output_files(rule: Rule) -> dict[str, str]:
 def made_of(rule: Rule, job: Job) -> MadeOf:
     """Return what a job's products follow from, as its record has it."""
     known = signatures(rule.nodes.get(job.signed_as, {}))
-    return {
-        "nodes": {node: known[node] for node in job.nodes},
-        "origin": origin_facts(job),
-        "reads": [read.folder for read in job.reads],
-    }
+    return record.made_of(job, known, origin_facts(job))
 
 
 def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, NodeFacts]:
@@ -179,7 +178,7 @@ def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, NodeFacts]:
     return {node: [item.digest, sorted(item.sees)] for node, item in nodes.items()}
 
 
-def origin_facts(job: Job) -> dict[str, Any] | None:
+def origin_facts(job: Job) -> OriginFacts | None:
     """Return the digests of a job's origin and what they are made of."""
     if job.origin is None:
         return None

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk.flow.context_use import Sight
 from fasthep_smk.flow.graph import Graph, Node, Ref
 from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.storage.task_table import EventFacts, OwnFacts
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.files import digest_of
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = [
     "ASKED",
@@ -49,7 +54,7 @@ class NodeSignature:
 
     digest: str
     sees: frozenset[Sight]
-    content: Mapping[str, Any]
+    content: Mapping[str, object]
     upstream: tuple[tuple[str, str, str | None], ...]
 
 
@@ -64,8 +69,8 @@ class Origin:
 
     own: str
     seen: Mapping[Sight, str]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    contexts: Mapping[str, Any] = field(default_factory=dict)
+    facts: EventFacts
+    contexts: Mapping[str, YamlMapping] = field(default_factory=dict)
 
 
 def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> frozenset[str]:
@@ -89,7 +94,7 @@ def closed_sources(graphs: Mapping[str, Graph], live: Mapping[str, Live]) -> fro
 
 
 def node_signatures(
-    graph: Graph, variation: str | None, dataset: Mapping[str, Any] | None = None
+    graph: Graph, variation: str | None, dataset: Dataset | None = None
 ) -> dict[str, NodeSignature]:
     """Return the signature of every node, before any partition is known.
 
@@ -114,7 +119,7 @@ def node_signatures(
     return found
 
 
-def _inputs(graph: Graph, node: Node, dataset: Mapping[str, Any] | None) -> list[Ref]:
+def _inputs(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
     if dataset is None:
         return list(node.inputs)
     found = []
@@ -128,7 +133,7 @@ def _inputs(graph: Graph, node: Node, dataset: Mapping[str, Any] | None) -> list
     return found
 
 
-def node_content(node: Node) -> dict[str, Any]:
+def node_content(node: Node) -> dict[str, object]:
     """Return what a node does by itself, as plain data."""
     params = dict(node.params)
     if _reads_root(node):
@@ -164,11 +169,11 @@ class Origins:
         self._run_name = digest_of(self._run)
         self._names = digest_of(self._run["dataset_names"])
         #: By dataset: its context with the digest of that, and its own digest.
-        self._datasets: dict[str | None, tuple[dict[str, Any], str, str]] = {}
+        self._datasets: dict[str | None, tuple[dict[str, object], str, str]] = {}
 
     def of(
         self,
-        dataset: Mapping[str, Any] | None,
+        dataset: Dataset | None,
         partition: Partition | None,
         files: Iterable[str],
         before: Iterable[str] = (),
@@ -184,10 +189,10 @@ class Origins:
             self._datasets[at] = (context, digest_of(context), digest_of(dataset))
         context, name, of_dataset = self._datasets[at]
         branches = {node.id: _branches_read(node, partition) for node in self._open}
-        entries: Any = "all"
+        entries: Literal["all"] | list[int | None] = "all"
         if partition is not None and not partition.whole:
             entries = [partition.start, partition.stop]
-        facts = {
+        own_facts: OwnFacts = {
             "dataset": at,
             "context": name,
             "files": list(files),
@@ -202,8 +207,8 @@ class Origins:
             "place": digest_of(place),
             "run": digest_of([self._run_name, earlier, place]),
         }
-        own = digest_of(facts)
-        facts |= {"run": self._run_name, "before": earlier}
+        own = digest_of(own_facts)
+        facts: EventFacts = {**own_facts, "run": self._run_name, "before": earlier}
         return Origin(own, seen, facts, {name: context, self._run_name: self._run})
 
 
@@ -219,7 +224,7 @@ def _branches_read(node: Node, partition: Partition | None) -> list[str]:
     return listed if needed is None else sorted({*listed, *map(str, needed)})
 
 
-def context_content(graph: Graph, dataset: Mapping[str, Any] | None) -> dict[str, Any]:
+def context_content(graph: Graph, dataset: Dataset | None) -> dict[str, object]:
     """Return the part of the context that every op of a dataset's partitions can see."""
     plan = graph.plan
     own = {name: value for name, value in (dataset or {}).items() if name not in _OF_FILES}
@@ -237,7 +242,7 @@ def value_signature(node: NodeSignature, origin: Origin) -> str:
     return digest_of([node.digest, *seen_of(origin.own, origin.seen, node.sees)])
 
 
-def seen_of(own: str, seen: Mapping[Any, str], sees: Iterable[str]) -> tuple[str, ...]:
+def seen_of(own: str, seen: Mapping[Sight, str], sees: Iterable[Sight]) -> tuple[str, ...]:
     """Return the digests of what a node sees of an origin."""
     return (own, *(seen[sight] for sight in sorted(sees)))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Route
 from fasthep_smk.config.routing import Router
@@ -19,6 +19,9 @@ from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.plan.node_routes import route_keys, route_of
 from fasthep_smk.plan.signatures import NodeSignature, node_signatures
 from fasthep_smk.util.names import encode
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = ["Task", "cut"]
 
@@ -43,7 +46,7 @@ class _Group:
 def cut(
     graphs: Mapping[str, Graph],
     granularity: Granularity,
-    datasets: Iterable[Mapping[str, Any] | None],
+    datasets: Iterable[Dataset | None],
     router: Router,
     signatures: Mapping[str, Mapping[str, NodeSignature]] | None = None,
 ) -> list[Task]:
@@ -138,7 +141,7 @@ class _Cutter:
 
 
 def _keep_sources_honest(
-    groups: list[list[str]], graph: Graph, dataset: Mapping[str, Any] | None
+    groups: list[list[str]], graph: Graph, dataset: Dataset | None
 ) -> list[list[str]]:
     """Take observers out of a task in which their source would read nothing but the schema.
 

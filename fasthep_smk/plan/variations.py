@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.plan.columns import live_columns
+from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["unite_sources"]
 
@@ -55,11 +55,11 @@ def _lists_branches(node: Node) -> bool:
     return any(node.params.get(name) for name in _DEMAND)
 
 
-def _without_demand(node: Node) -> dict[str, Any]:
+def _without_demand(node: Node) -> YamlMapping:
     return {key: value for key, value in node.params.items() if key not in _DEMAND}
 
 
-def _united(params: list[dict[str, Any]]) -> dict[str, Any]:
+def _united(params: list[YamlMapping]) -> YamlMapping:
     united = dict(params[0])
     branches = [str(item) for one in params for item in one.get("branches") or ()]
     if branches:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Graph, Node, Ref
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Dataset
 
 __all__ = ["Wire", "Wiring", "wiring"]
 
@@ -44,7 +47,7 @@ class Wiring:
 def wiring(
     graph: Graph,
     nodes: Iterable[str],
-    dataset: Mapping[str, Any] | None,
+    dataset: Dataset | None,
     declared: Mapping[Key, Iterable[str] | None],
 ) -> Wiring:
     """Return how the active nodes of a job are wired for a dataset.
@@ -80,7 +83,7 @@ def wiring(
     )
 
 
-def _inputs(graph: Graph, node: Node, dataset: Mapping[str, Any] | None) -> list[Ref]:
+def _inputs(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
     """Return what a node reads where inactive nodes are by-passed."""
     refs = [ref for ref in node.inputs if not ref.is_dependency]
     actual = [graph.resolve(ref, dataset, consumer=node.id) for ref in refs]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from tabulate import tabulate
 
@@ -20,6 +20,7 @@ from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, surv
 from fasthep_smk.storage.jobs import TaskJob, find_build, is_done, read_jobs
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.retention import cleanable
+from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util import files
 from fasthep_smk.util.units import about_bytes
 
@@ -44,7 +45,7 @@ class Status:
     jobs: list[TaskJob]
     states: Mapping[str, State]
     failed: list[failures.Failure]
-    run: Mapping[str, Any] | None
+    run: Holder | None
     disk: Survey
     freeable: dict[str, Amount]
     damaged: dict[str, str] | None = None
@@ -96,7 +97,7 @@ def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
     return found | {path: how for path, how in products.items() if how != damage.GONE}
 
 
-def state_of(done: bool, note: failures.Failure | None, run: Mapping[str, Any] | None) -> State:
+def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> State:
     """Return the state of a job, by the note that it left and who works on its folder.
 
     A job leaves a note when it starts, as if it had been killed. On another machine its process
@@ -120,7 +121,7 @@ def as_text(status: Status) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def as_data(status: Status) -> dict[str, Any]:
+def as_data(status: Status) -> dict[str, object]:
     """Return the status as plain data; sizes are in bytes."""
     return {
         "build": str(status.build),

@@ -21,6 +21,7 @@ from fasthep_smk.storage.products import RECORD, write_record
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files, system_errors
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import FileFacts
 
 __all__ = ["Reuse", "archive_results", "asked", "reuse_results"]
@@ -253,7 +254,7 @@ class _Comparison:
             left.append((rule, job))
         return left
 
-    def _reason(self, rule: Rule, job: Job, known: Mapping[str, object]) -> str:
+    def _reason(self, rule: Rule, job: Job, known: JsonObject) -> str:
         if job.folder in self.unusable:
             return self.unusable[job.folder]
         if job.folder in self.changed:

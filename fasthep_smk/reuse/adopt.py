@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.rules import Job, Rule, made_of, output_files
 from fasthep_smk.plan.signatures import seen_of
@@ -19,6 +19,9 @@ from fasthep_smk.storage import hard_links, layout, products, run_records
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
 
 __all__ = ["Index", "Value", "adopt", "cached_streams", "values_of", "with_partition"]
 
@@ -207,7 +210,7 @@ def with_partition(job: Job, record: Record) -> Record | None:
     return {**record, "runs": [*run_records.runs(record, partition, job.nodes)]}
 
 
-def _partition(job: Job) -> dict[str, Any] | None:
+def _partition(job: Job) -> PartitionData | None:
     return job.partition.as_dict() if job.partition else None
 
 

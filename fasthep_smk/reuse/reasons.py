@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Literal
 
-from fasthep_smk.flow.context_use import SIGHTS
+from fasthep_smk.flow.context_use import SIGHTS, Sight
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import described
-from fasthep_smk.storage.record import Record
+from fasthep_smk.storage.record import MadeOf, Record
+from fasthep_smk.storage.task_table import OriginFacts
+from fasthep_smk.util.documents import JsonObject, YamlMapping
 
 __all__ = ["reason"]
 
-Known = Mapping[str, Any]
-
 
 def reason(
-    rule: Rule, job: Job, before: Record | None, known: Known, valid: Mapping[str, Any]
+    rule: Rule, job: Job, before: Record | None, known: JsonObject, valid: Mapping[str, object]
 ) -> str:
     """Return why a job does not stand.
 
@@ -39,7 +39,7 @@ def reason(
     return "its output columns have changed" if job.origin else "what it sums up has changed"
 
 
-def _nodes(rule: Rule, job: Job, then: Mapping[str, Any], known: Known) -> Iterator[str]:
+def _nodes(rule: Rule, job: Job, then: MadeOf, known: JsonObject) -> Iterator[str]:
     """Say which node differs, and how: what it does itself before what comes before it."""
     signatures = rule.nodes.get(job.signed_as, {})
     now = {node: described(signatures[node]) for node in job.nodes}
@@ -64,7 +64,9 @@ def _nodes(rule: Rule, job: Job, then: Mapping[str, Any], known: Known) -> Itera
         yield f"{_short(differ[0])}: {what} operation than before"
 
 
-def _node(node: str, old: Any, now: Any, known: Known, seen: set[str]) -> Iterator[str]:
+def _node(
+    node: str, old: JsonObject, now: JsonObject, known: JsonObject, seen: set[str]
+) -> Iterator[str]:
     """Say how a node differs, or else one of those before it."""
     if node in seen:
         return
@@ -84,7 +86,7 @@ def _node(node: str, old: Any, now: Any, known: Known, seen: set[str]) -> Iterat
             yield from _node(ref, known[was], known[digest], known, seen)
 
 
-def _content(old: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _content(old: JsonObject, now: JsonObject) -> Iterator[str]:
     if old.get("implementation") != now.get("implementation"):
         yield from _implementation(str(old.get("implementation")), str(now.get("implementation")))
     for name in now:
@@ -125,7 +127,7 @@ def _part(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _differences(path: str, old: Any, now: Any) -> Iterator[str]:
+def _differences(path: str, old: object, now: object) -> Iterator[str]:
     """Yield ``path old → new`` for each leaf that differs."""
     if isinstance(old, dict) and isinstance(now, dict):
         for name in dict.fromkeys([*old, *now]):
@@ -137,12 +139,12 @@ def _differences(path: str, old: Any, now: Any) -> Iterator[str]:
         yield f"{path} {_value(old)} → {_value(now)}"
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     text = "nothing" if value is None else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _who_sees(rule: Rule, job: Job) -> dict[str, str]:
+def _who_sees(rule: Rule, job: Job) -> dict[Sight, str]:
     """Return of each sight the first node of a job that has it."""
     known = rule.nodes.get(job.signed_as, {})
     return {
@@ -152,7 +154,13 @@ def _who_sees(rule: Rule, job: Job) -> dict[str, str]:
     }
 
 
-def _origin(old: Any, now: Any, job: Job, known: Known, who: Mapping[str, str]) -> Iterator[str]:
+def _origin(
+    old: OriginFacts | None,
+    now: OriginFacts | None,
+    job: Job,
+    known: JsonObject,
+    who: Mapping[Sight, str],
+) -> Iterator[str]:
     if not old or not now:
         return
     if old["files"] != now["files"]:
@@ -180,13 +188,13 @@ def _origin(old: Any, now: Any, job: Job, known: Known, who: Mapping[str, str]) 
             yield f"the run's datasets, which {node} may see: {what}"
 
 
-def _changes(was: Any, new: Any) -> list[str]:
+def _changes(was: object, new: object) -> list[str]:
     """Return the first two differences of two contexts, if both are known."""
     found = list(_differences("", was, new)) if was and new else []
     return [item.lstrip(".") for item in found[:2]]
 
 
-def _datasets(was: Any, new: Any) -> str:
+def _datasets(was: YamlMapping | None, new: YamlMapping | None) -> str:
     """Return which datasets came and went, or else how one of them changed."""
     if not was or not new:
         return "others than before"
@@ -215,14 +223,14 @@ def _files(old: list[str], now: list[str]) -> Iterator[str]:
         yield "the list of input files has changed"
 
 
-def _entries(entries: Any) -> str:
+def _entries(entries: Literal["all"] | list[int | None]) -> str:
     if entries == "all":
         return "all"
     start, stop = entries
     return f"{start or 0} to {'the end' if stop is None else stop}"
 
 
-def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, Any]) -> Iterator[str]:
+def _reads(old: list[str], now: list[str], job: Job, valid: Mapping[str, object]) -> Iterator[str]:
     added = [folder for folder in now if folder not in old]
     removed = [folder for folder in old if folder not in now]
     again = [folder for folder in now if folder in old and folder not in valid]

@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import FORK_SERVER
 from fasthep_smk.util import files, scratch
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.scratch import Scratch
 from fasthep_smk.worker.processes import COLD, ONE_THREAD
 
@@ -193,7 +193,7 @@ def correct_benchmarks(build: Path) -> None:
             files.write_text(path, "\n".join(lines) + "\n")
 
 
-def _record(build: Path, benchmark: Path) -> dict[str, Any]:
+def _record(build: Path, benchmark: Path) -> JsonObject:
     """Return the record of the job that a benchmark is of."""
     *folders, name = benchmark.relative_to(build / layout.BENCHMARKS).with_suffix("").parts
     place = [] if [name] == folders else [name]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.run_settings import RunSettings
@@ -12,12 +10,13 @@ from fasthep_smk.run import pipeline
 from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.translation import Start
 from fasthep_smk.translate.write import Written
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
 
 __all__ = ["from_config"]
 
 
-def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Written:
+def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
     """Translate what a Snakemake configuration names; return where it was written.
 
     Without ``write`` the translation that the main process wrote is used.
@@ -26,14 +25,14 @@ def from_config(config: Mapping[str, Any], *, root: Path, write: bool) -> Writte
         Findings: a setting or the workflow is wrong.
     """
     _raise_if_wrong(config)
-    given: dict[str, Any] = {"outdir": "build", **config}
+    given = {"outdir": "build", **config}
     paths = {name: Path(str(given[name])) for name in ("workflow", "outdir")}
     settings = RunSettings(**{**given, **paths})
     start = Start(settings=settings, root=root, build=build_folder(settings.outdir))
     return pipeline.up_to(pipeline.write, start).written if write else Written.below(start.build)
 
 
-def _raise_if_wrong(config: Mapping[str, Any]) -> None:
+def _raise_if_wrong(config: YamlMapping) -> None:
     findings = schema.findings_of(dict(config), "snakemake_config", file="", key="config")
     if findings:
         raise Findings(findings)

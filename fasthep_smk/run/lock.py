@@ -20,7 +20,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk import sites
 from fasthep_smk.storage import failures, layout, obstacles
@@ -42,7 +41,7 @@ class Held(SmkError):
     """Another run works on the build folder."""
 
     @classmethod
-    def by(cls, who: Mapping[str, Any], build: Path) -> Held:
+    def by(cls, who: Mapping[str, object], build: Path) -> Held:
         """Return the error that names a process, its host and since when."""
         return cls(
             f"another run is in progress in {build}\n"
@@ -229,7 +228,7 @@ def _marked(descriptor: int) -> set[int]:
     return found
 
 
-def _write(descriptor: int, **state: Any) -> None:
+def _write(descriptor: int, **state: object) -> None:
     content = {
         **state,
         "host": socket.gethostname(),

@@ -165,12 +165,12 @@ def conclude(finished: Finished) -> Concluded:
 
 
 #: All steps of a run.
-STEPS: tuple[Callable[..., Any], ...] = (
+STEPS: tuple[Callable[..., object], ...] = (
     load, compile_plans, plan, place, reconcile, write, run, conclude,
 )  # fmt: skip
 
 
-def up_to(last: Callable[[Any], Made], start: Start) -> Made:
+def up_to(last: Callable[..., Made], start: Start) -> Made:
     """Take the steps from the first to ``last``, one of those before ``run``.
 
     Raises:

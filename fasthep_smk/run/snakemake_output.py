@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
@@ -169,7 +168,7 @@ class Reader:
         self.problem(event.text)
 
 
-_FOLLOW: dict[type[Event], Callable[[Reader, Any], None]] = {
+_FOLLOW: dict[type[Event], Callable[..., None]] = {
     job_events.JobsPlanned: Reader._planned,
     job_events.JobStarted: Reader._started,
     job_events.JobFinished: Reader._finished,

@@ -11,7 +11,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.util import units
@@ -45,9 +45,9 @@ class Draft:
     ``files`` are further files of the profile, by their names.
     """
 
-    pools: dict[str, Any]
+    pools: Mapping[str, object]
     remarks: list[str]
-    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
 class System(Protocol):
@@ -66,16 +66,16 @@ class System(Protocol):
     AMOUNTS: tuple[str, ...]
 
     #: Snakemake's options for jobs that are sent what they need.
-    TRAVELLING: Mapping[str, Any]
+    TRAVELLING: Mapping[str, object]
 
-    settings: Callable[[Site], Mapping[str, Any]]
+    settings: Callable[[Site], Mapping[str, object]]
     """Return Snakemake's options for this system, asking it where that helps."""
 
     #: Characters of folders, and of the paths of interpreters, that it takes for something else.
     NOT_IN_FOLDERS: frozenset[str]
     NOT_IN_PROGRAMS: frozenset[str]
 
-    resources: Callable[[Attempt], Mapping[str, Any]]
+    resources: Callable[[Attempt], Mapping[str, object]]
     """Return the executor's own resources of a job, besides those every Snakefile has."""
 
     machine: Callable[[Site], ResourceRequest | None]

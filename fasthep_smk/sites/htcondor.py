@@ -8,12 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, Waiting
 from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.util import units
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import shell
 
@@ -46,10 +47,11 @@ SNAKEMAKE = "fasthep_smk.executors.htcondor"
 #: Machines leave and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2
 
-#: Snakemake must not look for files of ours on workers.
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ("allowed_execute_duration",)
-TRAVELLING: Mapping[str, Any] = {"shared-fs-usage": "none"}
+
+#: Snakemake must not look for files of ours on workers.
+TRAVELLING: Mapping[str, object] = {"shared-fs-usage": "none"}
 #: Its submit language fills in what a dollar sign begins, and a line ends there. It splits commands
 #: at spaces, and the plugin takes quotes out of them.
 NOT_IN_FOLDERS = frozenset("$\n\r\0")
@@ -78,7 +80,7 @@ _OF_AN_END = (
 _GETENV = "PATH,HOME,LANG,LC_ALL,X509_USER_PROXY,BEARER_TOKEN_FILE,KRB5CCNAME"
 
 
-def settings(_site: Site) -> Mapping[str, Any]:
+def settings(_site: Site) -> Mapping[str, object]:
     """Return Snakemake's options; a held job counts as failed after minutes, not hours."""
     return {
         "executor": "htcondor",
@@ -92,7 +94,7 @@ def settings(_site: Site) -> Mapping[str, Any]:
     }
 
 
-def resources(attempt: Attempt) -> Mapping[str, Any]:
+def resources(attempt: Attempt) -> Mapping[str, object]:
     """Return the plugin's resources: of Snakemake's own it maps the threads only."""
     options = attempt.options.get("htcondor", {})
     request = attempt.request
@@ -176,7 +178,7 @@ def draft() -> Draft | None:
         return None
     plain = min(known, key=lambda slot: (slot[2], slot[1]))
     largest = max(known, key=lambda slot: slot[1])
-    profiles: dict[str, Any] = {"default": {"resources": _share(plain)}}
+    profiles: dict[str, object] = {"default": {"resources": _share(plain)}}
     if largest[1] > plain[1]:
         profiles["high_memory"] = {"resources": _share(largest)}
     with_gpus = [slot for slot in known if slot[2]]
@@ -196,7 +198,7 @@ def draft() -> Draft | None:
     return Draft(pools, remarks)
 
 
-def _share(slot: tuple[int, int, int]) -> dict[str, Any]:
+def _share(slot: tuple[int, int, int]) -> dict[str, int | str]:
     """Return one cpu of a slot with its share of the memory."""
     return {"cpus": 1, "memory": f"{units.whole_mb(slot[1] // max(slot[0], 1))}MB"}
 
@@ -209,7 +211,7 @@ def fate(job: str) -> str | None:
     return None
 
 
-def _ending(ad: Mapping[str, Any]) -> str:
+def _ending(ad: JsonObject) -> str:
     status = ad.get("JobStatus")
     if status == _HELD:
         return f"held: {ad.get('HoldReason', 'no reason given')}"
@@ -273,7 +275,7 @@ def _queue_of(run: str) -> list[str]:
     return ["condor_q", "-constraint", f'Iwd == "{folder}"']
 
 
-def _ads(command: list[str], *names: str) -> list[dict[str, Any]]:
+def _ads(command: list[str], *names: str) -> list[JsonObject]:
     """Return these attributes of the jobs that a command of HTCondor's lists."""
     text = ask([*command, "-json", "-attributes", ",".join(names)]) or ""
     try:

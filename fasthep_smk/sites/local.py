@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, Waiting
@@ -36,10 +36,11 @@ __all__ = [
 PLUGIN = None
 SNAKEMAKE = "fasthep_smk.executors.local"
 
-#: On one machine no job travels.
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ()
-TRAVELLING: Mapping[str, Any] = {}
+
+#: On one machine no job travels.
+TRAVELLING: Mapping[str, object] = {}
 #: Jobs are started with words, and folders stay where they are.
 NOT_IN_FOLDERS: frozenset[str] = frozenset()
 NOT_IN_PROGRAMS = NOT_IN_FOLDERS
@@ -53,7 +54,7 @@ def machine(site: Site) -> ResourceRequest:
     return machine_of(site.machine)
 
 
-def machine_of(said: Mapping[str, Any]) -> ResourceRequest:
+def machine_of(said: Mapping[str, object]) -> ResourceRequest:
     """Return what this machine has, but for what is said of it."""
     return ResourceRequest(
         cpus=units.parse_count(said["cpus"]) if said.get("cpus") else _cpus(),
@@ -65,7 +66,7 @@ def machine_of(said: Mapping[str, Any]) -> ResourceRequest:
     )
 
 
-def settings(site: Site) -> Mapping[str, Any]:
+def settings(site: Site) -> Mapping[str, object]:
     """Return Snakemake's options: all cores, and no more memory and GPUs than there are."""
     here = machine(site)
     limits = {"gpu": here.gpus}
@@ -76,7 +77,7 @@ def settings(site: Site) -> Mapping[str, Any]:
     return {"cores": here.cpus if site.machine.get("cpus") else "all", "resources": limits}
 
 
-def resources(_attempt: Attempt) -> Mapping[str, Any]:
+def resources(_attempt: Attempt) -> Mapping[str, object]:
     """Return nothing: the resources that every Snakefile has say it all."""
     return {}
 
@@ -104,7 +105,7 @@ def batch_job() -> str | None:
 def draft() -> Draft | None:
     """Return what this machine has."""
     here = machine_of({})
-    known: dict[str, Any] = {"cpus": here.cpus, "gpus": here.gpus}
+    known: dict[str, int | str] = {"cpus": here.cpus, "gpus": here.gpus}
     if here.memory is not None:
         known["memory"] = units.format_bytes(here.memory).replace(" ", "")
     return Draft({"machine": known, "waiting": "00:01:00"}, ["Pools share the machine."])

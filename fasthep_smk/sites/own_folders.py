@@ -7,7 +7,6 @@ empty, and their parents: also that of input files which were moved away in the 
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 __all__ = ["keep_folders"]
 
@@ -15,6 +14,6 @@ __all__ = ["keep_folders"]
 def keep_folders() -> None:
     """Let Snakemake remove no folder at the end of a run."""
     importlib.import_module("snakemake.cli")  # the modules below it import each other
-    dag: Any = importlib.import_module("snakemake.dag").DAG
+    dag = importlib.import_module("snakemake.dag").DAG
     if hasattr(dag, "cleanup_workdir"):
         dag.cleanup_workdir = lambda _self: None

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, Waiting
@@ -50,10 +50,11 @@ SNAKEMAKE = "fasthep_smk.executors.slurm"
 #: Nodes fail and jobs are preempted: what has failed once may well succeed.
 RETRIES = 2
 
-#: Workers find what they are sent in a folder that Slurm knows nothing of.
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ("mem_mb",)
-TRAVELLING: Mapping[str, Any] = {}
+
+#: Workers find what they are sent in a folder that Slurm knows nothing of.
+TRAVELLING: Mapping[str, object] = {}
 #: The plugin hands a job's command to a shell between double quotes: what these begin would run
 #: there, and once more in the job's own shell.
 NOT_IN_FOLDERS = frozenset("$`\n\r\0")
@@ -89,9 +90,9 @@ class Partition:
     gpus: int
 
 
-def settings(_site: Site) -> Mapping[str, Any]:
+def settings(_site: Site) -> Mapping[str, object]:
     """Return Snakemake's options; without Slurm's accounting, states come from squeue."""
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "executor": "slurm",
         "jobs": 200,
         "latency-wait": 60,
@@ -106,7 +107,7 @@ def settings(_site: Site) -> Mapping[str, Any]:
     return found
 
 
-def resources(attempt: Attempt) -> Mapping[str, Any]:
+def resources(attempt: Attempt) -> Mapping[str, object]:
     """Return the plugin's resources. Slurm's megabyte is 2²⁰ bytes, Snakemake's 10⁶."""
     options = attempt.options.get("slurm", {})
     found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
@@ -199,7 +200,7 @@ def draft() -> Draft | None:
     )
     first = known.get(marked[0]) if marked else None
     plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
-    profiles: dict[str, Any] = {"default": _profile(plain)}
+    profiles: dict[str, object] = {"default": _profile(plain)}
     largest = max(known.values(), key=lambda one: one.memory)
     if largest.memory > plain.memory:
         profiles["high_memory"] = _profile(largest)
@@ -213,7 +214,7 @@ def draft() -> Draft | None:
         for one in known.values()
     ]
     limits = [one.walltime for one in known.values()]
-    pools: dict[str, Any] = {"default": {"config": {"walltime": "01:00:00"}}}
+    pools: dict[str, object] = {"default": {"config": {"walltime": "01:00:00"}}}
     pools["pool_profiles"] = profiles
     if all(limits):
         longest = max(limit for limit in limits if limit)
@@ -222,9 +223,9 @@ def draft() -> Draft | None:
     return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes})
 
 
-def _limits(partition: Partition) -> dict[str, Any]:
+def _limits(partition: Partition) -> dict[str, int]:
     """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
-    limits: dict[str, Any] = {
+    limits: dict[str, int] = {
         "max_threads": partition.cpus,
         "max_mem_mb": partition.memory // 1024**2,
         "max_gpu": partition.gpus,
@@ -234,11 +235,11 @@ def _limits(partition: Partition) -> dict[str, Any]:
     return limits
 
 
-def _profile(partition: Partition, gpus: int = 0) -> dict[str, Any]:
+def _profile(partition: Partition, gpus: int = 0) -> dict[str, object]:
     """Return a pool profile: one cpu of a partition's node with its share of the memory."""
     share = units.whole_mb(partition.memory // max(partition.cpus, 1))
-    resources: dict[str, Any] = {"cpus": 1, "memory": f"{share}MB"}
-    config: dict[str, Any] = {"slurm": {"partition": partition.name}}
+    resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}
+    config: dict[str, object] = {"slurm": {"partition": partition.name}}
     if partition.walltime is not None and partition.walltime < 3600:
         config["walltime"] = units.format_duration(partition.walltime)
     return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}

@@ -11,7 +11,6 @@ import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
@@ -20,11 +19,8 @@ __all__ = ["GONE", "difference", "of_products", "of_results", "said"]
 
 GONE = "is gone"
 
-#: What describes a file: its ``size`` in bytes and its ``sha256``.
-Known = Mapping[str, Any]
 
-
-def difference(path: str | Path, known: Known, *, content: bool = False) -> str | None:
+def difference(path: str | Path, known: files.FileFacts, *, content: bool = False) -> str | None:
     """Return in words how a file differs from what describes it; ``None`` if it does not.
 
     With ``content`` it is read, and its checksum compared as well.
@@ -106,7 +102,7 @@ def said(results: Mapping[str, str]) -> str:
     return f"its result {name} {how}{more}"
 
 
-def _differences(items: Sequence[tuple[str, Known]], content: bool) -> list[str | None]:
+def _differences(items: Sequence[tuple[str, files.FileFacts]], content: bool) -> list[str | None]:
     if not content:
         return [difference(path, known) for path, known in items]
     with ThreadPoolExecutor() as pool:  # hashing and reading do not hold the interpreter

@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Attempt
 from fasthep_smk.util import disk_full, files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
 from fasthep_smk.util.units import format_bytes
@@ -283,7 +284,7 @@ def read(path: Path) -> Failure | None:
     return _understood(content)
 
 
-def _understood(content: Any) -> Failure | None:
+def _understood(content: object) -> Failure | None:
     types = _types()
     if not isinstance(content, dict) or not all(
         name in types and isinstance(value, types[name]) for name, value in content.items()
@@ -307,7 +308,7 @@ def _understood(content: Any) -> Failure | None:
         return None
 
 
-def _plain(content: dict[str, Any]) -> dict[str, Any]:
+def _plain(content: JsonObject) -> JsonObject:
     """Return the texts of a note as they may be shown."""
     shown = {name: printable(v) if isinstance(v, str) else v for name, v in content.items()}
     errors = {name: masked(shown[name]) for name in ("problem", "fix") if shown.get(name)}

@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.storage.damage import difference
 from fasthep_smk.storage.layout import ARCHIVE
@@ -24,7 +23,7 @@ def entries(record: Saved) -> dict[Key, ProductEntry]:
     return {(entry["node"], entry["port"]): entry for entry in record["products"]}
 
 
-def files_of(value: Any) -> Iterator[str]:
+def files_of(value: object) -> Iterator[str]:
     """Yield the files that hold a value: those of its event streams, the archive for the rest."""
     if isinstance(value, list):
         for item in value:
@@ -57,9 +56,10 @@ def share(source: Path, record: Saved, key: Key, goal: Path, *, name: str | None
     if ARCHIVE in names:
         raise ValueError(f"{key} lies among other products")
     renamed = {}
-    if name is not None and names == [entry["value"].get("file")]:
+    value = entry["value"]
+    if name is not None and isinstance(value, dict) and names == [value.get("file")]:
         renamed = {names[0]: name}
-        entry["value"] = {**entry["value"], "file": name}
+        entry["value"] = {**value, "file": name}
     described = {}
     for old in names:
         new = renamed.get(old, old)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import io
 import zipfile
-from typing import Any
+from typing import TYPE_CHECKING
 
 import uhi.io.zip as uhi_zip
 from boost_histogram.serialization import from_uhi
 
+if TYPE_CHECKING:
+    import hist
+
 __all__ = ["read_histogram", "same_histogram"]
 
 
-def read_histogram(buffer: io.BytesIO, member: str, cls: type[Any]) -> Any:
+def read_histogram(buffer: io.BytesIO, member: str, cls: type[hist.BaseHist]) -> hist.BaseHist:
     """Return the histogram of class ``cls`` that a ZIP file holds as ``member``."""
     with zipfile.ZipFile(buffer) as archive:
         return cls(from_uhi(uhi_zip.read(archive, member)))
 
 
-def same_histogram(left: Any, right: Any) -> bool:
+def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
     """Tell whether two histograms agree in every bit, axis, trait and annotation."""
     return bool(
         type(left) is type(right)

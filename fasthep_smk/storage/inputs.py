@@ -8,9 +8,9 @@ opened only when an answer is needed to cut them into partitions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
@@ -36,6 +36,14 @@ def identity_of(path: str, root: Path) -> str:
     return f"{path}|{status.st_size}|{status.st_mtime_ns}"
 
 
+class _Stored(TypedDict):
+    """What is remembered of a file; ``branches`` are by tree the digest of their names."""
+
+    entries: dict[str, int]
+    branches: dict[str, str]
+    problem: str | None
+
+
 class Inputs:
     """Looks into ROOT files and remembers.
 
@@ -45,7 +53,7 @@ class Inputs:
     def __init__(self, root: Path, cache: Path) -> None:
         self.root = root
         self._cache = cache
-        self._known: dict[str, dict[str, Any]] = {}
+        self._known: dict[str, _Stored] = {}
         self._branch_lists: dict[str, list[str]] = {}
         self._used: set[str] = set()
         self._checksums: dict[str, str] = {}
@@ -136,7 +144,7 @@ class Inputs:
             "problem": facts.problem,
         }
 
-    def _facts(self, stored: Mapping[str, Any]) -> FileFacts:
+    def _facts(self, stored: _Stored) -> FileFacts:
         return FileFacts(
             stored["entries"],
             {

@@ -10,10 +10,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
+from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util.errors import Finding, Findings, nearest
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Requests
 
 __all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
 
@@ -24,19 +28,21 @@ _HEAD = 4096
 
 @dataclass(frozen=True)
 class TaskJob:
-    """A job of a task table. ``folder`` and ``plan`` are relative to the build folder.
+    """A job of a task table: its entry there, and what the table says of all of its rule.
 
-    ``inputs`` are what Snakemake waits for, ``outputs`` the names of the files in its folder.
+    ``outputs`` are the names of the files in its folder.
     """
 
     rule: str
     key: str
     scope: str
-    folder: str
-    signature: str
-    plan: str
-    inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    entry: JobEntry
+
+    @property
+    def folder(self) -> str:
+        """Where its products go, relative to the build folder."""
+        return self.entry.folder
 
 
 def find_build(folder: Path) -> Path:
@@ -97,7 +103,7 @@ def is_done(build: Path, job: TaskJob) -> bool:
             found = _SIGNATURE.search(record.read(_HEAD))
     except (OSError, ValueError):
         return False
-    return found is not None and found[1] == job.signature
+    return found is not None and found[1] == job.entry.signature
 
 
 def _is_build(folder: Path) -> bool:
@@ -127,24 +133,15 @@ def _shown(path: Path, given: Path) -> str:
 
 def _jobs(table: TaskTable) -> list[TaskJob]:
     return [
-        TaskJob(
-            rule=table.rule,
-            key=key,
-            scope=table.scope,
-            folder=job.folder,
-            signature=job.signature,
-            plan=job.plan,
-            inputs=job.inputs,
-            outputs=table.outputs,
-        )
-        for key, job in table.jobs.items()
+        TaskJob(table.rule, key, table.scope, table.outputs, entry)
+        for key, entry in table.jobs.items()
     ]
 
 
 def _rules_in_order(build: Path) -> Iterable[str]:
     """Return the rules in the order of the run, as far as it is known."""
     try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         return [str(rule) for rule in requests["rules"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import failures
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition
 
 __all__ = ["REPORT", "count", "line", "markdown", "reported"]
 
@@ -21,7 +24,7 @@ def reported(build: Path) -> str:
     return f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, found))}" if found else ""
 
 
-def markdown(missing: Iterable[Mapping[str, Any]], total: int) -> str:
+def markdown(missing: Iterable[MissingPartition], total: int) -> str:
     """Return a report on the missing ones of a summary's partitions, for people."""
     missing = list(missing)
     rows = [
@@ -45,7 +48,7 @@ def count(missing: int, total: int) -> str:
     return f"{missing} of {total} partitions {'is' if missing == 1 else 'are'} missing"
 
 
-def line(entry: Mapping[str, Any]) -> str:
+def line(entry: MissingPartition) -> str:
     """Return a missing partition, as an entry of a summary has it, in one line."""
     span = failures.span(entry["start"], entry["stop"])
     return f"{entry['dataset']}: {entry['file']}, {span}: {entry['reason']}"

@@ -211,7 +211,7 @@ def save(build: Path, observations: Iterable[Observation]) -> str:
     return digest
 
 
-def digest_of(observations: Iterable[list[Any]]) -> str:
+def digest_of(observations: Iterable[object]) -> str:
     """Return what observations are named by; each is a list of its fields."""
     return files.digest_of(sorted(observations, key=str))
 

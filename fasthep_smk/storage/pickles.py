@@ -13,7 +13,6 @@ import io
 import pickle
 import re
 from collections.abc import Iterable
-from typing import Any
 
 __all__ = ["Refused", "dump", "load", "trust"]
 
@@ -67,7 +66,7 @@ def trust(packages: Iterable[str]) -> None:
     _trusted = frozenset(packages)
 
 
-def dump(value: Any) -> bytes:
+def dump(value: object) -> bytes:
     """Return a value as a pickle that can be read back.
 
     Raises:
@@ -79,7 +78,7 @@ def dump(value: Any) -> bytes:
     return content
 
 
-def load(content: bytes) -> Any:
+def load(content: bytes) -> object:
     """Return the value in a pickle.
 
     Raises:
@@ -90,13 +89,13 @@ def load(content: bytes) -> Any:
 
 
 class _Reader(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         try:
             return self._find(module, name)
         except (AttributeError, ImportError, ValueError) as error:
             raise Refused(module, name) from error
 
-    def _find(self, module: str, name: str) -> Any:
+    def _find(self, module: str, name: str) -> object:
         top = module.partition(".")[0]
         if name in _PLAIN.get(module, ()):
             return super().find_class(module, name)
@@ -112,7 +111,7 @@ class _Reader(pickle.Unpickler):
         raise Refused(module, name)
 
 
-def _is_allowed(found: Any, top: str, name: str) -> bool:
+def _is_allowed(found: object, top: str, name: str) -> bool:
     """Whether a package declares an object itself, and it is a class or makes objects of one."""
     if type(found).__module__ == "numpy" and type(found).__name__ == "ufunc":
         return True

@@ -19,7 +19,7 @@ import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import awkward as ak
 import hist
@@ -33,6 +33,7 @@ from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD, is_result
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.storage.streams import read_stream, write_stream
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
@@ -63,7 +64,7 @@ class Product:
     node: str
     port: str
     kind: str
-    value: Any
+    value: object
     stream_file: str | None = None
     live: tuple[str, ...] | None = None
 
@@ -132,7 +133,7 @@ def read_record(folder: Path) -> Record:
     return cast("Record", record)
 
 
-def _check_names(path: Path, record: Mapping[str, Any]) -> None:
+def _check_names(path: Path, record: JsonObject) -> None:
     """Refuse a record that names files of others: they would be moved and removed with its own."""
     mine, results = record.get("files"), record.get("results", {})
     if not isinstance(mine, dict) or not isinstance(results, dict):
@@ -167,7 +168,7 @@ def check(folder: Path, record: Saved, name: str) -> None:
     _Reader(folder, record["files"]).check(name)
 
 
-def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, Any]:
+def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, object]:
     """Return the products of a finished job, those in ``wanted`` or all, checksums verified.
 
     Raises:
@@ -198,7 +199,7 @@ class _Writer:
         """Write one product; return its description."""
         stem = product.stream_file or f"{_safe_stem(product)}.arrow"
 
-        def leaf(value: Any) -> dict[str, Any]:
+        def leaf(value: object) -> JsonObject:
             if isinstance(value, ak.Array):
                 return self._stream(value, stem, product.live)
             if isinstance(value, hist.BaseHist):
@@ -254,7 +255,7 @@ class _Writer:
         if self._archive is not None:
             self._archive.close()
 
-    def _stream(self, array: Any, name: str, live: tuple[str, ...] | None) -> dict[str, Any]:
+    def _stream(self, array: ak.Array, name: str, live: tuple[str, ...] | None) -> JsonObject:
         number = 0
         stem = name.removesuffix(".arrow")
         while name in self.files:  # a value may hold several arrays, one per dataset
@@ -264,7 +265,7 @@ class _Writer:
         self.files.append(name)
         return {"$": "stream", "file": name, "meta": meta}
 
-    def _histogram(self, histogram: Any) -> dict[str, Any]:
+    def _histogram(self, histogram: hist.BaseHist) -> JsonObject:
         try:
             content = to_uhi(histogram)
             member = self._member()
@@ -278,7 +279,7 @@ class _Writer:
         uhi_zip.write(self._open(), member, content)
         return {"$": "histogram", "member": member, "named": isinstance(histogram, hist.NamedHist)}
 
-    def _pickle(self, value: Any) -> dict[str, Any]:
+    def _pickle(self, value: object) -> JsonObject:
         member = f"{self._member()}.pickle"
         self._open().writestr(member, pickles.dump(value))
         return {"$": "pickle", "member": member}
@@ -303,14 +304,14 @@ class _Reader:
         self._verified: set[str] = set()
         self._archive: zipfile.ZipFile | None = None
 
-    def value(self, entry: ProductEntry) -> Any:
+    def value(self, entry: ProductEntry) -> object:
         return from_plain(entry["value"], leaf=self._leaf)
 
     def close(self) -> None:
         if self._archive is not None:
             self._archive.close()
 
-    def _leaf(self, item: dict[str, Any]) -> Any:
+    def _leaf(self, item: JsonObject) -> object:
         kind = item["$"]
         if kind == "stream":
             return read_stream(self.check(item["file"]), item["meta"])
@@ -343,13 +344,13 @@ class _Reader:
         return path
 
 
-def _reference_to_plain(value: Any) -> dict[str, Any] | None:
+def _reference_to_plain(value: object) -> JsonObject | None:
     from fasthep_smk.flow import references
 
     return references.to_plain(value)
 
 
-def _reference_from_plain(item: dict[str, Any]) -> Any:
+def _reference_from_plain(item: JsonObject) -> object:
     from fasthep_smk.flow import references
 
     return references.from_plain(item)

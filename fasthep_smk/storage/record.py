@@ -7,11 +7,15 @@ from elsewhere is checked with.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, NotRequired, TypedDict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict
 
-from fasthep_smk.storage.task_table import NodeFacts
+from fasthep_smk.storage.task_table import NodeFacts, OriginFacts, Read
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import FileFacts
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData, ProductOutline
 
 __all__ = [
     "Asked",
@@ -28,6 +32,7 @@ __all__ = [
     "Used",
     "ValueFacts",
     "content_of",
+    "made_of",
 ]
 
 
@@ -67,8 +72,28 @@ class MadeOf(TypedDict):
     """What the products of a job follow from; ``reads`` are the folders of other jobs."""
 
     nodes: dict[str, NodeFacts]
-    origin: dict[str, Any] | None
+    origin: OriginFacts | None
     reads: list[str]
+
+
+class _Signed(Protocol):
+    @property
+    def nodes(self) -> tuple[str, ...]: ...
+
+    @property
+    def reads(self) -> tuple[Read, ...]: ...
+
+
+def made_of(job: _Signed, known: Mapping[str, NodeFacts], origin: OriginFacts | None) -> MadeOf:
+    """Return what the products of a job follow from; ``known`` are the facts of its rule's nodes.
+
+    The job is one of a plan's or an entry of a task table.
+    """
+    return {
+        "nodes": {node: known[node] for node in job.nodes},
+        "origin": origin,
+        "reads": [read.folder for read in job.reads],
+    }
 
 
 class ProductEntry(TypedDict):
@@ -78,7 +103,7 @@ class ProductEntry(TypedDict):
     port: str
     kind: str
     type: str
-    value: Any
+    value: object
     live: NotRequired[list[str] | None]
     spare: NotRequired[bool]
 
@@ -86,12 +111,12 @@ class ProductEntry(TypedDict):
 class RunFacts(TypedDict):
     """What FAST-HEP recorded of a job, or of one that it reduced; the items are FAST-HEP's."""
 
-    partition: dict[str, Any] | None
-    boundary: list[dict[str, Any]]
-    operations: list[dict[str, Any]]
-    resources: dict[str, Any]
-    hooks: list[dict[str, Any]]
-    warnings: list[Any]
+    partition: PartitionData | None
+    boundary: list[ProductOutline]
+    operations: list[JsonObject]
+    resources: JsonObject
+    hooks: list[JsonObject]
+    warnings: list[JsonObject]
 
 
 class ValueFacts(TypedDict):

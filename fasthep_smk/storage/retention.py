@@ -159,7 +159,10 @@ def _job_folder(file: File) -> str:
 def _idle_streams(found: Survey) -> list[File]:
     """Return the event streams of finished jobs that no unfinished job will read."""
     awaited = {
-        path for job in found.jobs.values() if job.folder not in found.done for path in job.inputs
+        path
+        for job in found.jobs.values()
+        if job.folder not in found.done
+        for path in job.entry.inputs
     }
     return [
         file
@@ -202,7 +205,7 @@ def _old_logs(found: Survey) -> list[File]:
 
 def _unused_translation(found: Survey) -> list[File]:
     """Return slim plans and benchmarks of what the last translation has no more."""
-    used = {job.plan for job in found.jobs.values()}
+    used = {job.entry.plan for job in found.jobs.values()}
     used.update(layout.benchmark(*_place(job)) for job in found.jobs.values())
     places = (f"{layout.PLANS}/", f"{layout.BENCHMARKS}/")
     return [

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.util.errors import nearest
 from fasthep_smk.util.remote import is_remote
+
+if TYPE_CHECKING:
+    import uproot
 
 __all__ = ["MANY", "FileFacts", "look_into"]
 
@@ -102,7 +105,7 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> File
 
 
 @cache
-def _entries_only() -> dict[str, Any]:
+def _entries_only() -> dict[str, type]:
     """Return uproot's classes, but of a tree no more than ``uproot.num_entries`` reads."""
     import uproot
     from uproot.models.TTree import Model_TTree_NumEntries
@@ -110,7 +113,7 @@ def _entries_only() -> dict[str, Any]:
     return {**uproot.classes, "TTree": Model_TTree_NumEntries}
 
 
-def _branch_names(tree: Any) -> set[str]:
+def _branch_names(tree: uproot.TTree) -> set[str]:
     names = set(tree.keys())
     names.update(name.rpartition("/")[2] for name in tuple(names))
     aliases = getattr(tree, "aliases", None)
@@ -119,7 +122,7 @@ def _branch_names(tree: Any) -> set[str]:
     return names
 
 
-def _no_tree(tree: str, opened: Any) -> str:
+def _no_tree(tree: str, opened: uproot.ReadOnlyDirectory) -> str:
     found = sorted({key.partition(";")[0] for key in opened.keys(recursive=True)})
     close = nearest(tree, found)
     listed = ", ".join(found[:8]) or "nothing"

@@ -8,14 +8,23 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.storage import failures, layout
+from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["holder", "is_orphan", "read_lock"]
+__all__ = ["Holder", "holder", "is_orphan", "read_lock"]
 
 
-def holder(build: Path) -> dict[str, Any] | None:
+class Holder(TypedDict):
+    """Who holds a build folder: a process of a host, and since when, for people."""
+
+    host: str | None
+    pid: int | None
+    since: str | None
+
+
+def holder(build: Path) -> Holder | None:
     """Return who holds a build folder now (``host``, ``pid``, ``since``); change nothing.
 
     ``None`` if nobody does. On a file system without locks a process of another host is believed.
@@ -39,19 +48,19 @@ def holder(build: Path) -> dict[str, Any] | None:
         except OSError:
             if orphan:
                 return None
-        return {name: who.get(name) for name in ("host", "pid", "since")}
+        return {"host": who.get("host"), "pid": who.get("pid"), "since": who.get("since")}
     finally:
         os.close(descriptor)
 
 
-def is_orphan(who: dict[str, Any]) -> bool:
+def is_orphan(who: JsonObject) -> bool:
     """Tell whether the holder's first process was killed, so that only its Snakemake is left."""
     pid = who.get("pid")
     here = who.get("host") == socket.gethostname()
     return here and isinstance(pid, int) and failures.born(pid) != who.get("born")
 
 
-def read_lock(descriptor: int) -> dict[str, Any]:
+def read_lock(descriptor: int) -> JsonObject:
     """Return what stands in the lock that is open as ``descriptor``."""
     with contextlib.suppress(OSError, ValueError, RecursionError):
         content = json.loads(os.pread(descriptor, 4096, 0) or b"{}")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from fasthep_smk.storage.record import Content, RunFacts
+from fasthep_smk.util.documents import JsonObject
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
+    from fasthep_smk.flow.summary import Run
 
 __all__ = ["are_quiet", "facts_of", "fits", "is_quiet", "runs"]
 
@@ -14,18 +19,18 @@ __all__ = ["are_quiet", "facts_of", "fits", "is_quiet", "runs"]
 _ONCE = frozenset({"partition_start", "on_node_error", "dataset_end", "run_end"})
 
 
-def facts_of(run: Any) -> RunFacts:
+def facts_of(run: Run) -> RunFacts:
     """Return what FAST-HEP recorded of a run (`fasthep_smk.flow.summary.Run`), for its record."""
     return cast("RunFacts", asdict(run))
 
 
 def runs(
-    record: Content, partition: dict[str, Any] | None, nodes: Iterable[str]
+    record: Content, partition: PartitionData | None, nodes: Iterable[str]
 ) -> Iterator[RunFacts]:
     """Yield what a record says of some nodes, told of ``partition``."""
     wanted = set(nodes)
     for run in record["runs"]:
-        old = (run["partition"] or {}).get("id")
+        old = run["partition"]["id"] if run["partition"] else None
         new = partition["id"] if partition else None
         yield {
             **run,
@@ -39,7 +44,7 @@ def runs(
         }
 
 
-def fits(record: Content, partition: Mapping[str, Any] | None) -> bool:
+def fits(record: Content, partition: PartitionData | None) -> bool:
     """Tell whether a record can be told as another partition's: it said nothing about its own."""
     return all(
         run["partition"] == partition or not (run["warnings"] or run["resources"])
@@ -57,12 +62,12 @@ def is_quiet(runs: Iterable[RunFacts]) -> bool:
     )
 
 
-def are_quiet(hooks: Iterable[Mapping[str, Any]]) -> bool:
+def are_quiet(hooks: Iterable[JsonObject]) -> bool:
     """Tell whether hooks, by what was recorded of them, do not see which nodes ran."""
     return all(_ONCE.issuperset(hook.get("events") or [""]) for hook in hooks)
 
 
-def _renamed(operation: dict[str, Any], old: str | None, new: str | None) -> dict[str, Any]:
+def _renamed(operation: JsonObject, old: str | None, new: str | None) -> JsonObject:
     if old == new or old is None or new is None:
         return operation
     name = str(operation.get("id") or "")

@@ -15,17 +15,55 @@ import io
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import awkward as ak
 import numpy as np
 import pyarrow as pa
 
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
-__all__ = ["read_stream", "register_behaviours", "select_columns", "write_stream"]
+__all__ = ["StreamMeta", "read_stream", "register_behaviours", "select_columns", "write_stream"]
 
 _ZIP = "__zip_"
+
+
+class _Meta(TypedDict):
+    """What is kept beside any file of an event stream."""
+
+    length: int
+    attrs: JsonObject
+    versions: dict[str, str]
+
+
+class _Arrow(TypedDict):
+    """What an Arrow file is read with; ``zips`` are columns that are stored as one, by its name."""
+
+    codec: Literal["arrow"]
+    fields: list[str]
+    zips: dict[str, list[str]]
+    parameters: object
+
+
+class _Buffers(TypedDict):
+    """What an array's own buffers are read with: its form as JSON, and their names in it."""
+
+    codec: Literal["buffers"]
+    form: str
+    keys: list[str]
+    length: int
+
+
+class ArrowMeta(_Meta, _Arrow):
+    """All that is kept beside an Arrow file."""
+
+
+class BuffersMeta(_Meta, _Buffers):
+    """All that is kept beside buffers."""
+
+
+StreamMeta = ArrowMeta | BuffersMeta
 
 
 def register_behaviours() -> None:
@@ -62,8 +100,8 @@ def select_columns(fields: Iterable[str], live: Iterable[str] | None) -> list[st
 
 
 def write_stream(
-    path: Path, array: Any, *, live: Iterable[str] | None = None, compress: bool = True
-) -> dict[str, Any]:
+    path: Path, array: ak.Array, *, live: Iterable[str] | None = None, compress: bool = True
+) -> StreamMeta:
     """Write an event stream of ``len(array)`` events; return what :func:`read_stream` needs.
 
     ``live`` names the columns that anything downstream may read; others are left out. Without
@@ -75,7 +113,7 @@ def write_stream(
     layout = array.layout
     attrs = _plain_attrs(array)
     fields = select_columns(array.fields, live) if layout.is_record else []
-    meta: dict[str, Any] = {
+    meta: _Meta = {
         "length": len(array),
         "attrs": attrs,
         "versions": {"awkward": ak.__version__, "pyarrow": pa.__version__},
@@ -84,7 +122,7 @@ def write_stream(
         array = ak.to_packed(array[fields] if fields != list(array.fields) else array)
         if all(_fits_arrow(array[field].layout.form) for field in fields):
             try:
-                return meta | _write_arrow(path, array, fields, compress)
+                return {**meta, **_write_arrow(path, array, fields, compress)}
             except Exception:
                 # Some contents have no Arrow form, or awkward fails to find it (a column of lists
                 # that are all missing): their buffers hold them exactly.
@@ -98,17 +136,17 @@ def write_stream(
                 parameters=layout.parameters,
             )
         )
-    return meta | _write_buffers(path, array)
+    return {**meta, **_write_buffers(path, array)}
 
 
-def read_stream(path: Path, meta: dict[str, Any]) -> Any:
+def read_stream(path: Path, meta: StreamMeta) -> ak.Array:
     """Return the event stream that :func:`write_stream` wrote, of the same type and values."""
     array = _read_arrow(path, meta) if meta["codec"] == "arrow" else _read_buffers(path, meta)
     attrs = from_plain(meta.get("attrs") or {})
     return ak.Array(array, attrs=attrs) if attrs else array
 
 
-def _projected(array: Any) -> Any:
+def _projected(array: ak.Array) -> ak.Array:
     """Return an array of records with its index applied, if it is no more than an index."""
     layout = array.layout
     if isinstance(layout, ak.contents.IndexedArray) and layout.content.is_record:
@@ -116,9 +154,9 @@ def _projected(array: Any) -> Any:
     return array
 
 
-def _write_arrow(path: Path, array: Any, fields: list[str], compress: bool) -> dict[str, Any]:
+def _write_arrow(path: Path, array: ak.Array, fields: list[str], compress: bool) -> _Arrow:
     record = array.layout
-    columns: dict[str, Any] = {}
+    columns: dict[str, ak.contents.Content] = {}
     zips: dict[str, list[str]] = {}
     for names in _groups_by_offsets(record, fields):
         if len(names) == 1:
@@ -151,13 +189,13 @@ def _write_arrow(path: Path, array: Any, fields: list[str], compress: bool) -> d
     }
 
 
-def _read_arrow(path: Path, meta: dict[str, Any]) -> Any:
+def _read_arrow(path: Path, meta: ArrowMeta) -> ak.Array:
     # Not memory-mapped: replacing a mapped file on a network file system kills the reader.
     with pa.OSFile(str(path), "rb") as source:
         table = pa.ipc.open_file(source).read_all()
     stored = ak.from_arrow(table, highlevel=False)
     length = int(meta["length"])
-    columns: dict[str, Any] = {}
+    columns: dict[str, ak.contents.Content] = {}
     for name in stored.fields:
         column = stored[name]
         names = meta["zips"].get(name)
@@ -176,7 +214,7 @@ def _read_arrow(path: Path, meta: dict[str, Any]) -> Any:
     return ak.Array(record)
 
 
-def _write_buffers(path: Path, array: Any) -> dict[str, Any]:
+def _write_buffers(path: Path, array: ak.Array) -> _Buffers:
     form, length, buffers = ak.to_buffers(ak.to_packed(array))
     stream = io.BytesIO()
     keys = list(buffers)
@@ -186,13 +224,13 @@ def _write_buffers(path: Path, array: Any) -> dict[str, Any]:
     return {"codec": "buffers", "form": form.to_json(), "keys": keys, "length": length}
 
 
-def _read_buffers(path: Path, meta: dict[str, Any]) -> Any:
+def _read_buffers(path: Path, meta: BuffersMeta) -> ak.Array:
     with np.load(path, allow_pickle=False) as stored:
         buffers = {key: stored[f"b{index}"] for index, key in enumerate(meta["keys"])}
     return ak.from_buffers(ak.forms.from_json(meta["form"]), int(meta["length"]), buffers)
 
 
-def _groups_by_offsets(record: Any, fields: list[str]) -> list[list[str]]:
+def _groups_by_offsets(record: ak.contents.RecordArray, fields: list[str]) -> list[list[str]]:
     """Group the jagged columns that share their offsets; every other column stands alone."""
     groups: list[list[str]] = []
     shared: dict[tuple[int, int], list[list[str]]] = {}
@@ -219,7 +257,7 @@ def _groups_by_offsets(record: Any, fields: list[str]) -> list[list[str]]:
     return groups
 
 
-def _fits_arrow(form: Any) -> bool:
+def _fits_arrow(form: ak.forms.Form) -> bool:
     """Tell whether Arrow holds this form exactly (measured case by case, see the docstring)."""
     if isinstance(form, ak.forms.EmptyForm):
         return False  # zero events of unknown type come back as an option type
@@ -239,9 +277,9 @@ def _fits_arrow(form: Any) -> bool:
     return True if content is None else _fits_arrow(content)
 
 
-def _plain_attrs(array: Any) -> dict[str, Any]:
+def _plain_attrs(array: ak.Array) -> JsonObject:
     """Return the array's attributes as far as they can be stored; awkward's own rule for ``@``."""
-    kept: dict[str, Any] = {}
+    kept: JsonObject = {}
     for key, value in dict(array.attrs or {}).items():
         if str(key).startswith("@"):
             continue  # transient by awkward's definition

@@ -11,17 +11,26 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from fasthep_smk.storage import layout
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import SmkError
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.context_use import Sight
+    from fasthep_smk.flow.records import MissingPartition, PartitionData
 
 __all__ = [
     "Adopted",
     "BundleEntry",
+    "EventFacts",
     "JobEntry",
     "Kept",
     "Key",
+    "NodeFacts",
+    "OriginFacts",
+    "OwnFacts",
     "Part",
     "Read",
     "Source",
@@ -36,6 +45,30 @@ Key = tuple[str, str]
 Source = tuple[str | None, int, int]
 #: The signature of a node (a text), and what of the run it may see (a list of texts).
 NodeFacts = list[Any]
+
+
+class OwnFacts(TypedDict):
+    """What every node sees of where its events come from; ``context`` is a digest."""
+
+    dataset: str | None
+    context: str
+    files: list[str]
+    entries: Literal["all"] | list[int | None]
+    branches: dict[str, list[str]]
+
+
+class EventFacts(OwnFacts):
+    """The same, with the digest of the run's datasets, and the signatures of what ran before."""
+
+    run: str
+    before: list[str]
+
+
+class OriginFacts(EventFacts):
+    """The same with its digests: what each node sees, and what those see that look further."""
+
+    own: str
+    seen: dict[Sight, str]
 
 
 class UnreadableTable(SmkError):
@@ -59,11 +92,11 @@ class Kept:
     def key(self) -> Key:
         return self.node, self.port
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return vars(self)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Kept:
+    def from_dict(cls, found: JsonObject) -> Kept:
         live = found["live"]
         return cls(
             node=_text(found["node"]),
@@ -84,12 +117,12 @@ class Read:
     keys: tuple[Key, ...]
     marker: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        found = {"folder": self.folder, "keys": self.keys}
+    def as_dict(self) -> dict[str, object]:
+        found: dict[str, object] = {"folder": self.folder, "keys": self.keys}
         return found if self.marker is None else {**found, "marker": self.marker}
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Read:
+    def from_dict(cls, found: JsonObject) -> Read:
         return cls(_text(found["folder"]), _keys(found["keys"]), found.get("marker"))
 
 
@@ -110,11 +143,11 @@ class Adopted:
     cached: tuple[Key, ...]
     results: tuple[str, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return vars(self)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Adopted:
+    def from_dict(cls, found: JsonObject) -> Adopted:
         return cls(
             folder=_text(found["folder"]),
             signature=_text(found["signature"]),
@@ -134,7 +167,7 @@ class Part:
     reads: tuple[Read, ...]
     adopted: tuple[Adopted, ...]
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "nodes": self.nodes,
             "reads": [one.as_dict() for one in self.reads],
@@ -142,7 +175,7 @@ class Part:
         }
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> Part:
+    def from_dict(cls, found: JsonObject) -> Part:
         return cls(
             tuple(found["nodes"]),
             tuple(map(Read.from_dict, found["reads"])),
@@ -168,31 +201,31 @@ class JobEntry:
     target: bool
     signature: str
     signed_as: str
-    origin: dict[str, Any] | None
+    origin: OriginFacts | None
     folder: str
     plan: str
     variation: str
     dataset: str | None
-    partition: dict[str, Any] | None
+    partition: PartitionData | None
     nodes: tuple[str, ...]
     reads: tuple[Read, ...]
     files: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
-    missing: tuple[dict[str, Any], ...] = ()
+    missing: tuple[MissingPartition, ...] = ()
     part: Part | None = None
     file_digest: str | None = None
 
     @property
     def file(self) -> str | None:
         """The input file of its partition, as the workflow writes it."""
-        return (self.partition or {}).get("file")
+        return self.partition.get("file") if self.partition else None
 
     @property
     def adopted(self) -> tuple[Adopted, ...]:
         """What it adopts from earlier jobs."""
         return self.part.adopted if self.part else ()
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         found = {name: value for name, value in vars(self).items() if name not in _OPTIONAL}
         found["reads"] = [one.as_dict() for one in self.reads]
         found |= {name: value for name in _OPTIONAL if (value := getattr(self, name))}
@@ -201,7 +234,7 @@ class JobEntry:
         return found
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> JobEntry:
+    def from_dict(cls, found: JsonObject) -> JobEntry:
         part = found.get("part")
         return cls(
             inputs=tuple(found["inputs"]),
@@ -239,11 +272,11 @@ class BundleEntry:
     marker: str
     signature: str
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return vars(self)
 
     @classmethod
-    def from_dict(cls, found: Mapping[str, Any]) -> BundleEntry:
+    def from_dict(cls, found: JsonObject) -> BundleEntry:
         return cls(tuple(found["jobs"]), _text(found["marker"]), _text(found["signature"]))
 
 
@@ -290,7 +323,7 @@ class TaskTable:
         return json.dumps(found, indent=indent) + "\n"
 
     @classmethod
-    def from_json(cls, found: Any, place: Path, key: str | None = None) -> TaskTable:
+    def from_json(cls, found: JsonObject, place: Path, key: str | None = None) -> TaskTable:
         """Return the table that JSON holds; with ``key``, of that job or bundle of jobs only.
 
         Raises:
@@ -323,7 +356,7 @@ class TaskTable:
         return cls.from_json(found, path, key)
 
     @classmethod
-    def _from_json(cls, found: Mapping[str, Any], key: str | None) -> TaskTable:
+    def _from_json(cls, found: JsonObject, key: str | None) -> TaskTable:
         bundles, jobs, siblings = found["bundles"], found["jobs"], found.get("siblings")
         if key is not None:
             siblings = siblings or len(jobs)
@@ -355,7 +388,7 @@ class _NoJob(Exception):
     """The rule has no such job."""
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} where a text is expected")
     return value

@@ -16,11 +16,12 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO
 
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["Damaged", "open_parcel", "read_about", "write_parcel"]
+__all__ = ["Damaged", "Member", "open_parcel", "read_about", "write_parcel"]
 
 _MANIFEST = "parcel.json"
 #: Changes when a parcel written before cannot be read any more.
@@ -35,12 +36,18 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 1 << 20
 
 
+class Member(files.FileFacts):
+    """What the list of a parcel says of a file in it: also the permissions that it gets."""
+
+    mode: int
+
+
 class Damaged(Exception):
     """A parcel is not what was written: it was cut short, changed, or never one."""
 
 
 def write_parcel(
-    path: Path, content: Mapping[str, Path | bytes], about: Mapping[str, Any] | None = None
+    path: Path, content: Mapping[str, Path | bytes], about: Mapping[str, object] | None = None
 ) -> None:
     """Write files, by their names in the parcel, and plain data ``about`` them.
 
@@ -67,20 +74,20 @@ def write_parcel(
                 _add(tar, name, stream, listed[name]["mode"], listed[name]["size"])
 
 
-def read_about(path: Path) -> dict[str, Any]:
+def read_about(path: Path) -> JsonObject:
     """Return what was said about a parcel.
 
     Raises:
         Damaged: it is not what was written, as far as its list shows.
     """
     with _reading(path) as tar:
-        about: dict[str, Any] = _manifest(tar, path)["about"]
+        about: JsonObject = _manifest(tar, path)["about"]
         return about
 
 
 def open_parcel(
     path: Path, folder: Path, *, may_hold: Callable[[str], bool] = lambda _name: True
-) -> dict[str, Any]:
+) -> dict[str, Member]:
     """Put all files of a parcel below ``folder``; return its list: size, SHA-256 and mode by name.
 
     ``may_hold`` is asked about each name before anything is written.
@@ -90,7 +97,7 @@ def open_parcel(
         OSError: there is no room.
     """
     with _reading(path) as tar:
-        listed: dict[str, Any] = _manifest(tar, path)["files"]
+        listed: dict[str, Member] = _manifest(tar, path)["files"]
         for name in listed:
             if not may_hold(name):
                 raise Damaged(f"{path.name}: {name!r} is not what this job may send")
@@ -108,7 +115,7 @@ def open_parcel(
     return listed
 
 
-def _described(source: Path | bytes) -> dict[str, Any]:
+def _described(source: Path | bytes) -> Member:
     if isinstance(source, bytes):
         digest = hashlib.sha256(source).hexdigest()
         return {"size": len(source), "sha256": digest, "mode": 0o644}
@@ -154,7 +161,7 @@ def _reading(path: Path) -> Iterator[tarfile.TarFile]:
         raise Damaged(f"{path.name}: {error or type(error).__name__}") from error
 
 
-def _manifest(tar: tarfile.TarFile, path: Path) -> dict[str, Any]:
+def _manifest(tar: tarfile.TarFile, path: Path) -> JsonObject:
     member = tar.next()
     if member is None or member.name != _MANIFEST or not _is_plain(member):
         raise Damaged(f"{path.name}: it does not begin with its list")
@@ -177,7 +184,7 @@ def _is_plain(member: tarfile.TarInfo) -> bool:
     return member.isreg() and not member.issparse()
 
 
-def _is_description(known: Any) -> bool:
+def _is_description(known: object) -> bool:
     """Whether this is size, SHA-256 and mode of a file: nobody else may write it, nor run as us."""
     if not isinstance(known, dict) or known.keys() != {"size", "sha256", "mode"}:
         return False
@@ -193,7 +200,7 @@ def _stream(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[bytes]:
     return stream
 
 
-def _copy(stream: IO[bytes], goal: Path, known: Mapping[str, Any], what: str) -> None:
+def _copy(stream: IO[bytes], goal: Path, known: Member, what: str) -> None:
     digest, size = hashlib.sha256(), 0
     with goal.open("xb") as target:
         while block := stream.read(_BLOCK):

@@ -12,12 +12,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import failures, layout, observed, products
 from fasthep_smk.storage.task_table import JobEntry
 from fasthep_smk.transfer.archive import Damaged
 from fasthep_smk.transfer.job_files import read_table
+
+if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
 
 __all__ = ["Expected"]
 
@@ -145,7 +148,7 @@ class Expected:
 
 
 @cache
-def _record_schema() -> Any:
+def _record_schema() -> Draft202012Validator:
     """Return what checks a record without the checksum of its file, which was compared before."""
     from jsonschema import Draft202012Validator  # takes a while to import
 

@@ -11,13 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
 from fasthep_smk.storage import failures, hard_links, layout, products
 from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.remote import is_remote
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Launch, Requests
 
 __all__ = ["Load", "load_of", "read_table"]
 
@@ -38,7 +42,7 @@ class Load:
     content: dict[str, Path | bytes] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
 
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return it as the parcel tells it."""
         return {"rule": self.rule, "place": list(self.place), "places": self.places}
 
@@ -61,7 +65,7 @@ class _Loading:
     ) -> None:
         self.build = build
         self.shared = [Path(os.path.normpath(path)) for path in shared]
-        self.run = read_json(build / layout.RUN)
+        self.run: Launch = read_json(build / layout.RUN)
         self.table = read_table(build, rule, "/".join(place))
         self.found = Load(rule, place)
 
@@ -101,9 +105,9 @@ class _Loading:
             cached={one: known for one, known in table.cached.items() if one in signed},
         )
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = table.to_text().encode("utf-8")
-        requests = dict(read_json(self.build / layout.REQUESTS))
-        requests["rules"] = {self.found.rule: requests["rules"][self.found.rule]}
-        content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(requests)
+        requests: Requests = read_json(self.build / layout.REQUESTS)
+        mine = {self.found.rule: requests["rules"][self.found.rule]}
+        content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes({**requests, "rules": mine})
         content[f"{BUILD}/{layout.ENVIRONMENT}"] = self.build / layout.ENVIRONMENT
         content[f"{BUILD}/{layout.RUN}"] = _as_bytes(
             {**self.run, "own_folders": [], "python_path": []}
@@ -114,7 +118,7 @@ class _Loading:
         if name in self.found.content:
             return
         self.found.content[name] = self.build / entry.plan
-        plan = read_json(self.build / entry.plan)
+        plan: JsonObject = read_json(self.build / entry.plan)
         roots = (Path(self.run["launch_folder"]), Path(self.run["workflow"]).parent)
         wanted = set(entry.nodes)
         said = [node.get("params") for node in plan["nodes"] if node["id"] in wanted]
@@ -157,7 +161,7 @@ class _Loading:
             self.found.content[goal] = path
 
 
-def _metadata(dataset: Mapping[str, Any] | None) -> dict[str, Any]:
+def _metadata(dataset: JsonObject | None) -> JsonObject:
     """Return what a dataset says of itself, without its list of files."""
     return {name: value for name, value in (dataset or {}).items() if name != "files"}
 
@@ -191,16 +195,15 @@ def read_table(build: Path, rule: str, key: str) -> TaskTable:
     return TaskTable.from_json(read_json(path), path, key)
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Any:
     """Return a file of the translation, which stays as it is while jobs are sent."""
     return _parsed(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=16)
-def _parsed(path: Path, _changed: int) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
+def _parsed(path: Path, _changed: int) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _as_bytes(content: Mapping[str, Any]) -> bytes:
+def _as_bytes(content: Mapping[str, object]) -> bytes:
     return (json.dumps(content) + "\n").encode("utf-8")

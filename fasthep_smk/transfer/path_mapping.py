@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["Places"]
 
 #: What may follow a path that is named in a text, and may not stand before it: it would be another.
 _BEFORE, _AFTER = r"(?<![\w./-])", r"(?=/|$|[^\w.-]|\.(?![\w]))"
+
+_Value = TypeVar("_Value")
 
 
 class Places:
@@ -32,12 +34,16 @@ class Places:
             return text
         return self._pattern.sub(lambda found: self._goes_to[found[1]], text)
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: _Value) -> _Value:
         """Return plain data whose texts name the other paths."""
+        renamed: _Value = self._renamed(value)
+        return renamed
+
+    def _renamed(self, value: object) -> Any:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, list):
-            return [self.value(item) for item in value]
+            return [self._renamed(item) for item in value]
         if isinstance(value, dict):
-            return {self.value(key): self.value(item) for key, item in value.items()}
+            return {self._renamed(key): self._renamed(item) for key, item in value.items()}
         return value

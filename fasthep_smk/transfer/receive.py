@@ -5,15 +5,15 @@ from __future__ import annotations
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
 from fasthep_smk.transfer.expected import Expected
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import printable
 
 __all__ = ["Arrival", "accept"]
@@ -78,7 +78,7 @@ def accept(
     return arrival
 
 
-def _arrival(outcome: Path, about: Mapping[str, Any]) -> Arrival:
+def _arrival(outcome: Path, about: JsonObject) -> Arrival:
     """Return what a worker says of a job; its texts are for a terminal."""
     status, problem, host = about.get("status"), about.get("problem"), about.get("host")
     ended = type(status) is int and -256 < status < 256

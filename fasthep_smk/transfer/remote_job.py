@@ -15,9 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fasthep_smk.storage import layout, observed
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
@@ -25,6 +26,7 @@ from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.job_files import BUILD, LAUNCH
 from fasthep_smk.transfer.path_mapping import Places
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.scratch import scratch
 from fasthep_smk.worker.job_retry import SENT
 from fasthep_smk.worker.processes import LOG
@@ -101,7 +103,7 @@ def _home(folder: Path) -> dict[str, str]:
 
 
 def _run(
-    build: Path, about: dict[str, Any], given: argparse.Namespace, variables: dict[str, str]
+    build: Path, about: JsonObject, given: argparse.Namespace, variables: dict[str, str]
 ) -> int:
     rule, place = about["rule"], about["place"]
     log = layout.log(rule, place)
@@ -165,7 +167,7 @@ def _seen(build: Path) -> Seen:
     return found
 
 
-def _rename(build: Path, listed: dict[str, Any], places: Places) -> None:
+def _rename(build: Path, listed: Iterable[str], places: Places) -> None:
     """Let the job's task and plan name the paths of this machine."""
     for name in listed:
         path = build.parent / name
@@ -178,7 +180,7 @@ def _name_back(build: Path, made: list[str], places: Places) -> list[str]:
 
     Observations are named by their content.
     """
-    changed: dict[str, Any] = {}
+    changed: dict[str, files.FileFacts] = {}
     sealed = [name for name in made if layout.is_sealed(name)]
     for name in made:
         path = build / name

@@ -22,6 +22,7 @@ from fasthep_smk.util.ownership import problem_above
 if TYPE_CHECKING:
     from fasthep_smk.config.environment import Environment
     from fasthep_smk.config.staging import Staging
+    from fasthep_smk.storage.job_settings import Travel
     from fasthep_smk.translate.translation import Translation
 
 __all__ = ["Setup", "equipped"]
@@ -83,7 +84,7 @@ class Setup:
         spool = _spool(self.staging, self.build) if self.system == "slurm" else None
         if spool is not None:
             _fill(spool, self.build / python if self.environment.is_packed else None)
-        content = {
+        content: Travel = {
             "spool": None if spool is None else str(spool),
             "python": python,
             "brings_python": self.environment.is_packed,

@@ -13,13 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
 from fasthep_smk.transfer.archive import Damaged, write_parcel
 from fasthep_smk.transfer.credentials import credential_files, refuse_unsendable
 from fasthep_smk.transfer.job_files import load_of
 from fasthep_smk.transfer.receive import Arrival, accept
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Travel
 
 __all__ = ["NODE", "Sending", "Spool"]
 
@@ -50,9 +53,9 @@ class Spool:
     build: Path
 
     @cached_property
-    def _settings(self) -> dict[str, Any]:
+    def _settings(self) -> Travel:
         text = (self.build / layout.TRANSFER).read_text(encoding="utf-8")
-        content: dict[str, Any] = json.loads(text)
+        content: Travel = json.loads(text)
         return content
 
     @property

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 from fasthep_smk.config.credentials import Kind
 from fasthep_smk.credentials.credential import Credential
@@ -19,7 +19,7 @@ from fasthep_smk.storage import failures, products
 from fasthep_smk.transfer.spool import Sending, Spool
 from fasthep_smk.worker.job_retry import CLOCKS
 
-__all__ = ["Tracker", "Verdict"]
+__all__ = ["SnakemakeJob", "SnakemakeJobInfo", "Tracker", "Verdict"]
 
 #: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
 _TRIPS = 3
@@ -30,6 +30,41 @@ _RENEWALS = 20
 #: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack
 #: them, or they are damaged.
 _OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
+
+
+class _SnakemakeRule(Protocol):
+    name: str
+
+
+class SnakemakeJob(Protocol):
+    """What is read of a job of Snakemake's, and ``attempt``, which is set."""
+
+    attempt: int
+
+    @property
+    def jobid(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rule(self) -> _SnakemakeRule: ...
+
+    @property
+    def wildcards(self) -> object: ...
+
+    @property
+    def output(self) -> Iterable[str]: ...
+
+    @property
+    def threads(self) -> int: ...
+
+
+class SnakemakeJobInfo(Protocol):
+    """A job that was submitted, as Snakemake's executors hand it on."""
+
+    job: SnakemakeJob
+    external_jobid: str | None
 
 
 @dataclass(frozen=True)
@@ -49,12 +84,12 @@ class Tracker:
 
     def __init__(self, build: Path) -> None:
         self.spool = Spool(build)
-        self._under_way: dict[Any, Sending] = {}
-        self._lost: Counter[Any] = Counter()
-        self._refused: Counter[Any] = Counter()
-        self._sent_with: dict[Any, Mapping[Kind, Credential]] = {}
+        self._under_way: dict[int, Sending] = {}
+        self._lost: Counter[int] = Counter()
+        self._refused: Counter[int] = Counter()
+        self._sent_with: dict[int, Mapping[Kind, Credential]] = {}
 
-    def leave(self, job: Any) -> Sending:
+    def leave(self, job: SnakemakeJob) -> Sending:
         """Pack what one of Snakemake's jobs needs.
 
         Raises:
@@ -73,13 +108,13 @@ class Tracker:
         self._under_way[job.jobid] = sending
         return sending
 
-    def forget(self, job: Any) -> None:
+    def forget(self, job: SnakemakeJob) -> None:
         """Take back what one of Snakemake's jobs would be sent that was never queued."""
         sending = self._under_way.pop(job.jobid, None)
         if sending is not None:
             self.spool.clear(sending)
 
-    def end(self, job: Any, message: str | None = None) -> Verdict:
+    def end(self, job: SnakemakeJob, message: str | None = None) -> Verdict:
         """Take in what a job has sent back that has ended, with an error if there is a message.
 
         A job that did not leave is what the executor says.
@@ -111,7 +146,7 @@ class Tracker:
         found = f"({arrival.problem}{where})"
         return Verdict("failed", f"{message} {found}" if message else found)
 
-    def _tell_of_damage(self, job: Any, place: list[str], error: products.Damaged) -> None:
+    def _tell_of_damage(self, job: SnakemakeJob, place: list[str], error: products.Damaged) -> None:
         """Let the job run again that has made something damaged, and then this one."""
         error.record.unlink(missing_ok=True)
         key = "/".join(place)
@@ -124,7 +159,7 @@ class Tracker:
             ),
         )
 
-    def _others_come(self, job: Any) -> bool:
+    def _others_come(self, job: SnakemakeJob) -> bool:
         """Tell whether a job may get other credentials: these have ended, or are renewed already.
 
         Those that are still valid would be refused again, at any number of attempts.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -23,7 +22,7 @@ __all__ = ["Placement", "may_spread", "render"]
 
 #: For every site. Thousands of short jobs: Snakemake's default scheduler and rate limit would cost
 #: more than the jobs do.
-BASE: Mapping[str, Any] = {
+BASE: Mapping[str, object] = {
     "scheduler": "greedy",
     "max-jobs-per-timespan": "10000/1s",
     # A job's record is written last: a job that has none runs again, and one that has it does not,
@@ -88,7 +87,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     """
     site = placement.site
     system = sites.system(site.system)
-    settings: dict[str, Any] = {
+    settings: dict[str, object] = {
         # Relative to the profile's own folder: the build folder can move, and no character of its
         # path can mean anything to Snakemake.
         "snakefile": "../Snakefile",
@@ -108,8 +107,12 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         stated = resources(lengthened(rule, rule.route.attempts), pools=pools)
         here = lengthened(rule, given, site.longest)
         # A limit of workers counts jobs by their pool.
-        wanted = resources(here, pools=pools or bool(placement.workers))
-        wanted |= _of_system(here, system, wanted, settings.get("default-resources") or {})
+        common = resources(here, pools=pools or bool(placement.workers))
+        defaults = _as_mapping(settings.get("default-resources") or {})
+        wanted: dict[str, Sequence[object]] = {
+            **common,
+            **_of_system(here, system, common, defaults),
+        }
         if found := {name: one for name, one in wanted.items() if one != stated.get(name)}:
             own[rule.name] = {name: _expression(values) for name, values in found.items()}
         cpus = max(attempt.request.cpus for attempt in given)
@@ -119,7 +122,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
             threads[rule.name] = rule.processes
     if own:
         # What a person wrote into the site's profile has the last word.
-        said = settings.pop("set-resources", {})
+        said = _as_two_levels(settings.pop("set-resources", {}))
         settings["set-resources"] = {
             name: {**own.get(name, {}), **said.get(name, {})} for name in {**own, **said}
         }
@@ -129,14 +132,14 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     if image := placement.image:
         settings["software-deployment-method"] = ["apptainer"]
         binds = [word for path in dict.fromkeys(seen) for word in ("--bind", str(path))]
-        said = str(settings.get("apptainer-args") or "")
-        settings["apptainer-args"] = " ".join(filter(None, [shell(binds), said]))
-        settings["config"] = {"container": image, **settings.get("config", {})}
+        options = str(settings.get("apptainer-args") or "")
+        settings["apptainer-args"] = " ".join(filter(None, [shell(binds), options]))
+        settings["config"] = {"container": image, **_as_mapping(settings.get("config", {}))}
     if placement.transfers:
         settings |= system.TRAVELLING
-        settings["config"] = {"staging": "transfer", **settings.get("config", {})}
+        settings["config"] = {"staging": "transfer", **_as_mapping(settings.get("config", {}))}
     if threads:
-        settings["set-threads"] = {**threads, **settings.get("set-threads", {})}
+        settings["set-threads"] = {**threads, **_as_mapping(settings.get("set-threads", {}))}
     # Snakemake takes a setting without any value for a mistake.
     settings = {name: value for name, value in settings.items() if value not in ({}, [])}
     header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
@@ -156,8 +159,8 @@ def _of_system(
     attempts: Iterable[Attempt],
     system: sites.System,
     common: Mapping[str, list[str | int]],
-    defaults: Mapping[str, Any],
-) -> dict[str, list[Any]]:
+    defaults: Mapping[str, object],
+) -> dict[str, list[object]]:
     """Return the resources that only this batch system knows, with their values by attempt.
 
     A pool that says nothing of one gets what it has elsewhere: the ``common`` value, or that of the
@@ -165,36 +168,37 @@ def _of_system(
     other pool's word: a job needs as much wherever it runs.
     """
     own = [dict(system.resources(attempt)) for attempt in attempts]
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[object]] = {}
     for name in dict.fromkeys(name for one in own for name in one):
-        default = _Python(defaults[name]) if name in defaults else None
-        elsewhere: list[Any] = common.get(name) or [default] * len(own)
+        default = _Python(str(defaults[name])) if name in defaults else None
+        elsewhere: Sequence[object] = common.get(name) or [default] * len(own)
         if name in system.AMOUNTS:
             elsewhere = [next(one[name] for one in own if name in one)] * len(own)
         found[name] = [one.get(name, other) for one, other in zip(own, elsewhere, strict=True)]
     return found
 
 
-def _expression(values: list[Any]) -> str | int:
+def _expression(values: Sequence[object]) -> str | int:
     """Return a number, or the Python expression that Snakemake evaluates for a resource."""
-    if type(values[0]) is int and len(set(values)) == 1:
-        return values[0]
+    first = values[0]
+    if type(first) is int and len(set(values)) == 1:
+        return first
     texts = [_python(value) for value in values]
     if len(set(texts)) == 1:
         return texts[0]
     return f"[{', '.join(texts)}][min(attempt, {len(texts)}) - 1]"
 
 
-def _python(value: Any) -> str:
+def _python(value: object) -> str:
     """Return the expression that gives a value."""
     if isinstance(value, _Python):
         return value
     return literal(value) if isinstance(value, str | int) else repr(value)
 
 
-def _adjusted(site: Site) -> dict[str, Any]:
+def _adjusted(site: Site) -> dict[str, object]:
     """Return the site's own settings, with paths in its folder made absolute."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in site.settings.items():
         key = str(name).replace("_", "-")
         if key in _MAPPINGS:
@@ -208,7 +212,7 @@ def _adjusted(site: Site) -> dict[str, Any]:
     return found
 
 
-def _as_mapping(value: Any) -> dict[str, Any]:
+def _as_mapping(value: object) -> dict[str, object]:
     """Return ``name=value`` settings, however a profile wrote them, as a mapping."""
     if isinstance(value, Mapping):
         return dict(value)
@@ -216,19 +220,20 @@ def _as_mapping(value: Any) -> dict[str, Any]:
     return {name: text for item in listed for name, _, text in [str(item).partition("=")]}
 
 
-def _as_two_levels(value: Any) -> dict[str, dict[str, Any]]:
+def _as_two_levels(value: object) -> dict[str, dict[str, object]]:
     if isinstance(value, Mapping):
         return {rule: _as_mapping(content) for rule, content in value.items()}
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, object]] = {}
     for item in value if isinstance(value, list) else str(value).split():
         rule, _, assignment = str(item).partition(":")
         found.setdefault(rule, {}).update(_as_mapping([assignment]))
     return found
 
 
-def _lay(settings: dict[str, Any], layer: Mapping[str, Any]) -> None:
+def _lay(settings: dict[str, object], layer: Mapping[str, object]) -> None:
     for name, value in layer.items():
-        if isinstance(value, Mapping) and isinstance(settings.get(name), dict):
-            settings[name] = {**settings[name], **value}
+        there = settings.get(name)
+        if isinstance(value, Mapping) and isinstance(there, dict):
+            settings[name] = {**there, **value}
         else:
             settings[name] = value

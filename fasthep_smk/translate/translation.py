@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config import schema
@@ -55,6 +55,7 @@ from fasthep_smk.translate.placement import unsafe_path
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written
 from fasthep_smk.translate.write import write as write_files
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.remote import is_remote
 
@@ -106,7 +107,7 @@ class Loaded(Start):
     ``digests`` are those of the files that the workflow is made of, by path.
     """
 
-    document: Mapping[str, Any]
+    document: YamlMapping
     digests: Mapping[str, str]
     execution: Execution
 
@@ -153,7 +154,7 @@ class Translation(Reconciled):
 _Made = TypeVar("_Made", bound=Start)
 
 
-def _adding(what: type[_Made], to: Start, **added: Any) -> _Made:
+def _adding(what: type[_Made], to: Start, **added: object) -> _Made:
     """Return what earlier steps have made, with what the next one adds or replaces."""
     before = {one.name: getattr(to, one.name) for one in fields(to)}
     return what(**{**before, **added})
@@ -329,7 +330,7 @@ def execution_of_site(profile: str | None) -> Execution:
         Findings: something is wrong with the site.
     """
     site = load_site(profile, "local", workflow="")
-    pools: dict[str, Any] = {name: {} for name in site.pool_profiles}
+    pools: dict[str, YamlMapping] = {name: {} for name in site.pool_profiles}
     document = {"execution": {"pools": pools}}
     execution, findings = read_execution(document, {}, profile=profile, workflow="")
     _raise_if_any(findings)
@@ -338,7 +339,7 @@ def execution_of_site(profile: str | None) -> Execution:
 
 
 def _execution(
-    document: Mapping[str, Any], settings: RunSettings, root: Path
+    document: YamlMapping, settings: RunSettings, root: Path
 ) -> tuple[Execution | None, list[Finding]]:
     """Return where stages run, or what is wrong with what is said about it."""
     shape = document.get("execution")
@@ -426,7 +427,7 @@ def _selected(
     return chosen
 
 
-def _file_findings(document: Mapping[str, Any], inputs: Inputs) -> list[Finding]:
+def _file_findings(document: YamlMapping, inputs: Inputs) -> list[Finding]:
     """Return what is wrong with ROOT files, before FAST-HEP's compiler opens them."""
     trees = root_trees_of(document)
     if not trees:

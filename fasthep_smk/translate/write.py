@@ -6,14 +6,16 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from fasthep_smk.config.requests import Attempt
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.record import Asked
 from fasthep_smk.translate import bundles, profile, snakefile, task_tables
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
@@ -22,6 +24,7 @@ from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
+    from fasthep_smk.storage.job_settings import Launch, Requests
 
 __all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "write"]
 
@@ -115,13 +118,8 @@ def write(
         if stale.stem not in texts:
             stale.unlink()
     files.write_text(build / layout.PARTITIONS, task_tables.partitions_text(rules))
-    run = {
-        **_run(root, workflow),
-        **_own(variations),
-        "ignore_reads": list(ignore_reads),
-        "pickles_of": sorted({*_named_packages(variations), *pickles_of}),
-    }
-    files.write_text(build / layout.RUN, json.dumps(run, indent=1) + "\n")
+    launch = _launch(root, workflow, variations, ignore_reads, pickles_of)
+    files.write_text(build / layout.RUN, json.dumps(launch, indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(smk / "worker", _worker_script(rules), executable=True)
@@ -138,17 +136,6 @@ def write(
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
-
-
-def _own(variations: Iterable[Variation]) -> dict[str, Any]:
-    """Return the user's own packages, and texts in their modules that may name files."""
-    plans = (variation.graph.plan for variation in variations)
-    modules = sorted({name for plan in plans for name in own_modules_of(plan)})
-    texts = [pair for name in modules for pair in op_identity.named_texts(name)]
-    return {
-        "own_modules": sorted({name.partition(".")[0] for name in modules}),
-        "named_texts": [[text, str(source)] for text, source in dict.fromkeys(texts)],
-    }
 
 
 def _named_packages(variations: Iterable[Variation]) -> set[str]:
@@ -174,26 +161,50 @@ def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str
     return dict(sorted(found.items()))
 
 
-def _run(root: Path, workflow: Path) -> dict[str, Any]:
-    """Return what every job needs to know about where the run was started."""
+def _launch(
+    root: Path,
+    workflow: Path,
+    variations: list[Variation],
+    ignore_reads: Iterable[str],
+    pickles_of: Iterable[str],
+) -> Launch:
+    """Return what every job needs to know about where the run was started, and the user's code."""
     own, _ = local_modules.folders(root, workflow)
     named = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
+    plans = (variation.graph.plan for variation in variations)
+    modules = sorted({name for plan in plans for name in own_modules_of(plan)})
+    texts = [pair for name in modules for pair in op_identity.named_texts(name)]
     return {
         "launch_folder": str(root),
         "workflow": str(workflow.resolve()),
         "own_folders": own,
         "python_path": list(dict.fromkeys(str(Path(item).absolute()) for item in named)),
+        "own_modules": sorted({name.partition(".")[0] for name in modules}),
+        "named_texts": [(text, str(source)) for text, source in dict.fromkeys(texts)],
+        "ignore_reads": list(ignore_reads),
+        "pickles_of": sorted({*_named_packages(variations), *pickles_of}),
     }
 
 
-def _requests(placement: profile.Placement) -> dict[str, Any]:
+def _requests(placement: profile.Placement) -> Requests:
     """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
     rules = {
-        rule: [{"pool": one.pool, **asdict(one.request)} for one in attempts]
-        for rule, attempts in placement.attempts.items()
+        rule: [_asked(one) for one in attempts] for rule, attempts in placement.attempts.items()
     }
     credentials = [one.as_data() for one in placement.credentials]
     return {"system": placement.site.system, "credentials": credentials, "rules": rules}
+
+
+def _asked(attempt: Attempt) -> Asked:
+    request = attempt.request
+    return {
+        "pool": attempt.pool,
+        "cpus": request.cpus,
+        "memory": request.memory,
+        "disk": request.disk,
+        "gpus": request.gpus,
+        "walltime": request.walltime,
+    }
 
 
 def _refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:

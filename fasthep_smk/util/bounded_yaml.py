@@ -39,7 +39,7 @@ _ENDLESS = re.compile(r"[-+0-9:_.]{200}")
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def load(path: Path) -> Any:
+def load(path: Path) -> object:
     """Return the value of a YAML file of a person's.
 
     Raises:
@@ -54,7 +54,7 @@ def bounded_yaml(workflow: Path) -> Iterator[None]:
     """Let ``yaml.safe_load`` refuse in the block what :func:`load` does, and too many files."""
     original, count = yaml.safe_load, 0
 
-    def bounded_load(stream: Any) -> Any:
+    def bounded_load(stream: Any) -> object:
         nonlocal count
         count += 1
         if count > _FILES:
@@ -75,7 +75,7 @@ def bounded_yaml(workflow: Path) -> Iterator[None]:
         yaml.safe_load = original
 
 
-def _checked(stream: Any, file: str) -> str:
+def _checked(stream: object, file: str) -> str:
     """Return the text of a stream, which is left where it was."""
     if isinstance(stream, str):
         check(stream, file)
@@ -131,7 +131,7 @@ def _check_size(size: int, file: str) -> None:
         )
 
 
-def _check_events(text: str, file: str, parser: Any) -> None:
+def _check_events(text: str, file: str, parser: type[yaml.SafeLoader]) -> None:
     known: dict[str, tuple[int, int]] = {}  # of each anchor: how many values, how many levels
     opened: list[tuple[list[int], str | None]] = []
     count = 0
@@ -168,8 +168,9 @@ def _check_events(text: str, file: str, parser: Any) -> None:
             own[0], own[1] = own[0] + weight, max(own[1], levels)
 
 
-def _refuse(event: Any, file: str, problem: str, expected: str) -> None:
+def _refuse(event: yaml.Event, file: str, problem: str, expected: str) -> None:
     mark = event.start_mark
+    assert mark is not None  # a parser has made it
     raise Findings.one(
         problem,
         file=file,

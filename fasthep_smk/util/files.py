@@ -14,7 +14,9 @@ import stat
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
+
+from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
     "Altered",
@@ -166,14 +168,14 @@ def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
     return changed
 
 
-def seal(content: Mapping[str, Any], *, indent: int | None = 1) -> str:
+def seal(content: Mapping[str, object], *, indent: int | None = 1) -> str:
     """Return ``content``, which is not empty, as JSON text that begins with its checksum."""
     text = json.dumps(content, indent=indent) + "\n"
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     return f'{{\n "checksum": "{digest}",{text[1:]}'
 
 
-def unseal(text: bytes) -> dict[str, Any]:
+def unseal(text: bytes) -> JsonObject:
     """Return what was given to :func:`seal`.
 
     Raises:
@@ -186,7 +188,7 @@ def unseal(text: bytes) -> dict[str, Any]:
     if hashlib.sha256(rest).hexdigest() != found[1].decode("ascii"):
         raise Altered("its checksum differs")
     try:
-        content: dict[str, Any] = json.loads(rest)
+        content: JsonObject = json.loads(rest)
     except (ValueError, RecursionError):  # whoever has sealed it did not write it as we do
         raise Altered("it is not JSON") from None
     return content
@@ -215,7 +217,7 @@ def described(path: Path) -> FileFacts:
     return {"size": path.stat().st_size, "sha256": sha256_file(path)}
 
 
-def canonical_json(value: Any) -> str:
+def canonical_json(value: object) -> str:
     """Return ``value`` as JSON whose text depends on content only, not on the order of keys."""
     from fasthep_smk.util.plain_values import to_plain  # needs NumPy, which takes a while to import
 
@@ -226,12 +228,12 @@ def canonical_json(value: Any) -> str:
     return json.dumps(_sorted(plain), sort_keys=True, separators=(",", ":"))
 
 
-def digest_of(value: Any) -> str:
+def digest_of(value: object) -> str:
     """Return a 32-digit hexadecimal digest of the content of a JSON-like value."""
     return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _sorted(plain: Any) -> Any:
+def _sorted(plain: object) -> object:
     """Sort the pairs of mappings whose keys are no plain texts."""
     if isinstance(plain, list):
         return [_sorted(item) for item in plain]

@@ -16,16 +16,18 @@ from typing import Any
 
 import numpy as np
 
+from fasthep_smk.util.documents import JsonObject
+
 __all__ = ["NotPlainError", "from_plain", "to_plain"]
 
-Leaf = Callable[[Any], dict[str, Any]]
+Leaf = Callable[[object], JsonObject]
 
 
 class NotPlainError(TypeError):
     """A value has no exact form in JSON."""
 
 
-def to_plain(value: Any, *, leaf: Leaf | None = None) -> Any:
+def to_plain(value: Any, *, leaf: Leaf | None = None) -> object:
     """Return ``value`` as a structure of dicts, lists and scalars that ``json`` writes exactly.
 
     Raises:
@@ -68,7 +70,7 @@ def to_plain(value: Any, *, leaf: Leaf | None = None) -> Any:
     raise NotPlainError(f"a value of type {kind.__module__}.{kind.__qualname__} has no plain form")
 
 
-def from_plain(value: Any, *, leaf: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+def from_plain(value: object, *, leaf: Callable[[JsonObject], object] | None = None) -> Any:
     """Return the value that :func:`to_plain` wrote.
 
     Raises:
@@ -91,11 +93,11 @@ def from_plain(value: Any, *, leaf: Callable[[dict[str, Any]], Any] | None = Non
     raise NotPlainError(f"unknown kind of value {kind!r}")
 
 
-def _is_flat_dtype(dtype: np.dtype[Any]) -> bool:
+def _is_flat_dtype(dtype: np.dtype[np.generic]) -> bool:
     return dtype.kind in "biufcmMSU"
 
 
-def _numpy(value: dict[str, Any]) -> Any:
+def _numpy(value: JsonObject) -> object:
     dtype = np.dtype(value["dtype"])
     if dtype.itemsize == 0:  # an empty string: nothing to read it from
         return np.zeros(value["shape"] or (), dtype)[() if value["shape"] is None else ...]
@@ -103,7 +105,7 @@ def _numpy(value: dict[str, Any]) -> Any:
     return raw[0] if value["shape"] is None else raw.reshape(value["shape"]).copy()
 
 
-_READERS: dict[str, Callable[[Any], Any]] = {
+_READERS: dict[str, Callable[[Any], object]] = {
     "dict": dict,
     "tuple": tuple,
     "set": set,

@@ -9,13 +9,12 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import Any
 
 __all__ = ["is_called_as"]
 
 
 class _Room(ModuleType):
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+    def __call__(self, *arguments: object, **keywords: object) -> object:
         module, name = self._called_as
         return getattr(importlib.import_module(module), name)(*arguments, **keywords)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from fractions import Fraction
-from typing import Any
 
 __all__ = [
     "about_bytes",
@@ -38,7 +37,7 @@ _PARTS = re.compile(r"\s*(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m(?:in)?)?\s*(?:(\d
 _LONGEST = 100 * 365 * 24 * 3600  # seconds; the system's own timers count no further
 
 
-def parse_bytes(value: Any) -> int:
+def parse_bytes(value: object) -> int:
     """Return an amount of memory or disk in bytes: ``4GB`` is 4·10⁹, ``4GiB`` is 4·2³⁰."""
     expected = "a number with a unit, such as 4GB or 4GiB"
     found = _SIZE.fullmatch(value) if isinstance(value, str) else None
@@ -55,7 +54,7 @@ def parse_bytes(value: Any) -> int:
     return int(amount)
 
 
-def parse_duration(value: Any) -> int:
+def parse_duration(value: object) -> int:
     """Return a time in seconds: ``HH:MM:SS``, ``D-HH:MM:SS``, ``2h30m``, or a number of seconds."""
     expected = "a time such as '04:00:00', '2-00:00:00', '90m' or a whole number of seconds"
     if isinstance(value, bool) or not isinstance(value, str | int):
@@ -79,7 +78,7 @@ def parse_duration(value: Any) -> int:
     return seconds
 
 
-def parse_count(value: Any, *, least: int = 1) -> int:
+def parse_count(value: object, *, least: int = 1) -> int:
     """Return a number of cpus, GPUs, workers or retries, at least ``least``."""
     text = value.strip() if isinstance(value, str) else value
     if isinstance(text, str) and text.isascii() and text.isdigit():

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import awkward as ak
 
@@ -35,7 +34,7 @@ _SHARE = 10
 _LEFT = 100 * 1000**3
 
 
-def keep(job: Job, made: Mapping[tuple[str, str], Any], cpu: float) -> list[Shared]:
+def keep(job: Job, made: Mapping[tuple[str, str], object], cpu: float) -> list[Shared]:
     """Write the cached streams that are worth it, the smallest first.
 
     ``cpu`` are the seconds of CPU that it took to make them.
@@ -80,7 +79,7 @@ def room_on(folder: Path, jobs: int) -> int:
     return max(0, min(free // (_SHARE * jobs), free - min(size // 10, _LEFT)))
 
 
-def _packed(array: Any, live: Sequence[str] | None, budget: int) -> Any:
+def _packed(array: ak.Array, live: Sequence[str] | None, budget: int) -> ak.Array | None:
     """Return the live columns with nothing around them; ``None`` if they are too large."""
     fields = select_columns(array.fields, live)
     if _estimate(array, fields) > 2 * budget:
@@ -89,7 +88,7 @@ def _packed(array: Any, live: Sequence[str] | None, budget: int) -> Any:
     return packed if packed.nbytes <= budget else None
 
 
-def _estimate(array: Any, fields: list[str]) -> float:
+def _estimate(array: ak.Array, fields: list[str]) -> float:
     """Return about how many bytes columns take, without making them.
 
     Before it is packed, a selection is an index into all events.
@@ -101,7 +100,7 @@ def _estimate(array: Any, fields: list[str]) -> float:
     return float(array[fields].nbytes)
 
 
-def _write(folder: Path, stream: Kept, array: Any, compress: bool) -> Shared | None:
+def _write(folder: Path, stream: Kept, array: ak.Array, compress: bool) -> Shared | None:
     path = folder / str(stream.file)
     try:
         meta = write_stream(path, array, live=stream.live, compress=compress)

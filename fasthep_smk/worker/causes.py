@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
 
 from fasthep_smk.storage import failures
 from fasthep_smk.util import disk_full
@@ -10,7 +10,7 @@ from fasthep_smk.worker.job_retry import Refused
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
 from fasthep_smk.worker.planned import Changed
 
-__all__ = ["cause_of", "kind_of"]
+__all__ = ["cause_of", "damaged_record", "kind_of"]
 
 
 def kind_of(error: BaseException) -> failures.Kind:
@@ -24,11 +24,18 @@ def kind_of(error: BaseException) -> failures.Kind:
         return "memory"
     if isinstance(cause, TimeLimit):
         return "time"
-    if getattr(cause, "record", None) is not None:
+    if damaged_record(error) is not None:
         return "damaged"
     return "disk" if disk_full.shown(error) else "error"
 
 
-def cause_of(error: BaseException) -> Any:
+def cause_of(error: BaseException) -> BaseException:
     """Return the error that was raised in a stage; a stage's error holds it."""
-    return getattr(error, "cause", error)
+    cause: BaseException = getattr(error, "cause", error)
+    return cause
+
+
+def damaged_record(error: BaseException) -> Path | None:
+    """Return the record of the job whose file is damaged, if that is what an error says."""
+    record: Path | None = getattr(cause_of(error), "record", None)
+    return record

@@ -8,14 +8,17 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.record import Asked, MadeOf
+from fasthep_smk.storage.record import Asked, MadeOf, Place, made_of
 from fasthep_smk.storage.task_table import JobEntry, Kept, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import encode
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.credentials import RequirementData
 
 __all__ = ["Job", "Sent", "goal_of", "staging"]
 
@@ -33,7 +36,7 @@ class Sent:
     system: str = "local"
     batch_job: str | None = None
     warm: bool = False
-    credentials: tuple[dict[str, Any], ...] = ()
+    credentials: tuple[RequirementData, ...] = ()
 
     @property
     def place(self) -> str:
@@ -87,9 +90,13 @@ class Job:
         return self.build / self.entry.record
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where the job runs, as in its record."""
-        return {"system": self.sent.place, "asked": self.sent.asked}
+    def place(self) -> Place:
+        """Where the job runs, as records say it of many."""
+        return {
+            "system": self.sent.place,
+            "pool": str(self.sent.asked.get("pool") or ""),
+            "jobs": 1,
+        }
 
     @property
     def plan_file(self) -> Path:
@@ -100,11 +107,7 @@ class Job:
     def made_of(self) -> MadeOf:
         """What its products follow from: its nodes' signatures, and their origin."""
         known = self.table.nodes.get(self.entry.signed_as, {})
-        return {
-            "nodes": {node: known[node] for node in self.entry.nodes},
-            "origin": self.entry.origin,
-            "reads": [read.folder for read in self.entry.reads],
-        }
+        return made_of(self.entry, known, self.entry.origin)
 
 
 @contextlib.contextmanager

@@ -17,14 +17,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fasthep_smk.credentials.refusals import is_refusal
 from fasthep_smk.storage import failures
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.credentials import Requirement
+    from fasthep_smk.config.credentials import Kind, Requirement, RequirementData
+    from fasthep_smk.credentials.credential import Credential
     from fasthep_smk.credentials.validity import Lack
 
 __all__ = ["CLOCKS", "SENT", "Refused", "Tries", "tries_of"]
@@ -78,7 +79,7 @@ class Tries:
     walltime: float | None
     since: float
     begun: float
-    at_start: dict[Any, Any]
+    at_start: dict[Kind, Credential]
     note: Callable[[str | None], None] = lambda _: None
 
     @property
@@ -136,7 +137,7 @@ class Tries:
         sys.stderr.flush()
         os.execv(command[0], list(command))
 
-    def _look(self) -> dict[Any, Any]:
+    def _look(self) -> dict[Kind, Credential]:
         from fasthep_smk.credentials.discovery import look
 
         return dict(look(one.kind for one in self.required))
@@ -169,7 +170,7 @@ class Tries:
 
 
 def tries_of(
-    required: Sequence[dict[str, Any]], walltime: float | None
+    required: Sequence[RequirementData], walltime: float | None
 ) -> tuple[Tries, dict[str, str | None]]:
     """Return the tries of a job that begins, and what :meth:`Tries.start` was given if it is anew.
 

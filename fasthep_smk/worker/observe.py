@@ -134,7 +134,7 @@ class Observer:
 
     # --- while the job runs ---------------------------------------------------------------------
 
-    def opened(self, path: Any, flags: Any, frame: FrameType) -> None:
+    def opened(self, path: object, flags: object, frame: FrameType) -> None:
         """Note a file that is opened, by the code in ``frame``."""
         flags = flags if isinstance(flags, int) else os.O_RDONLY
         access = flags & os.O_ACCMODE
@@ -145,13 +145,13 @@ class Observer:
         elif (place := _place(path)) not in self.read and place not in self._known:
             self.asked(path, frame)
 
-    def wrote(self, path: Any, frame: FrameType | None) -> None:
+    def wrote(self, path: object, frame: FrameType | None) -> None:
         """Note a file that is written: what a job has made itself is no input of it."""
         if (place := _place(path)) is not None and place not in self.written:
             self.written[place] = self._by(frame)
             self._tell("written", [place, self.written[place]])
 
-    def asked(self, path: Any, frame: FrameType | None) -> None:
+    def asked(self, path: object, frame: FrameType | None) -> None:
         """Note a folder that is listed, a library that is loaded, or the like."""
         place = _place(path)
         if place is None or place in self.read or self._is_passed_over(place):
@@ -174,7 +174,7 @@ class Observer:
                 elif not os.path.lexists(place):
                     self._hand_on(place, None, frame)  # the program may make it
 
-    def lent(self, path: Any, frame: FrameType | None) -> None:
+    def lent(self, path: object, frame: FrameType | None) -> None:
         """Note a file that is read, and may be written: a database, an argument of a program."""
         if (place := _place(path)) is not None:
             self._hand_on(place, _seen(place), frame)
@@ -189,7 +189,7 @@ class Observer:
         """Return the operation that runs, and the user's module that the call comes from."""
         return [self._operation(), self._module(frame)]
 
-    def variable(self, name: Any, frame: FrameType) -> None:
+    def variable(self, name: object, frame: FrameType) -> None:
         """Note an environment variable."""
         name = os.fsdecode(name) if isinstance(name, bytes) else name
         if not isinstance(name, str) or name in self.variables or of_session(name):
@@ -383,7 +383,7 @@ class Observer:
 
     # --- processes that the job forks -----------------------------------------------------------
 
-    def _tell(self, kind: str, what: Any) -> None:
+    def _tell(self, kind: str, what: object) -> None:
         if os.getpid() != self._process:
             os.write(self._told, f"{json.dumps([kind, what])}\n".encode())
 
@@ -467,7 +467,7 @@ def _is_called_with(frame: FrameType, name: str) -> bool:
         return False
 
 
-def _names(value: Any, name: str, *, depth: int) -> bool:
+def _names(value: object, name: str, *, depth: int) -> bool:
     if isinstance(value, str | bytes | os.PathLike):
         return _is_name_of(os.fsdecode(value), name)
     if depth == 0:
@@ -505,13 +505,14 @@ def _is_name_of(text: str, name: str) -> bool:
 class _Environment(os._Environ):  # type: ignore[type-arg]
     """The environment, which tells the active observer what is read of it."""
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: str | bytes) -> str:
         if _active is not None:
             with contextlib.suppress(Exception):
                 _active.variable(key, sys._getframe(1))
-        return super().__getitem__(key)
+        value: str = super().__getitem__(key)
+        return value
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[str]:
         if _active is not None:
             with contextlib.suppress(Exception):
                 _active.iterates(sys._getframe(1))
@@ -526,7 +527,7 @@ class _Loader(importlib.machinery.SourceFileLoader):
     compiled again.
     """
 
-    def get_code(self, fullname: str) -> Any:
+    def get_code(self, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
         source = self.get_data(path)
         if _active is not None:
@@ -552,32 +553,36 @@ def _finder(place: str) -> Finder:
     return Finder(place, *loaders(_Loader))
 
 
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+#: What goes with an audit event: its arguments are those of the function that is called.
+_Given = tuple[Any, ...]
+
+
+def _hook(event: str, arguments: _Given) -> None:
     if _active is None or event not in _EVENTS:
         return
     with contextlib.suppress(Exception):  # a job does not fail because it is observed
         _EVENTS[event](_active, arguments, sys._getframe(1))
 
 
-def _lists(observer: Observer, given: tuple[Any, ...], frame: FrameType) -> None:
+def _lists(observer: Observer, given: _Given, frame: FrameType) -> None:
     observer.asked("." if given[0] is None else given[0], frame)
 
 
-def _names_file(observer: Observer, given: tuple[Any, ...], frame: FrameType) -> None:
+def _names_file(observer: Observer, given: _Given, frame: FrameType) -> None:
     if given[0]:
         observer.asked(given[0], frame)
 
 
-def _makes(observer: Observer, given: tuple[Any, ...], frame: FrameType) -> None:
+def _makes(observer: Observer, given: _Given, frame: FrameType) -> None:
     observer.wrote(given[1], frame)
 
 
-def _makes_folder(observer: Observer, given: tuple[Any, ...], frame: FrameType) -> None:
+def _makes_folder(observer: Observer, given: _Given, frame: FrameType) -> None:
     if not os.path.isdir(given[0]):  # noqa: PTH112 (told before it is tried)
         observer.wrote(given[0], frame)
 
 
-_EVENTS: Mapping[str, Callable[[Observer, tuple[Any, ...], FrameType], None]] = {
+_EVENTS: Mapping[str, Callable[[Observer, _Given, FrameType], None]] = {
     "open": lambda observer, given, frame: observer.opened(given[0], given[2], frame),
     "os.listdir": _lists,
     "os.scandir": _lists,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.summary import relocate
@@ -21,6 +21,9 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan, Store
 
 __all__ = ["NotAdoptable", "Taken", "run_part"]
 
@@ -42,8 +45,8 @@ class Taken:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.adopted: tuple[Path, list[ProductEntry]] | None = None
-        self.values: dict[Key, Any] = {}
-        self.streams: dict[Key, Any] = {}
+        self.values: Store = {}
+        self.streams: Store = {}
         self.runs: list[RunFacts] = []
         self.results: list[str] = []
         self.jobs: list[str] = []
@@ -119,9 +122,7 @@ class Taken:
         return found
 
 
-def run_part(
-    job: Job, plan: Any, folder: Path, reads: Mapping[Key, Any]
-) -> tuple[Taken, dict[Key, Any], RunFacts]:
+def run_part(job: Job, plan: Plan, folder: Path, reads: Store) -> tuple[Taken, Store, RunFacts]:
     """Run the nodes that have to; return what is adopted, what was made, what was recorded.
 
     ``reads`` are the products of other jobs that the nodes read.
@@ -154,16 +155,18 @@ def _not_given(error: Exception) -> Exception:
     return error if isinstance(error, _ENDS) else NotAdoptable(str(error))
 
 
-def _merged(plan: Any, runs: list[RunFacts]) -> RunFacts:
+def _merged(plan: Plan, runs: list[RunFacts]) -> RunFacts:
     """Return what was recorded of a job's nodes as if all of them had run at once."""
     order = {node.id: number for number, node in enumerate(plan.nodes)}
-
-    def in_order(items: Iterable[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-        return sorted(items, key=lambda item: order.get(item.get(key), len(order)))
-
     joined = runs[-1].copy()
-    joined["boundary"] = in_order((one for run in runs for one in run["boundary"]), "node")
-    joined["operations"] = in_order((one for run in runs for one in run["operations"]), "node_id")
+    joined["boundary"] = sorted(
+        (one for run in runs for one in run["boundary"]),
+        key=lambda one: order.get(one["node"], len(order)),
+    )
+    joined["operations"] = sorted(
+        (one for run in runs for one in run["operations"]),
+        key=lambda one: order.get(one.get("node_id", ""), len(order)),
+    )
     return joined
 
 

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import plan_files
 from fasthep_smk.flow.runtime import Session
@@ -23,6 +23,9 @@ from fasthep_smk.worker import cached_streams
 from fasthep_smk.worker.job import Job, staging
 from fasthep_smk.worker.partial import NotAdoptable, Taken, run_part
 
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan, Store
+
 __all__ = ["run_partition", "run_side_products"]
 
 Key = tuple[str, str]
@@ -37,7 +40,7 @@ def run_partition(job: Job) -> Content:
         return content or _whole(job, plan, folder)
 
 
-def _whole(job: Job, plan: Any, folder: Path) -> Content:
+def _whole(job: Job, plan: Plan, folder: Path) -> Content:
     given = _read(job, job.entry.reads)
     session = Session(plan, folder)
     started = time.process_time()
@@ -53,7 +56,7 @@ def _whole(job: Job, plan: Any, folder: Path) -> Content:
     return content_of(content, relocate([run], str(folder), str(job.build)))
 
 
-def _part(job: Job, plan: Any, folder: Path) -> Content | None:
+def _part(job: Job, plan: Plan, folder: Path) -> Content | None:
     """Run what has to; return ``None`` if that is everything."""
     part = job.entry.part
     assert part is not None
@@ -87,9 +90,9 @@ def run_side_products(job: Job) -> Content:
     return content_of(content, runs)
 
 
-def _read(job: Job, reads: Iterable[Read]) -> dict[Key, Any]:
+def _read(job: Job, reads: Iterable[Read]) -> Store:
     """Return the products of other jobs."""
-    found: dict[Key, Any] = {}
+    found: Store = {}
     for read in reads:
         if read.keys:
             # A producer that is inactive for this dataset made nothing: not among the reads.
@@ -97,9 +100,7 @@ def _read(job: Job, reads: Iterable[Read]) -> dict[Key, Any]:
     return found
 
 
-def _saved(
-    job: Job, plan: Any, made: dict[Key, Any], stage: str, taken: Taken | None = None
-) -> Saved:
+def _saved(job: Job, plan: Plan, made: Store, stage: str, taken: Taken | None = None) -> Saved:
     """Write the job's products; those of earlier jobs that are files of their own are shared."""
     kept = []
     for keep in job.table.keeps:

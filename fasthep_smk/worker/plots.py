@@ -13,10 +13,9 @@ import pickle
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.plot_styles import PlotStyles
 from fasthep_smk.flow.runtime import Session
@@ -25,6 +24,7 @@ from fasthep_smk.storage import products, run_records
 from fasthep_smk.storage.record import Told
 from fasthep_smk.storage.task_table import Adopted
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.processes import die_with_parent
@@ -32,10 +32,10 @@ from fasthep_smk.worker.job import Job, goal_of
 from fasthep_smk.worker.limits import unwatched
 from fasthep_smk.worker.processes import has_one_thread
 
-__all__ = ["Ending", "run_end", "told"]
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Store
 
-Key = tuple[str, str]
-Store = dict[Key, Any]
+__all__ = ["Ending", "run_end", "told"]
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Ending:
     """
 
     store: Store = field(default_factory=dict)
-    operations: list[dict[str, Any]] = field(default_factory=list)
+    operations: list[JsonObject] = field(default_factory=list)
     written: dict[str, list[str]] = field(default_factory=dict)
     results: dict[str, list[str]] = field(default_factory=dict)
 
@@ -91,9 +91,10 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
     if _said(session) != said or not run_records.are_quiet(session.record().hooks):
         ending.written = {}
     store |= ending.store
-    for key in sorted(store, key=_order(nodes, lambda key: key[0])):
+    places = {node: number for number, node in enumerate(nodes, start=1)}
+    for key in sorted(store, key=lambda key: places.get(key[0], 0)):
         store[key] = store.pop(key)
-    ending.operations.sort(key=_order(nodes, lambda item: item.get("node_id")))
+    ending.operations.sort(key=lambda item: places.get(item.get("node_id", ""), 0))
     return ending
 
 
@@ -161,12 +162,7 @@ def told(job: Job, ending: Ending) -> Told:
     return content
 
 
-def _order(nodes: list[str], name: Callable[[Any], Any]) -> Callable[[Any], int]:
-    places = {node: number for number, node in enumerate(nodes, start=1)}
-    return lambda item: places.get(name(item), 0)
-
-
-def _said(session: Session) -> tuple[int, dict[str, Any]]:
+def _said(session: Session) -> tuple[int, JsonObject]:
     """Return what is recorded of no node in particular."""
     record = session.record()
     return len(record.warnings), record.resources

@@ -10,7 +10,7 @@ import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from fasthep_smk.util import files
 
@@ -23,7 +23,25 @@ PACKAGES = (
 )  # fmt: skip
 
 
-def describe_worker() -> dict[str, Any]:
+class Answer(TypedDict):
+    """What has to be the same, or is told, of a worker."""
+
+    host: str
+    python: str
+    packages: dict[str, str | None]
+    clock: float
+    cpus: int | None
+    gpus: int
+
+
+class Worker(Answer):
+    """All that is said of a worker."""
+
+    executable: str
+    user: int
+
+
+def describe_worker() -> Worker:
     """Return host, interpreter, package versions, clock and what the job may use."""
     import fasthep_smk.worker.partition  # noqa: F401 - all that a job imports is there, or we fail
 

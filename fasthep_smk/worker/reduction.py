@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
-from fasthep_smk.flow.summary import Run, listed, ran_on, relocate
+from fasthep_smk.flow.summary import Run, listed, relocate
 from fasthep_smk.storage import missing_report, products
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.record import Content, Place, Record, Saved, content_of
@@ -18,13 +19,17 @@ from fasthep_smk.storage.run_records import facts_of
 from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.worker.job import Job, staging
 from fasthep_smk.worker.plots import run_end, told
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import MissingPartition, PartitionData
+    from fasthep_smk.flow.shapes import Plan, Store
 
 __all__ = ["run_finish", "run_merge", "run_publish"]
 
 Key = tuple[str, str]
-Store = dict[Key, Any]
 
 
 def run_merge(job: Job) -> Content:
@@ -44,7 +49,7 @@ def run_merge(job: Job) -> Content:
     # Side products come before all datasets: the end of the run counts them.
     before = [record for record in records.values() if record["rule"] != "side_products"]
     said = content_of(content, [*map(facts_of, runs), own])
-    said["ran_on"] = _places([*before, job.place])
+    said["ran_on"] = _places(before, job.place)
     return said
 
 
@@ -110,7 +115,7 @@ def run_finish(job: Job) -> Content:
     session.run_end()
     own.hooks = session.hooks.usage_summary()["enabled"]
     content = _save(job, plan, artifacts, str(folder), None)
-    places = _places([*records.values(), job.place])
+    places = _places(records.values(), job.place)
     if not varied:
         system = job.sent.system
         job.results.extend(_summarise(plan, job.build, [*runs, own], job.entry, system, places))
@@ -127,8 +132,8 @@ def run_publish(job: Job) -> Content:
     Here ``artifacts/provenance`` lists the artifacts of all variations, and each variation's
     writer manifests lie below its own ``artifacts/<variation>/files``.
     """
-    manifests: list[dict[str, Any]] = []
-    lacking: list[dict[str, Any]] = []
+    manifests: list[JsonObject] = []
+    lacking: list[MissingPartition] = []
     table = TaskTable.read(job.build, "finish")
     for read in job.entry.reads:
         record = _record(job, read.folder)
@@ -145,7 +150,7 @@ def run_publish(job: Job) -> Content:
         if manifest.is_file():
             manifests.append(json.loads(manifest.read_text(encoding="utf-8")))
             written += _keep_execution(job.build, variation, manifests[-1], manifests)
-        system, places = job.sent.system, _places([record, job.place])
+        system, places = job.sent.system, _places([record], job.place)
         job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
         job.results.extend(name for name in written if (job.build / name).exists())
         lacking += [one for one in entry.missing if one not in lacking]
@@ -155,13 +160,23 @@ def run_publish(job: Job) -> Content:
     return content_of(content, [])
 
 
-def _places(records: Iterable[Mapping[str, Any]]) -> list[Place]:
-    """Return where the jobs of records ran, with those that they reduced."""
-    return [Place(**one) for one in ran_on(records)]  # type: ignore[typeddict-item]
+def _places(records: Iterable[Record], own: Place) -> list[Place]:
+    """Return where a job and those of some records ran, with those that they reduced."""
+    counts = Counter({(own["system"], own["pool"]): own["jobs"]})
+    for record in records:
+        for one in record.get("ran_on", ()):
+            counts[one["system"], one["pool"]] += one["jobs"]
+        if "ran_on" not in record:
+            system = record.get("system", "local")
+            counts[system, str(record["asked"].get("pool") or "")] += 1
+    return [
+        {"system": system, "pool": pool, "jobs": jobs}
+        for (system, pool), jobs in sorted(counts.items())
+    ]
 
 
 def _summarise(
-    plan: Any,
+    plan: Plan,
     build: Path,
     runs: list[Run],
     entry: JobEntry,
@@ -188,19 +203,16 @@ def _summarise(
         bundle_id=summary.bundle_id(compiled),
         missing=entry.missing,
     )
-    summary_path = Path(written["summary_path"])
     # The summary of a variation lies among its reports.
-    reports = build / "reports" if summary_path.parent == build else summary_path.parent
+    reports = build / "reports" if written.path.parent == build else written.path.parent
     report = reports / missing_report.REPORT
-    results = [summary_path]
+    results = [written.path]
     if lacking := entry.missing:
-        total = written["progress"]["counts"]["total"]
-        files.write_text(report, missing_report.markdown(lacking, total))
+        files.write_text(report, missing_report.markdown(lacking, written.partitions))
         results.append(report)
     else:
         report.unlink(missing_ok=True)
-    told = [Path(one.get("path") or "") for one in written.get("reports", ())]
-    results += [path for path in told if build in path.parents and path.is_file()]
+    results += [path for path in written.reports if build in path.parents and path.is_file()]
     return [str(path.relative_to(build)) for path in results]
 
 
@@ -221,7 +233,7 @@ def _write_manifests(session: Session, store: Store, build: Path, entry: JobEntr
     return [str(path.relative_to(build)) for path in written]
 
 
-def _note_missing(manifests: Iterable[Path], lacking: Sequence[dict[str, Any]]) -> None:
+def _note_missing(manifests: Iterable[Path], lacking: Sequence[MissingPartition]) -> None:
     """Let manifests say which partitions the files listed there were made without, if any."""
     for path in manifests:
         if not path.is_file():
@@ -289,12 +301,12 @@ def _side_products(job: Job, records: Mapping[str, Record]) -> Store:
     return side
 
 
-def _later(plan: Any, store: Store) -> set[Key]:
+def _later(plan: Plan, store: Store) -> set[Key]:
     """Return which products of a reduced dataset the end of the run may use."""
     return {key for key in store if _is_kept(plan, key)}
 
 
-def _is_kept(plan: Any, key: Key) -> bool:
+def _is_kept(plan: Plan, key: Key) -> bool:
     from fasthep_smk.flow import upstream
 
     if plan.get_node(key[0]).outputs.get(key[1]) != "event_stream":
@@ -307,7 +319,7 @@ def _is_kept(plan: Any, key: Key) -> bool:
     )
 
 
-def _save(job: Job, plan: Any, store: Store, stage: str, only: set[Key] | None) -> Saved:
+def _save(job: Job, plan: Plan, store: Store, stage: str, only: set[Key] | None) -> Saved:
     files_of = {keep.key: keep.file for keep in job.table.keeps}
     kept = [
         Product(
@@ -346,7 +358,7 @@ def _load(job: Job, folder: str, wanted: Iterable[Key] | None = None) -> Store:
     return {key: relocate(value, there, here) for key, value in found.items()}
 
 
-def _partitions(runs: Iterable[Run]) -> list[dict[str, Any]]:
+def _partitions(runs: Iterable[Run]) -> list[PartitionData]:
     found = {run.partition["id"]: run.partition for run in runs if run.partition is not None}
     return list(found.values())
 
@@ -372,7 +384,7 @@ def _move_writer_manifests(build: Path, variation: str, before: dict[Path, int])
 
 
 def _keep_execution(
-    build: Path, variation: str, manifest: dict[str, Any], manifests: list[dict[str, Any]]
+    build: Path, variation: str, manifest: JsonObject, manifests: list[JsonObject]
 ) -> list[str]:
     """Keep each variation's execution index, and one manifest with the artifacts of all so far.
 

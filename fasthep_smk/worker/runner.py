@@ -13,9 +13,10 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.flow import local_modules
@@ -29,13 +30,16 @@ from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
-from fasthep_smk.worker.causes import cause_of, kind_of
+from fasthep_smk.worker.causes import cause_of, damaged_record, kind_of
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_retry import tries_of
 from fasthep_smk.worker.limits import MemoryLimit, cpu_time, memory_limit, peak_memory, time_limit
 from fasthep_smk.worker.observe import Observer, observing
 from fasthep_smk.worker.planned import Changed, check_files, check_modules
 from fasthep_smk.worker.processes import LOG
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Launch, Requests
 
 __all__ = ["main", "note_bad_end"]
 
@@ -174,7 +178,7 @@ def _is_done(job: Job) -> bool:
 
 def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
     """Return the note of a job that ends without a word."""
-    partition = job.entry.partition or {}
+    partition = job.entry.partition
     return failures.Failure(
         rule=job.rule,
         key=job.key,
@@ -184,9 +188,9 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         kind="killed",
         stages=list(job.table.stages),
         dataset=job.entry.dataset,
-        file=partition.get("file"),
-        start=partition.get("start"),
-        stop=partition.get("stop"),
+        file=partition["file"] if partition else None,
+        start=partition["start"] if partition else None,
+        stop=partition["stop"] if partition else None,
         variation=job.entry.variation,
         pool=job.sent.asked.get("pool"),
         attempt=job.sent.attempt,
@@ -210,8 +214,9 @@ def _while_waiting(started: failures.Failure, why: str | None) -> failures.Failu
 def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
     """Say in a job's note what it died of."""
     kind = kind_of(error)
-    if kind == "damaged":
-        _forget_damaged(job, Path(cause_of(error).record))
+    record = damaged_record(error)
+    if kind == "damaged" and record is not None:
+        _forget_damaged(job, record)
     problem, fix = failures.one_line(error), getattr(error, "fix", None)
     if gone := _gone(job):
         problem = f"its input file was moved or deleted while the run went on: {gone}"
@@ -330,7 +335,7 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
     Raises:
         Changed: its inputs are not those that it was planned with.
     """
-    run = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
+    run: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
     pickles.trust(run["pickles_of"])
     launch, beside = Path(run["launch_folder"]), Path(run["workflow"]).parent
     named = NamedFiles((launch, beside), run["ignore_reads"], own=[job.build])
@@ -379,7 +384,7 @@ def _keep_made(job: Job, observer: Observer | None) -> list[str]:
     return [save(job.build, made)] if made else []
 
 
-def _runner(scope: str) -> Any:
+def _runner(scope: str) -> Callable[[Job], Content]:
     # Imported when needed: a merge does not pay for what a partition needs.
     if scope in ("partition", "side"):
         from fasthep_smk.worker import partition
@@ -398,7 +403,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
     asked: Asked
     try:
-        requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         attempts = requests["rules"][given.rule]
         asked = attempts[min(given.attempt, len(attempts)) - 1]
         system = str(requests["system"])
@@ -411,7 +416,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
 
 def _enter_launch_folder(build: Path) -> None:
     """Go where the run was started: FAST-HEP's relative paths and local modules start there."""
-    run = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
+    run: Launch = json.loads((build / layout.RUN).read_text(encoding="utf-8"))
     sys.path.extend(path for path in run["python_path"] if path not in sys.path)
     local_modules.search(run["own_folders"], run["own_modules"])
     if Path(run["launch_folder"]).is_dir():

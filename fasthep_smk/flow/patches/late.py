@@ -101,8 +101,8 @@ def _run(module: ModuleType) -> ModuleType:
     return module
 
 
-def _called_late(module: ModuleType, name: str) -> Callable[..., Any]:
-    def call(*arguments: Any, **options: Any) -> Any:
+def _called_late(module: ModuleType, name: str) -> Callable[..., object]:
+    def call(*arguments: object, **options: object) -> object:
         return getattr(_run(module), name)(*arguments, **options)
 
     call.__name__ = call.__qualname__ = name

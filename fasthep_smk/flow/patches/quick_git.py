@@ -10,9 +10,12 @@ import contextlib
 import functools
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import upstream
+
+if TYPE_CHECKING:
+    from fasthep_toolbench.command import CommandResult
 
 __all__ = ["quick_git", "run"]
 
@@ -20,7 +23,7 @@ __all__ = ["quick_git", "run"]
 @contextlib.contextmanager
 def quick_git() -> Iterator[None]:
     """Let FAST-HEP's compiler ask git in less time in the block; the answers are the same."""
-    hook = upstream.software_hook()
+    hook: Any = upstream.software_hook()  # whose function is replaced
     asked = hook.git_state
     hook.git_state = functools.partial(asked, runner=run)
     try:
@@ -34,7 +37,7 @@ def run(
     *,
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
-) -> Any:
+) -> CommandResult:
     """Run a command; return what FAST-HEP's own way to run one would."""
     from fasthep_toolbench.command import CommandResult
 

@@ -44,7 +44,7 @@ def quick_yaml() -> Iterator[None]:
     load, dump = yaml.safe_load, yaml.safe_dump
     written: set[bytes] = set()
 
-    def quick_load(stream: Any) -> Any:
+    def quick_load(stream: Any) -> object:
         text = _text_of(stream)
         if text is None:
             return load(stream)
@@ -59,7 +59,7 @@ def quick_yaml() -> Iterator[None]:
                 _known[text] = pickle.dumps(value)  # before the caller can change it
         return value
 
-    def quick_dump(data: Any, stream: Any = None, **options: Any) -> Any:
+    def quick_dump(data: object, stream: Any = None, **options: Any) -> Any:
         if options.get("encoding") or not (stream is None or isinstance(stream, io.TextIOBase)):
             return dump(data, stream, **options)
         quick = _quick(data, options)
@@ -82,7 +82,7 @@ def parse_written(text: str | bytes) -> Any:
     return yaml.load(text, Loader=_LOADER)
 
 
-def is_plain(data: Any) -> bool:
+def is_plain(data: object) -> bool:
     """Tell whether libyaml writes ``data`` as PyYAML does."""
     if isinstance(data, dict):
         return all(_is_plain_key(key) and is_plain(value) for key, value in data.items())
@@ -93,13 +93,13 @@ def is_plain(data: Any) -> bool:
     return data is None or isinstance(data, bool | int | float)
 
 
-def _is_plain_key(key: Any) -> bool:
+def _is_plain_key(key: object) -> bool:
     if not isinstance(key, str):
         return key is None or isinstance(key, bool | int | float)
     return 0 < len(key) <= _LONGEST_KEY and is_plain(key)
 
 
-def _quick(data: Any, options: dict[str, Any]) -> str | None:
+def _quick(data: object, options: dict[str, Any]) -> str | None:
     """Return the text that libyaml writes; ``None`` if PyYAML may write another one."""
     width = options.get("width", 80)
     if (
@@ -120,7 +120,7 @@ def _quick(data: Any, options: dict[str, Any]) -> str | None:
     return str(yaml.dump(data, Dumper=_DUMPER, **{**options, **wide}))
 
 
-def _text_of(stream: Any) -> str | None:
+def _text_of(stream: object) -> str | None:
     """Return what is to be parsed; a file is left where it was."""
     if isinstance(stream, str):
         return stream

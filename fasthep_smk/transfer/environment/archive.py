@@ -125,7 +125,7 @@ def _write_frames(entries: Iterable[Entry], target: BinaryIO) -> _Sizes:
     sizes = _Sizes()
     pieces = _Pieces()
 
-    def put(future: Future[Any]) -> None:
+    def put(future: Future[cramjam.Buffer]) -> None:
         frame = bytes(future.result())
         data = _SKIPPED + len(frame).to_bytes(4, "little") + frame
         digest.update(data)
@@ -133,7 +133,7 @@ def _write_frames(entries: Iterable[Entry], target: BinaryIO) -> _Sizes:
         sizes.packed += len(data)
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        waiting: deque[Future[Any]] = deque()
+        waiting: deque[Future[cramjam.Buffer]] = deque()
         with tarfile.open(fileobj=pieces, mode="w|", format=tarfile.GNU_FORMAT) as tar:
             for entry in _in_order(entries):
                 sizes.installed += _blocks(_add(tar, entry))

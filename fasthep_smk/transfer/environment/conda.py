@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from fasthep_smk.transfer.environment import installed
 from fasthep_smk.transfer.environment.archive import Parts
@@ -125,7 +125,7 @@ class CondaContents:
             raise Findings.one(f"conda-pack refuses it: {error}", key=str(self.prefix)) from error
 
 
-def _conda_pack() -> Any:
+def _conda_pack() -> ModuleType:
     try:
         import conda_pack
     except ImportError:
@@ -134,4 +134,5 @@ def _conda_pack() -> Any:
             key="the package conda-pack",
             hint=f"{sys.executable} -m pip install conda-pack",
         ) from None
-    return conda_pack
+    found: ModuleType = conda_pack
+    return found

@@ -27,11 +27,10 @@ CUT = [
         rule="cut",
         key=f"dy/{part}",
         scope="partition",
-        folder=f"smk/work/cut/dy/{part}",
-        signature=f"cut {part}",
-        plan="smk/plans/nominal.json",
-        inputs=("/data/dy.root",),
         outputs=("record.json", "products.zip", "cut.arrow"),
+        entry=tables.entry(
+            folder=f"smk/work/cut/dy/{part}", signature=f"cut {part}", inputs=("/data/dy.root",)
+        ),
     )
     for part in ("0_0", "1_0")
 ]
@@ -39,11 +38,12 @@ MERGE = TaskJob(
     rule="merge",
     key="dy",
     scope="merge",
-    folder="smk/work/merge/dy",
-    signature="merge",
-    plan="smk/plans/nominal.json",
-    inputs=tuple(f"{job.folder}/{name}" for job in CUT for name in job.outputs),
     outputs=("record.json", "products.zip"),
+    entry=tables.entry(
+        folder="smk/work/merge/dy",
+        signature="merge",
+        inputs=tuple(f"{job.folder}/{name}" for job in CUT for name in job.outputs),
+    ),
 )
 JOBS = [*CUT, MERGE]
 
@@ -335,15 +335,11 @@ def test_the_line_after_a_run(build: Path) -> None:
     (build / "smk/tasks").mkdir()
     for job in JOBS:
         mine = [one for one in JOBS if one.rule == job.rule]
-        shown = ("folder", "signature", "plan", "inputs")
         table = tables.table(
             rule=job.rule,
             scope=job.scope,
             outputs=job.outputs,
-            jobs={
-                one.key: tables.entry(**{name: getattr(one, name) for name in shown})
-                for one in mine
-            },
+            jobs={one.key: one.entry for one in mine},
         )
         (build / f"smk/tasks/{job.rule}.json").write_text(table.to_text())
     said = cleanup.after_run(build, "all", shown=Path("out"))

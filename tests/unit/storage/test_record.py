@@ -8,6 +8,7 @@ from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
+from fasthep_smk.flow import records
 from fasthep_smk.storage import record
 
 SCHEMA: dict[str, Any] = json.loads(
@@ -33,7 +34,7 @@ PROPERTIES = SCHEMA["properties"]
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_the_types_are_those_of_the_schema(kind: Any, schema: dict[str, Any]) -> None:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = get_type_hints(kind, localns=vars(records), include_extras=True)
     optional = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
     # The checksum is that of the file: who reads a record has compared it.
     assert hints.keys() == schema["properties"].keys() - {"checksum"}

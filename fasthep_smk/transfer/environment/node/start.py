@@ -24,10 +24,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn, TypedDict
 
 USAGE, NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 64, 75, 76, 77, 78
 #: Seconds for which a folder that nobody has locked may belong to somebody who is about to.
@@ -210,7 +210,7 @@ def evict(cache: Cache, name: str) -> bool:
         return True
 
 
-def frames(archive: Path, offset: int, size: int, digest: Any) -> Iterator[bytes]:
+def frames(archive: Path, offset: int, size: int, digest: hashlib._Hash) -> Iterator[bytes]:
     """Yield the compressed frames of the payload: each stands behind one that has its length.
 
     Raises:
@@ -228,7 +228,14 @@ def frames(archive: Path, offset: int, size: int, digest: Any) -> Iterator[bytes
             yield body
 
 
-def _unpack(archive: Path, offset: int, payload: dict[str, Any], target: Path) -> None:
+class _Payload(TypedDict):
+    """What the manifest says of the second part of an archive: its bytes, and their checksum."""
+
+    size: int
+    sha256: str
+
+
+def _unpack(archive: Path, offset: int, payload: _Payload, target: Path) -> None:
     import cramjam
 
     digest = hashlib.sha256()
@@ -245,7 +252,7 @@ def _unpack(archive: Path, offset: int, payload: dict[str, Any], target: Path) -
         # It has a line for each file that finds no room: nobody else would read them meanwhile.
         with ThreadPoolExecutor(threads + 1) as pool, tar.stdin:
             stderr = pool.submit(tar.stderr.read)
-            waiting: list[Any] = []
+            waiting: list[Future[cramjam.Buffer]] = []
             for frame in frames(archive, offset, int(payload["size"]), digest):
                 waiting.append(pool.submit(cramjam.zstd.decompress, frame))
                 if len(waiting) > threads:

@@ -1,0 +1,56 @@
+"""What jobs are told besides their task tables, as JSON: where they start, what they may use.
+
+A translation writes ``run.json`` and ``requests.json``, a run ``transfer.json``, if its jobs are
+sent what they need. (Their places: `fasthep_smk.storage.layout`.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.credentials import RequirementData
+    from fasthep_smk.storage.record import Asked
+
+__all__ = ["Launch", "Requests", "Travel"]
+
+
+class Launch(TypedDict):
+    """``run.json``: where the run was started, and what of the user's own runs in jobs.
+
+    ``named_texts`` are texts of own modules that may name files, each with its source.
+    ``pickles_of`` are the packages whose objects jobs may hand on as pickles.
+    """
+
+    launch_folder: str
+    workflow: str
+    own_folders: list[str]
+    python_path: list[str]
+    own_modules: list[str]
+    named_texts: list[tuple[str, str]]
+    ignore_reads: list[str]
+    pickles_of: list[str]
+
+
+class Requests(TypedDict):
+    """``requests.json``: what the jobs of each rule ask for, attempt by attempt."""
+
+    system: str
+    credentials: list[RequirementData]
+    rules: dict[str, list[Asked]]
+
+
+class Travel(TypedDict):
+    """``transfer.json``: how jobs travel. ``spool`` is the folder that workers see, if one is used.
+
+    ``python`` is the Python of jobs, or the archive that brings it; ``wildcards`` name the jobs of
+    each rule. Folders in ``shared`` are seen everywhere. Jobs that are ``probes`` only say where
+    they are.
+    """
+
+    spool: str | None
+    python: str
+    brings_python: bool
+    shared: list[str]
+    wildcards: dict[str, list[str]]
+    probes: bool
