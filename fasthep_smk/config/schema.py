@@ -28,8 +28,22 @@ LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
 _TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
+#: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
+_END = re.compile(r"\$(?=[|)]|$)")
+
+
+def _pattern(
+    _validator: object, pattern: str, value: object, _schema: object
+) -> Iterator[ValidationError]:
+    """Yield an error if a text does not hold what a schema's pattern says (ECMA-262)."""
+    if isinstance(value, str) and not re.search(_END.sub(r"\\Z", pattern), value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
 _Validator = create(
-    Draft202012Validator.META_SCHEMA, Draft202012Validator.VALIDATORS, type_checker=_TYPES
+    Draft202012Validator.META_SCHEMA,
+    {**Draft202012Validator.VALIDATORS, "pattern": _pattern},
+    type_checker=_TYPES,
 )
 
 _Schema = bool | Mapping[str, object]

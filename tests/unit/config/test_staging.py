@@ -130,3 +130,9 @@ def test_on_one_machine_it_means_nothing() -> None:
         "workflow.yaml: staging.mode: 'transfer' has no effect on one machine",
     )
     assert not place([], found)[0].transfers
+
+
+def test_a_line_break_is_no_end_of_a_name(tmp_path: Path) -> None:
+    staging = {"mode": "transfer", "folder": "/scratch\n"}
+    profile = site(tmp_path, "slurm", staging=staging, environment=PACKED)
+    assert "pools.yaml: staging.folder: is not a valid value" in read(profile)[1]
