@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 from fasthep_smk.config import schema
+from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.reads import is_published
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, is_slip
 
-__all__ = ["language_findings", "mapping", "operation_findings"]
+__all__ = ["language_findings", "operation_findings"]
 
 #: A key of an item of one of these lists.
 _NUMBERED = re.compile(
@@ -190,26 +191,9 @@ def _meant(key: str, value: Any, dataset: Mapping[str, Any]) -> str | None:
     if key in ("meta", "metadata") and inside:
         return f"write {inside[0]!r} beside the name of the dataset."
     meant = _MISTAKEN.get(key) or next(
-        (name for name in known if len(name) > 2 and _is_slip(key.lower(), name)), None
+        (name for name in known if len(name) > 2 and is_slip(key.lower(), name)), None
     )
     return f"did you mean {meant!r}?" if meant and meant not in dataset else None
-
-
-def _is_slip(one: str, other: str) -> bool:
-    """Whether one letter is missing, added or another, or two neighbours are exchanged."""
-    if one == other:
-        return True
-    if abs(len(one) - len(other)) > 1:
-        return False
-    pairs = enumerate(zip(one, other, strict=False))
-    first = next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
-    rest, wanted = one[first:], other[first:]
-    return (
-        rest[1:] == wanted[1:]
-        or rest[1:] == wanted
-        or rest == wanted[1:]
-        or (rest[:2] == wanted[:2][::-1] and rest[2:] == wanted[2:])
-    )
 
 
 class _Texts:
@@ -276,8 +260,3 @@ def _without_execution(analysis: Any) -> Any:
         for stage in analysis["stages"]
     ]
     return {**analysis, "stages": stages}
-
-
-def mapping(value: Any) -> Mapping[str, Any]:
-    """Return a value where a mapping belongs; an empty one if it is something else."""
-    return value if isinstance(value, dict) else {}

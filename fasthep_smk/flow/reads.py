@@ -6,7 +6,16 @@ from typing import Any
 
 from fasthep_smk.flow import op_identity, upstream
 
-__all__ = ["CATEGORY", "columns_read", "is_published", "modifiers_of", "user_hooks"]
+__all__ = [
+    "CATEGORY",
+    "columns_read",
+    "dependency_context",
+    "full_registry",
+    "is_published",
+    "modifiers_of",
+    "references",
+    "user_hooks",
+]
 
 #: A node's role -> the section of the registry that its operation stands in.
 CATEGORY = {
@@ -20,21 +29,32 @@ CATEGORY = {
 _Columns = tuple[frozenset[str] | None, frozenset[str]]
 
 
-def columns_read(plan: Any) -> dict[str, _Columns]:
-    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
-    registry = upstream.merge_registry_config(
+def full_registry(plan: Any) -> dict[str, Any]:
+    """Return what is registered: FAST-HEP's defaults, and what the plan adds."""
+    found: dict[str, Any] = upstream.merge_registry_config(
         {
             **upstream.default_expr_registry_config(),
             **upstream.default_runtime_registry_config(),
         },
         plan.registry or {},
     )
+    return found
+
+
+def dependency_context(plan: Any, registry: dict[str, Any]) -> Any:
+    """Return what FAST-HEP must know to tell the columns in an expression from other names."""
     functions, constants = upstream.expression_registry_symbol_names(registry)
-    context = upstream.DependencyContext(
+    return upstream.DependencyContext(
         known_functions=functions,
         known_constants=constants,
         context_symbols=upstream.context_symbols_from_plan(plan, registry),
     )
+
+
+def columns_read(plan: Any) -> dict[str, _Columns]:
+    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
+    registry = full_registry(plan)
+    context = dependency_context(plan, registry)
     if user_hooks(plan, registry):
         return {node.id: (None, frozenset()) for node in plan.nodes}
     return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
@@ -92,3 +112,14 @@ def is_published(registry: dict[str, Any], category: str, name: str) -> bool:
     entry = (registry.get(category) or {}).get(name)
     reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
     return op_identity.is_published(reference.partition(":")[0])
+
+
+def references(plan: Any, item: Any, category: str) -> tuple[str, list[str]]:
+    """Return the ``module:object`` of a node's operation and of its modifiers."""
+
+    def reference(category: str, name: str) -> str:
+        entry = (plan.registry.get(category) or {}).get(name)
+        return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
+
+    modifiers = [reference("execution_modifiers", name) for name in modifiers_of(item)]
+    return reference(category, item.impl), modifiers

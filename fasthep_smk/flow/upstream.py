@@ -88,6 +88,11 @@ def software_hook() -> Any:
     return importlib.import_module("hepflow.compiler.hooks.software")
 
 
+def expression_parser() -> Any:
+    """Return the module whose ``symbols_in_expr`` tells the names in every expression."""
+    return importlib.import_module("hepflow.compiler.expr_symbols")
+
+
 # Upstream's own private helpers under names that say what they do here.
 ensure_expr_registry = _ensure_expr_registry
 register_product_bindings = _register_product_bindings
@@ -123,6 +128,7 @@ __all__ = [
     "execute_plan_partition",
     "expand_profile_names",
     "expr_registry_from_config",
+    "expression_parser",
     "expression_registry_symbol_names",
     "extract_boundary_products",
     "inactive_inputs_behavior_for_node",

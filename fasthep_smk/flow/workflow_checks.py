@@ -11,7 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fasthep_smk.config.secret_urls import secret_findings
-from fasthep_smk.flow.language import language_findings, mapping
+from fasthep_smk.flow.ignored_keys import ignored_findings
+from fasthep_smk.flow.language import language_findings
+from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.names import folder_problem
 
@@ -49,6 +52,8 @@ def document_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
     ]
     told = {one.key for one in found}
     others = language_findings(document, workflow=workflow)
+    others += ignored_findings(document, workflow=workflow)
+    others += variation_findings(document, workflow=workflow)
     return [*found, *(one for one in others if one.key not in told)]
 
 

@@ -18,6 +18,7 @@ from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, repeated_keys
+from fasthep_smk.flow.meaning import meaning_findings
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -211,6 +212,8 @@ def compile_plans(loaded: Loaded) -> Compiled:
     )
     if plans:
         found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+        each = [one.plan for one in plans]
+        found += meaning_findings(each, document, workflow=loaded.shown, told=found)
         _raise_if_any(found, loaded)
     wrong = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)

@@ -101,7 +101,8 @@ def test_a_record_has_the_fields_we_carry(name: str) -> None:
 
 
 def test_every_name_of_the_adapter_is_checked_here() -> None:
-    covered = {*CALLS, *FIELDS, "HookManager", "OutputResult", "software_hook"}
+    others = {"HookManager", "OutputResult", "expression_parser", "software_hook"}
+    covered = {*CALLS, *FIELDS, *others}
     assert set(upstream.__all__) == covered
 
 
@@ -131,3 +132,10 @@ def test_the_installed_release_is_in_the_tested_range(package: str) -> None:
 
 def test_how_git_is_asked_can_be_chosen() -> None:
     assert "runner" in inspect.signature(upstream.software_hook().git_state).parameters
+
+
+def test_all_expressions_come_to_one_function() -> None:
+    parser = upstream.expression_parser()
+    assert parser.symbols_in_expr("a && b || f(c)") == {"a", "b", "c", "f"}
+    assert "symbols_in_expr(" in inspect.getsource(parser.column_symbols_in_expr)
+    assert "column_symbols_in_expr(" in inspect.getsource(parser.data_symbols_in_expr)
