@@ -205,15 +205,15 @@ def compile_plans(loaded: Loaded) -> Compiled:
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, build / "smk" / "overlay.yaml", loaded.execution.asked)
-    plans = _selected(
-        compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source),
-        settings.variation,
-        loaded.shown,
-    )
+    try:
+        each = compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source)
+    except Findings as error:
+        raise Findings(located(error.findings, workflow, shown=loaded.shown)) from error
+    plans = _selected(each, settings.variation, loaded.shown)
     if plans:
         found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
-        each = [one.plan for one in plans]
-        found += meaning_findings(each, document, workflow=loaded.shown, told=found)
+        varied = [one.plan for one in plans]
+        found += meaning_findings(varied, document, workflow=loaded.shown, told=found)
         _raise_if_any(found, loaded)
     wrong = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
