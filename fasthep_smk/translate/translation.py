@@ -26,6 +26,7 @@ from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
+from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
     datasets_of,
@@ -170,9 +171,13 @@ def load(start: Start) -> Loaded:
     start_environment()  # before a module of the user's is imported
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
-    execution, findings = _execution(document, settings, start.root)
+    try:
+        execution, findings = _execution(document, settings, start.root)
+    except Findings as error:
+        raise Findings(located(error.findings, settings.workflow, shown=start.shown)) from error
     _raise_if_any(
         [
+            *profile_findings(document, settings.workflow, start.root),
             *document_findings(document, workflow=start.shown),
             *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
             *repeated_keys(map(Path, digests), workflow=settings.workflow, shown=start.shown),
