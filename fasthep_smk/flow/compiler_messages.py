@@ -15,7 +15,7 @@ from typing import Any
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
-from fasthep_smk.flow.places import mapping, place_of, stages_of
+from fasthep_smk.flow.places import mapping, named, place_of, stages_of
 from fasthep_smk.util.errors import Finding, nearest
 
 __all__ = ["compiler_finding"]
@@ -54,7 +54,7 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     key = _KEY.search(message)
     return Finding(
         file=str(workflow),
-        key=key.group(1) if key else None,
+        key=named(key.group(1), document) if key else None,
         problem=f"FAST-HEP's compiler refuses it: {message}",
     )
 
@@ -162,11 +162,21 @@ _UNKNOWN: tuple[tuple[re.Pattern[str], str, _Names], ...] = (
     ),
     (re.compile(r"Profile path '(.+)' not found"), "there is no such profile", _files),
     (
+        re.compile(r"duplicate systematics variation name: (.+)"),
+        "two variations have this name",
+        lambda _: (),
+    ),
+    (
         re.compile(r"Profile '([^':]+)' not found"),
         "there is no profile of this name",
         _profiles,
     ),
 )
+_PORT = re.compile(
+    r"Node '(?:stage\.|render\.)?(.+?)(?:\.0)?' input references missing output "
+    r"(?:stage\.|read\.|join\.)?(.+)"
+)
+_PORTS = ("stream", "hist", "cutflow")
 _OF_PACKAGE = re.compile(r"Profile '([^':]+):([^']+)' not found")
 
 
@@ -178,6 +188,17 @@ def _name(workflow: Path, document: Mapping[str, Any], message: str) -> Finding 
         known = [f"{package}:{one}" for one in _packaged(package)]
         problem = "the package has no profile of this name"
         return _unknown(workflow, document, f"{package}:{name}", problem, known)
+    port = _PORT.match(message)
+    if port:
+        stage, name = port[1], port[2].rpartition(".")[2]
+        return Finding(
+            file=str(workflow),
+            key=f"analysis.stages[{stage!r}].from",
+            problem=f"stage {port[2].rpartition('.')[0]!r} has no output of this name",
+            value=repr(name),
+            expected="stream, or hist of a histogram, cutflow of a selection",
+            hint=f"did you mean {close!r}?" if (close := nearest(name, _PORTS)) else None,
+        )
     for pattern, problem, names in _UNKNOWN:
         found = pattern.match(message)
         if found:
@@ -192,7 +213,7 @@ def _unknown(
     close = nearest(name, known, cutoff=0.6)
     return Finding(
         file=str(workflow),
-        key=place_of("", document, name).removeprefix(".") or None,
+        key=named(place_of("", document, name).removeprefix("."), document) or None,
         problem=problem,
         value=repr(name),
         expected=", ".join(known) if 0 < len(known) < 12 and name not in known else None,

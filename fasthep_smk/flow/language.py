@@ -9,22 +9,17 @@ free: metadata of datasets, parameters of operations that are not FAST-HEP's, ke
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from fasthep_smk.config import schema
-from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.places import mapping, named
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.util.errors import Finding, is_slip
 
 __all__ = ["language_findings", "operation_findings"]
 
-#: A key of an item of one of these lists.
-_NUMBERED = re.compile(
-    r"(analysis\.stages|data\.datasets|datasets|systematics\.variations)\[(\d+)\](.*)", re.DOTALL
-)
 #: Checked elsewhere, with keys of our own.
 _OURS = ("execution", "smk")
 _FREE = "nothing reads it; keys that begin with x- are free"
@@ -50,7 +45,7 @@ def language_findings(document: Mapping[str, Any], *, workflow: str) -> list[Fin
         bare.pop(section, None)
     found += _unknown(bare, "workflow", workflow)
     found += _near_misses(content, workflow)
-    return [replace(one, key=_named(one.key or "", content)) for one in found]
+    return [replace(one, key=named(one.key or "", content)) for one in found]
 
 
 def operation_findings(
@@ -80,7 +75,7 @@ def operation_findings(
                 found += _unknown(render, "render", workflow, place)
                 if isinstance(style, dict):
                     found += _unknown(style, "style", workflow, f"{place}.style")
-    return [replace(one, key=_named(one.key or "", content)) for one in found]
+    return [replace(one, key=named(one.key or "", content)) for one in found]
 
 
 def _unknown(content: Any, part: str, workflow: str, key: str = "") -> list[Finding]:
@@ -145,20 +140,6 @@ def _of_histogram(params: Mapping[str, Any], key: str, workflow: str) -> Iterato
                 value=f"{bins['low']} to {bins['high']}",
                 expected="low: a number below high",
             )
-
-
-def _named(key: str, content: Mapping[str, Any]) -> str:
-    """Return a key with the names of stages, datasets and variations instead of their numbers."""
-    found = _NUMBERED.match(key)
-    if found is None:
-        return key
-    start, number, rest = found.groups()
-    held: Any = content
-    for step in start.split("."):
-        held = held[step]
-    item = held[int(number)]
-    name = item.get("id", item.get("name")) if isinstance(item, dict) else None
-    return f"{start}[{name!r}]{rest}" if isinstance(name, str) and name else key
 
 
 def _near_misses(content: Mapping[str, Any], workflow: str) -> Iterator[Finding]:

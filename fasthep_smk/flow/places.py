@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["datasets_at", "mapping", "place_of", "stages_of", "variations_of"]
+__all__ = ["datasets_at", "mapping", "named", "place_of", "stages_of", "variations_of"]
+
+#: A key of an item of one of these lists.
+_NUMBERED = re.compile(
+    r"(analysis\.stages|data\.datasets|datasets|systematics\.variations)\[(\d+)\](.*)", re.DOTALL
+)
 
 Placed = Iterator[tuple[str, Mapping[str, Any]]]
 
@@ -62,3 +68,18 @@ def place_of(key: str, content: object, text: str) -> str:
         if below != key + step:
             return below
     return key
+
+
+def named(key: str, content: Mapping[str, Any]) -> str:
+    """Return a key with the names of stages, datasets and variations instead of their numbers."""
+    found = _NUMBERED.match(key)
+    if found is None:
+        return key
+    start, number, rest = found.groups()
+    held: object = content
+    for step in start.split("."):
+        held = mapping(held).get(step)
+    listed = held if isinstance(held, list) else []
+    item = mapping(listed[int(number)]) if int(number) < len(listed) else {}
+    name = item.get("id", item.get("name"))
+    return f"{start}[{name!r}]{rest}" if isinstance(name, str) and name else key

@@ -51,8 +51,9 @@ def _profiles(
             content, provenance = upstream.load_profile_config_with_provenance(
                 name, project_root=root, entry_dir=workflow.parent
             )
-            path = root / str(provenance["path"])
-            if not path.is_file() or path in found:
+            places = (root / str(provenance["path"]), workflow.parent / str(provenance["path"]))
+            path = next((one for one in places if one.is_file()), None)
+            if path is None or path in found:
                 continue  # of a package
             found[path] = content
             included = content.get(_INCLUDES)

@@ -167,6 +167,7 @@ def _stage_findings(document: Mapping[str, Any], workflow: str) -> Iterator[Find
         streams.add("events")  # FAST-HEP's default source
     known = streams | {str(stage.get("id")) for stage in stages}
     yield from _order_findings(stages, streams, workflow)
+    yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
         name = stage.get("id")
         key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
@@ -245,6 +246,23 @@ def _way(start: str, end: str, takes: Mapping[str, list[str]]) -> list[str]:
             seen.add(way[-1])
             ways += [[*way, one] for one in takes.get(way[-1], ())]
     return []
+
+
+def _join_findings(
+    document: Mapping[str, Any], streams: set[str], workflow: str
+) -> Iterator[Finding]:
+    for name, join in mapping(document.get("joins")).items():
+        listed = mapping(join).get("inputs")
+        for number, item in enumerate(listed if isinstance(listed, list) else ()):
+            source = item.get("source") if isinstance(item, dict) else item
+            if isinstance(source, str) and source and source not in streams - {str(name)}:
+                yield not_among(
+                    source,
+                    sorted(streams - {str(name)}),
+                    problem="no source or join has this name",
+                    file=workflow,
+                    key=f"joins.{name}.inputs[{number}]",
+                )
 
 
 def _needs_findings(

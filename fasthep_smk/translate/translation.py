@@ -19,6 +19,7 @@ from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, repeated_keys
 from fasthep_smk.flow.meaning import meaning_findings
+from fasthep_smk.flow.missing_columns import why_missing
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -384,8 +385,10 @@ def _variations(
                 *(name for node in graph.nodes.values() for name in node.makes),
                 *(one.plan.registry.get("functions") or {}),
             ],
+            hints=why_missing(one.plan),
         )
-        findings += found
+        told = {(item.key, item.problem) for item in findings}
+        findings += [item for item in found if (item.key, item.problem) not in told]
         warnings += warned
         if found:
             continue
