@@ -77,11 +77,12 @@ def _of_node(plan: Any, node: Any, said: set[str], workflow: str) -> Iterator[Fi
     params = spec.get("params")
     listed: dict[str, Any] = params if isinstance(params, dict) else {}
     declared = set(listed) | _read_by_compiler(spec)
-    yield from _missing(node, listed, workflow)
+    if node.role != "sink":  # of writers, FAST-HEP asks for nothing
+        yield from _missing(node, listed, workflow)
     odd = [name for name in node.params if name in said - declared - _FROM_FASTHEP]
     observed = node.role == "observer" and "node_id" not in declared | said
     own = not is_published(plan.registry, CATEGORY[node.role], node.impl)
-    wanted = odd or observed or own or _names_inputs(node)
+    wanted = odd or observed or own or _takes_inputs(node)
     known = _named_by(str(entry.get("impl"))) if wanted and isinstance(entry, dict) else None
     if known is None:
         return
@@ -132,11 +133,10 @@ def _missing(node: Any, params: dict[str, Any], workflow: str) -> Iterator[Findi
             )
 
 
-def _names_inputs(node: Any) -> bool:
-    """Whether a stage says by what name it is handed its input."""
-    return node.role == "transform" and any(
-        ref.input_name not in ("stream", "dependency") for ref in node.inputs
-    )
+def _takes_inputs(node: Any) -> bool:
+    """Whether it is to be looked up by what names an operation takes its inputs."""
+    names = [ref.input_name for ref in node.inputs if ref.input_name != "dependency"]
+    return node.role == "transform" and names != ["stream"]
 
 
 def _of_inputs(
@@ -161,6 +161,14 @@ def _of_inputs(
                 hint=f"did you mean {close!r}?" if close else None,
             )
             return
+    if not inputs and lacking == ["stream"]:
+        yield Finding(
+            file=workflow,
+            key=f"{key.removesuffix('.params')}.needs",
+            problem=f"{node.impl} gets no events: several needs only order stages",
+            expected="from: the stage whose events it takes",
+        )
+        return
     for name in lacking:
         yield Finding(
             file=workflow,

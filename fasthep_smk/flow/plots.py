@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fasthep_smk.config import schema
+from fasthep_smk.flow import upstream
 from fasthep_smk.flow.histograms import eventtypes
 from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.flow.reads import is_published
@@ -69,10 +70,11 @@ def plot_findings(
         if node.role != "sink" or not published:
             continue
         plot = _plot(plan, node, document, workflow)
-        found += [one for one in _unknown(plot) if (one.key or "").rpartition(".")[2] not in last]
+        unknown = _unknown(plot)
+        found += [one for one in unknown if (one.key or "").rpartition(".")[2] not in last]
         if plot.op in _HISTOGRAMS:
-            found += _of_input(plan, node, plot)
-            found += _of_plot(plot, plot.op, plot.spec, "")
+            of_plot = [*_of_input(plan, node, plot), *_of_plot(plot, plot.op, plot.spec, "")]
+            found += of_plot or (_refused(plan, plot) if not unknown else [])
     return list({(one.key, one.problem, one.value): one for one in found}.values())
 
 
@@ -135,6 +137,17 @@ def _unknown(plot: _Plot) -> list[Finding]:
             for path in _withs(plot.spec, "")
         ),
     ]
+
+
+def _refused(plan: ExecutionPlan, plot: _Plot) -> list[Finding]:
+    """Return what FAST-HEP's own reading of a style ends with, if it fails."""
+    try:
+        upstream.read_style(plan.registry, plot.op, dict(plot.spec))
+    except Exception as error:
+        # Whatever it raises now it would raise when all events have been processed.
+        problem = f"the renderer refuses it: {error}"
+        return [Finding(file=plot.workflow, key=plot.key, problem=problem)]
+    return []
 
 
 def _withs(content: object, path: str) -> Iterator[str]:
