@@ -197,7 +197,7 @@ def _of_variations(
     apply_to = variations.get("apply_to")
     wanted = mapping(apply_to).get("eventtype")
     if wanted is None:
-        if isinstance(apply_to, dict):
+        if isinstance(apply_to, dict) and set(apply_to) <= {"eventtype"}:
             yield Finding(
                 file=workflow,
                 key=f"{key}.apply_to",

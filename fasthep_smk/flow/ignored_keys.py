@@ -47,7 +47,6 @@ def ignored_params_findings(stage: Mapping[str, Any], key: str, *, workflow: str
             if isinstance(group, dict):
                 steps = group.get("steps", group.get("cuts"))
                 place += ".steps" if "steps" in group else ".cuts"
-            found += _of_parents(name, group, mapping(params.get("selection")), place, workflow)
             for number, step in enumerate(steps if isinstance(steps, list) else ()):
                 found += _second(step, ("expr", "reduce"), f"{place}[{number}]", workflow)
     if stage.get("op") == "hep.define":
@@ -56,32 +55,6 @@ def ignored_params_findings(stage: Mapping[str, Any], key: str, *, workflow: str
             place = f"{key}.params.variables[{number}]"
             found += _second(variable, ("expr", "reduce"), place, workflow)
     return found
-
-
-def _of_parents(
-    name: object, group: object, selection: Mapping[str, Any], key: str, workflow: str
-) -> Iterator[Finding]:
-    """Yield parents of a group of cuts that are no cut of a group before it."""
-    written = next((one for one in ("parents", "from", "parent") if one in mapping(group)), None)
-    if written is None:
-        return
-    known: list[str] = []
-    for other, held in selection.items():
-        if other == name:
-            break
-        steps = held if isinstance(held, list) else mapping(held).get("steps")
-        steps = mapping(held).get("cuts") if steps is None else steps
-        known += [f"{other}[{n}]" for n in range(len(steps) if isinstance(steps, list) else 0)]
-    parents = mapping(group)[written]
-    for parent in parents if isinstance(parents, list) else [parents]:
-        if isinstance(parent, str) and parent and parent not in known:
-            yield not_among(
-                parent,
-                known,
-                problem="no group before this one has such a cut",
-                file=workflow,
-                key=f"{key.removesuffix('.steps').removesuffix('.cuts')}.{written}",
-            )
 
 
 def _second(content: object, names: tuple[str, ...], key: str, workflow: str) -> Iterator[Finding]:

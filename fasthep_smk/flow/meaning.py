@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from fasthep_smk.flow.expressions import expression_findings
 from fasthep_smk.flow.histograms import histogram_findings
 from fasthep_smk.flow.ignored_keys import ignored_params_findings
+from fasthep_smk.flow.op_values import value_findings
 from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.plots import plot_findings
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionPlan
-from fasthep_smk.flow.variations import unchanged_findings
+from fasthep_smk.flow.variations import branch_findings, unchanged_findings
 from fasthep_smk.util.errors import Finding
 
 __all__ = ["meaning_findings"]
@@ -38,8 +39,10 @@ def meaning_findings(
         for key, stage in stages_of(document):
             if is_published(plan.registry, "transforms", str(stage.get("op"))):
                 found += ignored_params_findings(stage, key, workflow=workflow)
+                found += value_findings(stage, key, workflow=workflow)
         found += expression_findings(plan, document, workflow=workflow)
         found += histogram_findings(plan, workflow=workflow)
+        found += branch_findings(plan, document, workflow=workflow)
         keys = [one.key for one in told if one.key]
         found += plot_findings(plan, document, workflow=workflow, told=keys)
     found += unchanged_findings(plans, document, workflow=workflow)

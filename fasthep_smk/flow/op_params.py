@@ -16,7 +16,7 @@ from typing import Any
 
 from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.reads import CATEGORY, is_published, modifiers_of, user_hooks
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, nearest, not_among
 
 __all__ = ["parameter_findings"]
 
@@ -79,6 +79,8 @@ def _of_node(plan: Any, node: Any, said: set[str], workflow: str) -> Iterator[Fi
     declared = set(listed) | _read_by_compiler(spec)
     if node.role != "sink":  # of writers, FAST-HEP asks for nothing
         yield from _missing(node, listed, workflow)
+    if node.role == "observer" and is_published(plan.registry, "observers", node.impl):
+        yield from _not_allowed(node, listed, workflow)
     odd = [name for name in node.params if name in said - declared - _FROM_FASTHEP]
     observed = node.role == "observer" and "node_id" not in declared | said
     own = not is_published(plan.registry, CATEGORY[node.role], node.impl)
@@ -130,6 +132,20 @@ def _missing(node: Any, params: dict[str, Any], workflow: str) -> Iterator[Findi
                 key=f"{_place(node)}.{name}",
                 problem=f"is missing: {node.impl} needs it",
                 expected=str(said.get("description") or said.get("type") or "a value"),
+            )
+
+
+def _not_allowed(node: Any, params: dict[str, Any], workflow: str) -> Iterator[Finding]:
+    """Yield values that an observer's spec does not list; FAST-HEP looks at those of others."""
+    for name, said in params.items():
+        allowed = said.get("allowed") if isinstance(said, dict) else None
+        if isinstance(allowed, list) and node.params.get(name, allowed[0]) not in allowed:
+            yield not_among(
+                node.params[name],
+                map(str, allowed),
+                problem="is not a valid value",
+                file=workflow,
+                key=f"{_place(node)}.{name}",
             )
 
 

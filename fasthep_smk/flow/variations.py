@@ -10,13 +10,14 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fasthep_smk.config import schema
 from fasthep_smk.flow.context_use import sees_variation
 from fasthep_smk.flow.places import datasets_at, mapping, stages_of, variations_of
 from fasthep_smk.flow.reads import CATEGORY, is_published, references, user_hooks
-from fasthep_smk.flow.upstream import ExecutionPlan
+from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding, not_among, slips_among
 
-__all__ = ["unchanged_findings", "variation_findings"]
+__all__ = ["branch_findings", "unchanged_findings", "variation_findings"]
 
 #: What only one of the modes reads.
 _ONLY_INLINE = ("anchor", "stage", "patch", "params", "stop_before", "export")
@@ -160,6 +161,44 @@ def _unchanged(variation: Mapping[str, Any], key: str, workflow: str) -> Iterato
                 expected=_REPLACED,
                 hint="let a stage with op: hep.define make a column of it, and replace it there",
             )
+
+
+def branch_findings(
+    plan: ExecutionPlan, document: Mapping[str, object], *, workflow: str
+) -> list[Finding]:
+    """Return what inline variations patch and export that is not there."""
+    found: list[Finding] = []
+    made = mapping(plan.data_flow).get("origins") or {}
+    silent = any(
+        node.role == "transform" and not is_published(plan.registry, "transforms", node.impl)
+        for node in plan.nodes
+    )
+    for node in plan.nodes:
+        meta = dict(node.meta or {})
+        variation = mapping(meta.get("variation"))
+        if not variation:
+            continue
+        key = _template(variation, document)
+        if "export_of" in meta and not silent:
+            for value in mapping(node.params.get("aliases")).values():
+                if isinstance(value, str) and value.isidentifier() and value not in made:
+                    problem = "no stage makes such a column"
+                    place = f"{key}.export"
+                    found.append(not_among(value, made, problem=problem, file=workflow, key=place))
+        elif "variation_of" in meta:
+            found += _of_patch(plan, node, str(meta["variation_of"]), f"{key}.patch", workflow)
+    return found
+
+
+def _of_patch(
+    plan: ExecutionPlan, node: ExecutionNode, original: str, key: str, workflow: str
+) -> list[Finding]:
+    """Return parameters of a patch that one of FAST-HEP's operations does not read."""
+    op = str(node.impl)
+    known = is_published(plan.registry, "transforms", op) and schema.holds(op, schema.LANGUAGE)
+    if not known or node.params == plan.get_node(original).params:
+        return []
+    return schema.findings_of(node.params, op, file=workflow, key=key, schema=schema.LANGUAGE)
 
 
 def _template(variation: Mapping[str, Any], document: Mapping[str, object]) -> str:

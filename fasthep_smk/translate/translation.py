@@ -172,17 +172,20 @@ def load(start: Start) -> Loaded:
     start_environment()  # before a module of the user's is imported
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
+    of_document = document_findings(document, workflow=start.shown)
+    execution: Execution | None = None
     try:
         execution, findings = _execution(document, settings, start.root)
     except Findings as error:
-        raise Findings(located(error.findings, settings.workflow, shown=start.shown)) from error
+        findings = [] if of_document else error.findings
+    told = {one.key for one in of_document}
     _raise_if_any(
         [
             *profile_findings(document, settings.workflow, start.root),
-            *document_findings(document, workflow=start.shown),
+            *of_document,
             *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
             *repeated_keys(map(Path, digests), workflow=settings.workflow, shown=start.shown),
-            *findings,
+            *(one for one in findings if one.key not in told or one.key is None),
         ],
         start,
     )
