@@ -12,6 +12,11 @@ from fasthep_smk.util.remote import is_remote
 __all__ = ["dataset_findings"]
 
 _EVENTTYPES = ("data", "mc")
+#: What FAST-HEP reads of a dataset.
+_OF_FASTHEP = (
+    *("name", "files", "nevents", "eventtype", "group"),
+    *("xs", "n_unskimmed_events", "filter_efficiency", "comment", "description"),
+)
 #: What fingers make of the short word; any two letters may be an event type of somebody's.
 _NEARLY_MC = ("cm", "mcc", "mmc", "nc", "mx", "mv")
 
@@ -47,15 +52,17 @@ def _meant(text: str) -> str | None:
 
 
 def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
-    seen: dict[str, str] = {}
+    seen: dict[str, tuple[str, dict[str, object]]] = {}
     for key, name, content in datasets_at(document):
+        own = {key: value for key, value in content.items() if key not in _OF_FASTHEP}
         files = content.get("files")
         for number, file in enumerate(files if isinstance(files, list) else ()):
             if not isinstance(file, str):
                 continue
             same = file if is_remote(file) else normpath(file)
-            if same in seen:
-                other = seen[same]
+            other, said = seen.get(same, (None, own))
+            # By metadata of its own, an operation may tell which of the events are whose.
+            if other is not None and (other == name or said == own):
                 yield Finding(
                     file=workflow,
                     key=f"{key}.files[{number}]",
@@ -65,4 +72,4 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
                     value=repr(file),
                     expected="each file once",
                 )
-            seen[same] = name
+            seen[same] = (name, own)

@@ -154,15 +154,17 @@ class _Reading:
             ):
                 yield "'~' binds more strongly than the comparison", "write ~(a > 1)"
             return
-        if right in swallowed and self._cuts(node.left, right):
+        if right in swallowed and self._cuts(node.left, first, right):
             yield self._strong(right)
         elif node.left in swallowed and isinstance(first, _ORDER) and self._flags(node.left, right):
             yield self._strong(node.left)
 
-    def _cuts(self, left: ast.expr, right: ast.expr) -> bool:
+    def _cuts(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> bool:
         """Whether ``pt > 20 & good`` is meant as two cuts: nobody tests bits of a number."""
         assert isinstance(right, ast.BinOp)
-        return isinstance(right.left, ast.Constant) and not isinstance(left, ast.Constant)
+        number = right.left.operand if isinstance(right.left, ast.UnaryOp) else right.left
+        meant = isinstance(sign, _ORDER) or isinstance(number, ast.Constant)
+        return meant and not isinstance(left, ast.Constant)
 
     def _flags(self, left: ast.expr, right: ast.expr) -> bool:
         """Whether ``good & n > 2`` is meant as two cuts; ``flags & 4 > 0`` asks for a bit."""

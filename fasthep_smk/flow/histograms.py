@@ -15,7 +15,7 @@ from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding, nearest
 
-__all__ = ["eventtypes", "histogram_findings"]
+__all__ = ["histogram_findings"]
 
 _OP = "hep.hist"
 #: What an axis takes its values from, if not from a column.
@@ -38,12 +38,12 @@ def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
         ]
         found += _of_axes(node, datasets, key, workflow)
         found += _of_weights(node, key, workflow)
-        known = eventtypes(plan)
+        known = _eventtypes(plan)
         found += _of_variations(node, datasets, known, f"{key}.variations", workflow)
     return found
 
 
-def eventtypes(plan: ExecutionPlan) -> list[str]:
+def _eventtypes(plan: ExecutionPlan) -> list[str]:
     """Return the event types that the datasets of a plan have."""
     datasets = (plan.context.get("datasets") or {}).values()
     return list(dict.fromkeys(str(mapping(one).get("eventtype")) for one in datasets))

@@ -12,7 +12,6 @@ from typing import Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.histograms import eventtypes
 from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
@@ -98,7 +97,7 @@ def _plot(
         inputs=tuple(str(ref.input_name) for ref in inputs),
         datasets=tuple(map(str, datasets)),
         groups=tuple(str(mapping(one).get("group") or name) for name, one in datasets.items()),
-        eventtypes=tuple(eventtypes(plan)),
+        eventtypes=tuple(str(mapping(one).get("eventtype")) for one in datasets.values()),
     )
 
 
@@ -284,10 +283,12 @@ def _of_axes(
                 yield plot.not_among(f"{path}comparison.{key}", axis, held, missing)
         for key, usual in (("reference_eventtype", "data"), ("target_eventtype", "mc")):
             eventtype = own.get(key, usual)
-            if str(eventtype) not in plot.eventtypes:
-                problem = "no dataset has this eventtype"
+            number = plot.eventtypes.count(str(eventtype))
+            if number != 1:
+                counted = f"{number} datasets have" if number else "no dataset has"
+                problem = f"{counted} this eventtype: exactly one is compared"
                 place = f"{path}comparison.{key}"
-                yield plot.not_among(place, eventtype, plot.eventtypes, problem)
+                yield plot.not_among(place, eventtype, dict.fromkeys(plot.eventtypes), problem)
     elif name in ("hist1d", "data_mc") and len(plot.physics) != 1:
         yield plot.finding(
             f"{path}op",
