@@ -67,7 +67,8 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
             except Exception as error:
                 # Whatever a user's hook or handler raises on loading, say it once and clearly.
                 problem = f"cannot be loaded: {type(error).__name__}: {error}"
-                finding = Finding(file=workflow, key=what, problem=problem, hint=_HINT)
+                hint = _HINT if isinstance(error, ImportError) else None
+                finding = Finding(file=workflow, key=what, problem=problem, hint=hint)
                 findings.setdefault(str(finding), finding)
     for report in plan.reports:
         if report.get("source") != "provenance":

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import io
 import os
-import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,14 +15,14 @@ from typing import TYPE_CHECKING
 import yaml
 
 from fasthep_smk.flow import context_use, op_identity, plan_files, upstream
+from fasthep_smk.flow.compiler_messages import compiler_finding
 from fasthep_smk.flow.distributions import is_installed_file
-from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import bounded_yaml, load
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.errors import Finding, Findings, SmkError, nearest
+from fasthep_smk.util.errors import Findings, SmkError, nearest
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
@@ -159,12 +158,13 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise
         if error.filename is None:
-            raise Findings([_finding(workflow, error)]) from error
+            raise Findings([compiler_finding(workflow, error)]) from error
         missing = Path(str(error.filename))
-        close = nearest(missing.name, [item.name for item in _yaml_files(missing.parent)])
-        hints = (
-            [f"did you mean {missing.parent / close}?"] if close not in (None, missing.name) else []
-        )
+        there = [item.name for item in _yaml_files(missing.parent)]
+        if missing.absolute().parent == workflow.absolute().parent:
+            there = [name for name in there if name not in (workflow.name, missing.name)]
+        close = nearest(missing.name, there, cutoff=0.7)
+        hints = [f"did you mean {missing.parent / close}?"] if close else []
         hints += [f"named by {workflow}"] if missing.absolute() != workflow.absolute() else []
         raise Findings.one(
             f"cannot be read: {error.strerror or error}",
@@ -177,33 +177,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
             raise
         if disk_full.shown(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-        raise Findings([_finding(workflow, error)]) from error
-
-
-_KEY = re.compile(
-    r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles)"
-    r"(?:(?:\.\w+|\[[^\[\]]*\])+|(?= must be )))"
-)
-
-
-def _finding(workflow: Path, error: BaseException) -> Finding:
-    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    if not message:
-        message = type(error).__name__
-    if isinstance(error, ModuleNotFoundError) and error.name:
-        return Finding(
-            file=str(workflow),
-            problem=f"the module {error.name!r} cannot be imported",
-            hint=why_not_found(error.name)
-            or "install it, or put its folder on PYTHONPATH; modules beside the workflow and "
-            "in the current folder are found",
-        )
-    key = _KEY.search(message)
-    return Finding(
-        file=str(workflow),
-        key=key.group(1) if key else None,
-        problem=f"FAST-HEP's compiler refuses it: {message}",
-    )
+        raise Findings([compiler_finding(workflow, error)]) from error
 
 
 def _not_utf8(workflow: Path) -> Path:

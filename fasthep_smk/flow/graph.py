@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Literal
 from fasthep_smk.flow import op_identity, plan_files, upstream
 from fasthep_smk.flow.context_use import Sight, sees_variation, sights
 from fasthep_smk.flow.named_files import NamedFiles
-from fasthep_smk.flow.reads import CATEGORY, columns_read, is_published, modifiers_of, user_hooks
+from fasthep_smk.flow.reads import (
+    CATEGORY,
+    columns_read,
+    is_published,
+    modifiers_of,
+    references,
+    user_hooks,
+)
 from fasthep_smk.util.documents import YamlMapping
 
 if TYPE_CHECKING:
@@ -222,7 +229,7 @@ def describe(
             retained=frozenset(retained.get(item.id, ())),
             implementation=implementation,
             sees_variation=item.role in ("observer", "sink")
-            or sees_variation(*_references(plan, item, category)),
+            or sees_variation(*references(plan, item, category)),
             sees=frozenset({"run"}) if hooked else _sights(plan, item, category),
             sources=_sources(
                 [
@@ -304,7 +311,7 @@ def _sources(
 
 
 def _sights(plan: Plan, item: PlanNode, category: str) -> frozenset[Sight]:
-    implementation, modifiers = _references(plan, item, category)
+    implementation, modifiers = references(plan, item, category)
     return sights(
         role=item.role,
         implementation=implementation,
@@ -312,17 +319,6 @@ def _sights(plan: Plan, item: PlanNode, category: str) -> frozenset[Sight]:
         modifiers=modifiers,
         known=plan.context.get("globals") or (),
     )
-
-
-def _references(plan: Plan, item: PlanNode, category: str) -> tuple[str, list[str]]:
-    """Return the ``module:object`` of a node's operation and of its modifiers."""
-
-    def reference(category: str, name: str) -> str:
-        entry = (plan.registry.get(category) or {}).get(name)
-        return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
-
-    modifiers = [reference("execution_modifiers", name) for name in modifiers_of(item)]
-    return reference(category, item.impl), modifiers
 
 
 def _needs_gpu(plan: Plan, item: PlanNode) -> bool:

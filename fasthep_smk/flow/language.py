@@ -9,25 +9,21 @@ free: metadata of datasets, parameters of operations that are not FAST-HEP's, ke
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config import schema
+from fasthep_smk.flow.places import mapping, named
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, is_slip
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Registry
 
-__all__ = ["language_findings", "mapping", "operation_findings"]
+__all__ = ["language_findings", "operation_findings"]
 
-#: A key of an item of one of these lists.
-_NUMBERED = re.compile(
-    r"(analysis\.stages|data\.datasets|datasets|systematics\.variations)\[(\d+)\](.*)", re.DOTALL
-)
 #: Checked elsewhere, with keys of our own.
 _OURS = ("execution", "smk")
 _FREE = "nothing reads it; keys that begin with x- are free"
@@ -53,7 +49,7 @@ def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         bare.pop(section, None)
     found += _unknown(bare, "workflow", workflow)
     found += _near_misses(content, workflow)
-    return [replace(one, key=_named(one.key or "", content)) for one in found]
+    return [replace(one, key=named(one.key or "", content)) for one in found]
 
 
 def operation_findings(
@@ -83,7 +79,7 @@ def operation_findings(
                 found += _unknown(render, "render", workflow, place)
                 if isinstance(style, dict):
                     found += _unknown(style, "style", workflow, f"{place}.style")
-    return [replace(one, key=_named(one.key or "", content)) for one in found]
+    return [replace(one, key=named(one.key or "", content)) for one in found]
 
 
 def _unknown(content: object, part: str, workflow: str, key: str = "") -> list[Finding]:
@@ -151,20 +147,6 @@ def _of_histogram(params: YamlMapping, key: str, workflow: str) -> Iterator[Find
             )
 
 
-def _named(key: str, content: YamlMapping) -> str:
-    """Return a key with the names of stages, datasets and variations instead of their numbers."""
-    found = _NUMBERED.match(key)
-    if found is None:
-        return key
-    start, number, rest = found.groups()
-    held: Any = content
-    for step in start.split("."):
-        held = held[step]
-    item = held[int(number)]
-    name = item.get("id", item.get("name")) if isinstance(item, dict) else None
-    return f"{start}[{name!r}]{rest}" if isinstance(name, str) and name else key
-
-
 def _near_misses(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     """Yield keys of datasets that are one letter away from one that FAST-HEP reads."""
     data = mapping(document.get("data"))
@@ -198,26 +180,9 @@ def _meant(key: str, value: object, dataset: YamlMapping) -> str | None:
     if key in ("meta", "metadata") and inside:
         return f"write {inside[0]!r} beside the name of the dataset."
     meant = _MISTAKEN.get(key) or next(
-        (name for name in known if len(name) > 2 and _is_slip(key.lower(), name)), None
+        (name for name in known if len(name) > 2 and is_slip(key.lower(), name)), None
     )
     return f"did you mean {meant!r}?" if meant and meant not in dataset else None
-
-
-def _is_slip(one: str, other: str) -> bool:
-    """Whether one letter is missing, added or another, or two neighbours are exchanged."""
-    if one == other:
-        return True
-    if abs(len(one) - len(other)) > 1:
-        return False
-    pairs = enumerate(zip(one, other, strict=False))
-    first = next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
-    rest, wanted = one[first:], other[first:]
-    return (
-        rest[1:] == wanted[1:]
-        or rest[1:] == wanted
-        or rest == wanted[1:]
-        or (rest[:2] == wanted[:2][::-1] and rest[2:] == wanted[2:])
-    )
 
 
 class _Texts:
@@ -284,8 +249,3 @@ def _without_execution(analysis: object) -> object:
         for stage in analysis["stages"]
     ]
     return {**analysis, "stages": stages}
-
-
-def mapping(value: object) -> YamlMapping:
-    """Return a value where a mapping belongs; an empty one if it is something else."""
-    return value if isinstance(value, dict) else {}

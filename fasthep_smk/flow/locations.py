@@ -17,7 +17,7 @@ import yaml
 from fasthep_smk.flow import upstream
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["located", "repeated_keys"]
+__all__ = ["located", "located_in", "repeated_keys"]
 
 #: A step of a key as messages write it: ``.name``, ``[3]`` or ``['a name']``.
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
@@ -55,6 +55,19 @@ def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[
     document = _read(workflow)
     places = {id(one): _place(document, one.key or "") for one in wanted}
     return [_with_place(one, places.get(id(one)), workflow, shown) for one in found]
+
+
+def located_in(findings: Iterable[Finding], file: Path) -> list[Finding]:
+    """Return findings about one file, which includes no others, with their lines."""
+    found = list(findings)
+    content: object = None
+    with contextlib.suppress(yaml.YAMLError, OSError, UnicodeError, RecursionError):
+        content = yaml.load(file.read_bytes(), Loader=_Loader) if found else None
+    places = [_place(content, one.key or "") for one in found]
+    return [
+        replace(one, at=f"{one.file}, line {place.line}") if place is not None else one
+        for one, place in zip(found, places, strict=True)
+    ]
 
 
 def repeated_keys(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Finding]:

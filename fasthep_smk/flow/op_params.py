@@ -15,12 +15,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity, upstream
-from fasthep_smk.flow.reads import CATEGORY
+from fasthep_smk.flow.reads import CATEGORY, is_published, modifiers_of, user_hooks
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, nearest, not_among
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import ComponentSpec, Plan, PlanNode
+    from fasthep_smk.flow.shapes import Plan, PlanNode
 
 __all__ = ["parameter_findings"]
 
@@ -28,11 +28,15 @@ __all__ = ["parameter_findings"]
 _FROM_FASTHEP = frozenset(
     (
         *("branches", "branches_by_dataset", "datasets", "defaults", "fields"),
-        *("node_id", "out", "stream_id", "when"),
+        *("node_id", "out", "stream_id", "stream_type", "when"),
     )
 )
 #: What a writer gets of the entry of ``outputs`` that it uses.
 _OF_OUTPUTS = ("use", "tree", "keep")
+#: What FAST-HEP hands an operation besides its parameters.
+_HANDED = frozenset(("stream", "target", "ctx"))
+#: Parameters that FAST-HEP's compiler or engine always gives.
+_GIVEN = frozenset(("datasets", "spec", "when", "branches_by_dataset", "metadata_only"))
 _PARAMS = re.compile(r"params\.([A-Za-z_][A-Za-z0-9_]*)")
 #: Renderers take all that a style may hold: the schema of the language knows it.
 _RENDERERS = "hep.render."
@@ -70,52 +74,162 @@ def _keys(document: object) -> set[str]:
 
 
 def _of_node(plan: Plan, node: PlanNode, said: set[str], workflow: str) -> Iterator[Finding]:
-    spec: ComponentSpec | None = upstream.component_spec_for_node(node, plan.registry)
-    if spec is None or spec.dependency_parser:
-        return  # a parser may read any
-    declared = set(spec.params or {}) | _read_by_compiler(spec)
-    odd = [name for name in node.params if name in said - declared - _FROM_FASTHEP]
     entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
-    known = _named_by(str(entry.get("impl"))) if odd and isinstance(entry, dict) else None
+    spec = _spec(entry)
+    if spec is None or spec.get("dependency_parser"):
+        return  # a parser may read any
+    params = spec.get("params")
+    listed: YamlMapping = params if isinstance(params, dict) else {}
+    declared = set(listed) | _read_by_compiler(spec)
+    if node.role != "sink":  # of writers, FAST-HEP asks for nothing
+        yield from _missing(node, listed, workflow)
+    if node.role == "observer" and is_published(plan.registry, "observers", node.impl):
+        yield from _not_allowed(node, listed, workflow)
+    odd = [name for name in node.params if name in said - declared - _FROM_FASTHEP]
+    observed = node.role == "observer" and "node_id" not in declared | said
+    own = not is_published(plan.registry, CATEGORY[node.role], node.impl)
+    wanted = odd or observed or own or _takes_inputs(node)
+    known = _named_by(str(entry.get("impl"))) if wanted and isinstance(entry, dict) else None
     if known is None:
         return
+    yield from _of_inputs(plan, node, known, set(listed), workflow)
+    if observed and "node_id" in node.params and not (known.takes_rest or "node_id" in known.names):
+        yield Finding(
+            file=workflow,
+            key=_place(node),
+            problem=f"{node.impl} does not take the name of what it observes, which each of "
+            "the observers at the top gets",
+            expected="inspect: below the stage",
+        )
     for name in odd:
-        if name in known.names:
+        if name in known.names - _HANDED:
             continue
         if known.takes_rest and (name.startswith("x-") or name in ("comment", "description")):
             continue
         if node.role == "sink" and name in _OF_OUTPUTS and known.takes_rest:
             continue
-        close = nearest(name, known.names | declared, cutoff=0.7)
+        read = known.names - _HANDED
+        close = nearest(name, read | declared, cutoff=0.7)
         yield Finding(
             file=workflow,
             key=f"{_place(node)}.{name}",
             problem=f"{node.impl} has no parameter of this name",
-            expected=", ".join(sorted(declared or known.names)) or "no parameters",
+            expected=", ".join(sorted((declared or read) - _GIVEN)) or "no parameters",
             hint=f"did you mean {close!r}?" if close else None,
         )
 
 
+def _spec(entry: object) -> YamlMapping | None:
+    """Return what an operation says of itself; ``None`` if it says nothing."""
+    reference = entry.get("spec") if isinstance(entry, dict) else None
+    spec = upstream.load_object(reference) if isinstance(reference, str) else None
+    return spec if isinstance(spec, dict) else None
+
+
+def _missing(node: PlanNode, params: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield parameters without which FAST-HEP does not run an operation."""
+    for name, said in params.items():
+        wanted = isinstance(said, dict) and said.get("required", False)
+        if wanted and name not in node.params and name not in _GIVEN:
+            yield Finding(
+                file=workflow,
+                key=f"{_place(node)}.{name}",
+                problem=f"is missing: {node.impl} needs it",
+                expected=str(said.get("description") or said.get("type") or "a value"),
+            )
+
+
+def _not_allowed(node: PlanNode, params: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield values that an observer's spec does not list; FAST-HEP looks at those of others."""
+    for name, said in params.items():
+        allowed = said.get("allowed") if isinstance(said, dict) else None
+        if isinstance(allowed, list) and node.params.get(name, allowed[0]) not in allowed:
+            yield not_among(
+                node.params[name],
+                map(str, allowed),
+                problem="is not a valid value",
+                file=workflow,
+                key=f"{_place(node)}.{name}",
+            )
+
+
+def _takes_inputs(node: PlanNode) -> bool:
+    """Whether it is to be looked up by what names an operation takes its inputs."""
+    names = [ref.input_name for ref in node.inputs if ref.input_name != "dependency"]
+    return node.role == "transform" and names != ["stream"]
+
+
+def _of_inputs(
+    plan: Plan, node: PlanNode, known: _Named, declared: set[str], workflow: str
+) -> Iterator[Finding]:
+    """Yield inputs that the operation does not take, and arguments that nothing gives it."""
+    if node.role != "transform" or modifiers_of(node) or user_hooks(plan, plan.registry):
+        return  # a modifier or a hook may give it others
+    inputs = [ref.input_name for ref in node.inputs if ref.input_name != "dependency"]
+    lacking = sorted(known.needed - set(inputs) - set(node.params) - declared)
+    key = _place(node)
+    for name in inputs:
+        if name not in known.names and (lacking or not known.takes_rest):
+            taken = lacking or sorted(known.names - set(node.params))
+            close = nearest(name, taken)
+            yield Finding(
+                file=workflow,
+                key=f"{key.removesuffix('.params')}.from",
+                problem=f"{node.impl} takes no input of this name",
+                value=f"as: {name}",
+                expected=", ".join(taken) or "no input",
+                hint=f"did you mean {close!r}?" if close else None,
+            )
+            return
+    if not inputs and lacking == ["stream"]:
+        yield Finding(
+            file=workflow,
+            key=f"{key.removesuffix('.params')}.needs",
+            problem=f"{node.impl} gets no events: several needs only order stages",
+            expected="from: the stage whose events it takes",
+        )
+        return
+    for name in lacking:
+        yield Finding(
+            file=workflow,
+            key=f"{key}.{name}",
+            problem=f"is missing: the function of {node.impl} needs it",
+            expected="a value",
+        )
+
+
 def _place(node: PlanNode) -> str:
-    stage = dict(node.meta or {}).get("stage_id")
+    meta = dict(node.meta or {})
+    stage = meta.get("stage_id")
     kind, _, rest = node.id.partition(".")
     name, _, number = rest.rpartition(".")
     if kind == "write" and number.isdigit():
         return f"analysis.stages[{name!r}].write[{number}]"
+    if kind == "inspect" and number.isdigit():
+        parent = str(meta.get("parent_name"))
+        if meta.get("parent_kind") == "source":
+            return f"sources.{parent}.inspect"
+        return f"analysis.stages[{parent!r}].inspect"
+    if kind == "observe":
+        found = re.search(r"\.(\d+)\.", node.id)
+        return f"observers[{found[1]}]" if found else "observers"
+    if node.role == "source":
+        return f"sources.{meta.get('source_name')}"
     return f"analysis.stages[{stage!r}].params" if stage else str(node.id)
 
 
-def _read_by_compiler(spec: ComponentSpec) -> set[str]:
+def _read_by_compiler(spec: YamlMapping) -> set[str]:
     """Return the parameters that a spec names where it says what the operation reads and makes."""
-    found = _PARAMS.findall(repr((spec.requires, spec.provides)))
+    found = _PARAMS.findall(repr((spec.get("requires"), spec.get("provides"))))
     return set(found)
 
 
 @dataclass(frozen=True)
 class _Named:
-    """The names of a function's arguments, and whether it takes others as well."""
+    """The names of a function's arguments, those without a default, and whether it takes others."""
 
     names: frozenset[str]
+    needed: frozenset[str]
     takes_rest: bool
 
 
@@ -142,8 +256,13 @@ def _named_by(reference: str) -> _Named | None:
     if rest is not None and not op_identity.is_published(module) and _reads(function, rest.arg):
         return None
     arguments = (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
-    names = frozenset(one.arg for one in arguments if one.arg not in ("stream", "target", "ctx"))
-    return _Named(names, rest is not None)
+    names = frozenset(one.arg for one in arguments)
+    plain = [*function.args.posonlyargs, *function.args.args]
+    free = plain[len(plain) - len(function.args.defaults) :] if function.args.defaults else []
+    named = zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+    free += [one for one, default in named if default is not None]
+    needed = names - {one.arg for one in free} - {"ctx"}
+    return _Named(names, needed, rest is not None)
 
 
 def _is_bound_again(tree: ast.Module, name: str) -> bool:

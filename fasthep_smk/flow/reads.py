@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING
 from fasthep_smk.flow import op_identity, upstream
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import ComponentSpec, Plan, PlanNode, Registry
+    from fasthep_smk.flow.shapes import ComponentSpec, DependencyContext, Plan, PlanNode, Registry
 
-__all__ = ["CATEGORY", "columns_read", "is_published", "modifiers_of", "user_hooks"]
+__all__ = [
+    "CATEGORY",
+    "columns_read",
+    "dependency_context",
+    "full_registry",
+    "is_published",
+    "modifiers_of",
+    "references",
+    "user_hooks",
+]
 
 #: A node's role -> the section of the registry that its operation stands in.
 CATEGORY = {
@@ -23,21 +32,33 @@ CATEGORY = {
 _Columns = tuple[frozenset[str] | None, frozenset[str]]
 
 
-def columns_read(plan: Plan) -> dict[str, _Columns]:
-    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
-    registry = upstream.merge_registry_config(
+def full_registry(plan: Plan) -> Registry:
+    """Return what is registered: FAST-HEP's defaults, and what the plan adds."""
+    found: Registry = upstream.merge_registry_config(
         {
             **upstream.default_expr_registry_config(),
             **upstream.default_runtime_registry_config(),
         },
         plan.registry or {},
     )
+    return found
+
+
+def dependency_context(plan: Plan, registry: Registry) -> DependencyContext:
+    """Return what FAST-HEP must know to tell the columns in an expression from other names."""
     functions, constants = upstream.expression_registry_symbol_names(registry)
-    context = upstream.DependencyContext(
+    found: DependencyContext = upstream.DependencyContext(
         known_functions=functions,
         known_constants=constants,
         context_symbols=upstream.context_symbols_from_plan(plan, registry),
     )
+    return found
+
+
+def columns_read(plan: Plan) -> dict[str, _Columns]:
+    """Return which columns each node reads and makes, as FAST-HEP's own data flow has it."""
+    registry = full_registry(plan)
+    context = dependency_context(plan, registry)
     if user_hooks(plan, registry):
         return {node.id: (None, frozenset()) for node in plan.nodes}
     return {node.id: _reads(plan, node, registry, context) for node in plan.nodes}
@@ -95,3 +116,14 @@ def is_published(registry: Registry, category: str, name: str) -> bool:
     entry = (registry.get(category) or {}).get(name)
     reference = str(entry.get("impl") or "") if isinstance(entry, dict) else ""
     return op_identity.is_published(reference.partition(":")[0])
+
+
+def references(plan: Plan, item: PlanNode, category: str) -> tuple[str, list[str]]:
+    """Return the ``module:object`` of a node's operation and of its modifiers."""
+
+    def reference(category: str, name: str) -> str:
+        entry = (plan.registry.get(category) or {}).get(name)
+        return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
+
+    modifiers = [reference("execution_modifiers", name) for name in modifiers_of(item)]
+    return reference(category, item.impl), modifiers

@@ -8,6 +8,7 @@ classes. What a person has written in the workflow, and the plan carries along, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import Field
 from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict
 
@@ -19,6 +20,7 @@ __all__ = [
     "ComponentSpec",
     "Context",
     "Dataset",
+    "DependencyContext",
     "Key",
     "Plan",
     "PlanContext",
@@ -118,6 +120,14 @@ class ComponentSpec(Protocol):
     provides: YamlMapping | None
     result: YamlMapping | None
     dependency_parser: object
+
+
+class DependencyContext(Protocol):
+    """The names in an expression that are no columns."""
+
+    known_functions: AbstractSet[str]
+    known_constants: AbstractSet[str]
+    context_symbols: AbstractSet[str]
 
 
 class BoundaryPolicy(Protocol):

@@ -89,6 +89,25 @@ def software_hook() -> ModuleType:
     return importlib.import_module("hepflow.compiler.hooks.software")
 
 
+def read_style(registry: dict[str, Any], op: str, spec: dict[str, Any]) -> None:
+    """Let FAST-HEP's renderer read a style, as it does before it draws.
+
+    Raises:
+        Exception: it cannot be read.
+    """
+    module, _, name = str(registry["sinks"][op]["spec"]).partition(":")
+    renderer = getattr(importlib.import_module(module), f"{name.removesuffix('_SPEC')}_TYPE", None)
+    common = importlib.import_module("fasthep_render.render_types").RenderCommonSpec
+    common.from_dict(spec)
+    if renderer is not None:
+        renderer.parse_params(spec)
+
+
+def expression_parser() -> Any:
+    """Return the module whose ``symbols_in_expr`` tells the names in every expression."""
+    return importlib.import_module("hepflow.compiler.expr_symbols")
+
+
 # Upstream's own private helpers under names that say what they do here.
 ensure_expr_registry = _ensure_expr_registry
 register_product_bindings = _register_product_bindings
@@ -124,6 +143,7 @@ __all__ = [
     "execute_plan_partition",
     "expand_profile_names",
     "expr_registry_from_config",
+    "expression_parser",
     "expression_registry_symbol_names",
     "extract_boundary_products",
     "inactive_inputs_behavior_for_node",
@@ -138,6 +158,7 @@ __all__ = [
     "parse_component_data_dependencies",
     "plan_partition_boundary",
     "product_id",
+    "read_style",
     "reduce_product_values",
     "register_product_bindings",
     "resolve_active_input_ref",

@@ -7,12 +7,16 @@ before it can be refused. The language itself is FAST-HEP's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from fasthep_smk.config.secret_urls import secret_findings
-from fasthep_smk.flow.language import language_findings, mapping
+from fasthep_smk.flow.datasets import dataset_findings
+from fasthep_smk.flow.ignored_keys import ignored_findings
+from fasthep_smk.flow.language import language_findings
+from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.names import folder_problem
 
 __all__ = [
@@ -44,11 +48,14 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     found = [
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
+        *dataset_findings(document, workflow=workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
     ]
     told = {one.key for one in found}
     others = language_findings(document, workflow=workflow)
+    others += ignored_findings(document, workflow=workflow)
+    others += variation_findings(document, workflow=workflow)
     return [*found, *(one for one in others if one.key not in told)]
 
 
@@ -155,11 +162,12 @@ def _variation_findings(document: YamlMapping, workflow: str) -> Iterator[Findin
 def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
-    known = {str(stage.get("id")) for stage in stages}
-    for section in ("sources", "joins"):
-        known |= {str(name) for name in mapping(document.get(section))}
+    streams = {str(name) for part in ("sources", "joins") for name in mapping(document.get(part))}
     if not mapping(document.get("sources")):
-        known.add("events")  # FAST-HEP's default source
+        streams.add("events")  # FAST-HEP's default source
+    known = streams | {str(stage.get("id")) for stage in stages}
+    yield from _order_findings(stages, streams, workflow)
+    yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
         name = stage.get("id")
         key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
@@ -170,6 +178,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
                     expected="an id and an op for every stage",
                 )  # fmt: skip
         yield from _reference_findings(stage, key, known, workflow)
+        yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
 
@@ -177,12 +186,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
 def _reference_findings(
     stage: YamlMapping, key: str, known: set[str], workflow: str
 ) -> Iterator[Finding]:
-    raw = stage.get("from", stage.get("in"))
-    listed = raw if isinstance(raw, list) else [raw]
-    for item in listed:
-        name = item.get("node") if isinstance(item, dict) else item
-        if not isinstance(name, str) or not name:
-            continue
+    for name in _inputs(stage):
         # Node ids (stage.A, read.events) and clones of a variation (A@up) are FAST-HEP's business.
         plain = name.partition("@")[0]
         if plain in known or plain.partition(".")[2] in known:
@@ -195,6 +199,79 @@ def _reference_findings(
             value=repr(name),
             expected=f"one of the workflow's, such as {close!r}" if close else "one of its stages",
         )
+
+
+def _inputs(stage: YamlMapping) -> list[str]:
+    """Return what a stage names in ``from``."""
+    raw = stage.get("from", stage.get("in"))
+    listed = raw if isinstance(raw, list) else [raw]
+    names = (item.get("node") if isinstance(item, dict) else item for item in listed)
+    return [name for name in names if isinstance(name, str) and name]
+
+
+def _order_findings(
+    stages: Sequence[YamlMapping], streams: set[str], workflow: str
+) -> Iterator[Finding]:
+    """Yield stages that take their events from themselves, or from one that comes later."""
+    order = {str(stage.get("id")): number for number, stage in enumerate(stages)}
+    takes = {str(stage.get("id")): _inputs(stage) for stage in stages}
+    for number, stage in enumerate(stages):
+        name = str(stage.get("id"))
+        for other in takes[name]:
+            if other in streams or order.get(other, -1) < number:
+                continue
+            circle = _way(other, name, takes)
+            yield Finding(
+                file=workflow,
+                key=f"analysis.stages[{name!r}].from",
+                problem="takes its events from itself"
+                if name == other
+                else f"stages take their events from each other: {' from '.join(circle)}"
+                if circle
+                else "takes its events from a stage that comes later",
+                value=repr(other),
+                expected="an earlier stage, a source or a join",
+                hint=None if circle else f"move stage {name!r} below {other!r}",
+            )
+
+
+def _way(start: str, end: str, takes: Mapping[str, list[str]]) -> list[str]:
+    """Return the stages from ``end`` back to itself, if it leads there by way of ``start``."""
+    ways, seen = [[end, start]], set()
+    while ways:
+        way = ways.pop()
+        if way[-1] == end:
+            return way
+        if way[-1] not in seen:
+            seen.add(way[-1])
+            ways += [[*way, one] for one in takes.get(way[-1], ())]
+    return []
+
+
+def _join_findings(document: YamlMapping, streams: set[str], workflow: str) -> Iterator[Finding]:
+    for name, join in mapping(document.get("joins")).items():
+        listed = mapping(join).get("inputs")
+        for number, item in enumerate(listed if isinstance(listed, list) else ()):
+            source = item.get("source") if isinstance(item, dict) else item
+            if isinstance(source, str) and source and source not in streams - {str(name)}:
+                yield not_among(
+                    source,
+                    sorted(streams - {str(name)}),
+                    problem="no source or join has this name",
+                    file=workflow,
+                    key=f"joins.{name}.inputs[{number}]",
+                )
+
+
+def _needs_findings(
+    stage: YamlMapping, key: str, stages: Sequence[YamlMapping], workflow: str
+) -> Iterator[Finding]:
+    raw = stage.get("needs")
+    known = [str(one.get("id")).strip() for one in stages]
+    for name in raw if isinstance(raw, list) else [raw]:
+        if isinstance(name, str) and name.strip() and name.strip() not in known:
+            problem = "the workflow has no such stage"
+            yield not_among(name, known, problem=problem, file=workflow, key=f"{key}.needs")
 
 
 def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:

@@ -8,8 +8,8 @@ file really has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Node
@@ -166,11 +166,12 @@ def check_inputs(
     *,
     readers: Mapping[str, Iterable[str]] | None = None,
     made: Iterable[str] = (),
+    hints: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[list[Finding], list[str]]:
     """Return what is wrong with the local ROOT files, and warnings about their sizes.
 
-    ``readers`` says which stages read a column, ``made`` which columns stages make: both only
-    for the messages.
+    ``readers`` says which stages read a column, ``made`` which columns stages make, ``hints`` why
+    none makes it: all only for the messages.
     """
     trees = [source.tree for source in sources if source.tree is not None]
     if not trees:
@@ -201,9 +202,9 @@ def check_inputs(
             if entries == 0:
                 warnings.append(f"dataset {dataset!r} has no events")
     for (source_name, tree, branch), (close, places) in lacking.items():
-        findings.append(
-            _branch_finding(source_name, tree, branch, close, places, (readers or {}).get(branch))
-        )
+        read_by = (readers or {}).get(branch)
+        lack = _branch_finding(source_name, tree, branch, close, places, read_by)
+        findings.append(replace(lack, hint=hints(branch)))
     return findings, warnings
 
 
@@ -253,7 +254,8 @@ def _missing_branches(
             continue
         wanted = source.branches_for(dataset)
         for branch, close in missing_branches(wanted, facts, source.tree):
-            yield source, branch, nearest(branch, [*facts.branches[source.tree], *made]) or close
+            others = [name for name in (*facts.branches[source.tree], *made) if name != branch]
+            yield source, branch, nearest(branch, others) or close
 
 
 def _branch_finding(

@@ -18,6 +18,8 @@ from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, repeated_keys
+from fasthep_smk.flow.meaning import meaning_findings
+from fasthep_smk.flow.missing_columns import why_missing
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -25,6 +27,7 @@ from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
+from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
     datasets_of,
@@ -170,13 +173,20 @@ def load(start: Start) -> Loaded:
     start_environment()  # before a module of the user's is imported
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
-    execution, findings = _execution(document, settings, start.root)
+    of_document = document_findings(document, workflow=start.shown)
+    execution: Execution | None = None
+    try:
+        execution, findings = _execution(document, settings, start.root)
+    except Findings as error:
+        findings = [] if of_document else error.findings
+    told = {one.key for one in of_document}
     _raise_if_any(
         [
-            *document_findings(document, workflow=start.shown),
+            *profile_findings(document, settings.workflow, start.root),
+            *of_document,
             *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
             *repeated_keys(map(Path, digests), workflow=settings.workflow, shown=start.shown),
-            *findings,
+            *(one for one in findings if one.key not in told or one.key is None),
         ],
         start,
     )
@@ -205,13 +215,15 @@ def compile_plans(loaded: Loaded) -> Compiled:
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, build / "smk" / "overlay.yaml", loaded.execution.asked)
-    plans = _selected(
-        compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source),
-        settings.variation,
-        loaded.shown,
-    )
+    try:
+        each = compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source)
+    except Findings as error:
+        raise Findings(located(error.findings, workflow, shown=loaded.shown)) from error
+    plans = _selected(each, settings.variation, loaded.shown)
     if plans:
         found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+        varied = [one.plan for one in plans]
+        found += meaning_findings(varied, document, workflow=loaded.shown, told=found)
         _raise_if_any(found, loaded)
     wrong = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
@@ -377,8 +389,10 @@ def _variations(
                 *(name for node in graph.nodes.values() for name in node.makes),
                 *(one.plan.registry.get("functions") or {}),
             ],
+            hints=why_missing(one.plan),
         )
-        findings += found
+        told = {(item.key, item.problem) for item in findings}
+        findings += [item for item in found if (item.key, item.problem) not in told]
         warnings += warned
         if found:
             continue

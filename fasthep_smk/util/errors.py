@@ -20,8 +20,10 @@ __all__ = [
     "RunFailed",
     "SmkError",
     "UsageError",
+    "is_slip",
     "nearest",
     "not_among",
+    "slips_among",
     "unsupported",
 ]
 
@@ -34,6 +36,41 @@ def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | No
     names = {str(item).lower(): str(item) for item in valid}
     matches = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=cutoff)
     return names[matches[0]] if matches else None
+
+
+def is_slip(one: str, other: str) -> bool:
+    """Whether one letter is missing, added or another, or two neighbours are exchanged."""
+    if one == other:
+        return True
+    if abs(len(one) - len(other)) > 1:
+        return False
+    pairs = enumerate(zip(one, other, strict=False))
+    first = next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+    rest, wanted = one[first:], other[first:]
+    return (
+        rest[1:] == wanted[1:]
+        or rest[1:] == wanted
+        or rest == wanted[1:]
+        or (rest[:2] == wanted[:2][::-1] and rest[2:] == wanted[2:])
+    )
+
+
+def slips_among(names: Iterable[object], known: Iterable[str]) -> list[str]:
+    """Return the names that are not known, and are meant to be.
+
+    One that resembles a known name is a slip, unless the known one is named, too. Others may be
+    left from elsewhere; but if not one name is known, all are wrong.
+    """
+    known = list(known)
+    texts = [str(name).strip() for name in names if isinstance(name, str) and name.strip()]
+    unknown = [name for name in texts if name not in known]
+    if len(unknown) == len(texts):
+        return unknown
+    return [
+        name
+        for name in unknown
+        if (close := nearest(name, known, cutoff=0.75)) is not None and close not in texts
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import importlib
 import random
+import typing
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -296,3 +297,24 @@ def test_the_keys_of_styles_are_those_of_the_renderers(block: str, module: str, 
         "use",
         "with",
     }
+
+
+@pytest.mark.parametrize(
+    ("block", "module", "name"),
+    [
+        ("hist1d", "hist.hist1d", "Hist1DParams"),
+        ("data_mc", "hist.data_mc", "DataMcParams"),
+        ("comparison", "hist.comparison", "ComparisonParams"),
+    ],
+)
+def test_the_words_of_styles_are_at_least_those_of_the_renderers(
+    block: str, module: str, name: str
+) -> None:
+    found = importlib.import_module(f"fasthep_render.{module}")
+    known = schema.load("style", schema.LANGUAGE)["$defs"]["style"]["properties"][block]
+    hints = typing.get_type_hints(getattr(found, name))
+    for key, hint in hints.items():
+        listed = [one for one in (hint, *typing.get_args(hint)) if "Literal[" in str(one)[:16]]
+        words = {word for one in listed for word in typing.get_args(one)}
+        if words:
+            assert words <= set(known["properties"][key]["enum"]), key

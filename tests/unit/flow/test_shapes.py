@@ -16,6 +16,7 @@ CLASSES: dict[type, str] = {
     shapes.BoundaryProduct: "hepflow.model.products:BoundaryProduct",
     shapes.BoundarySpec: "hepflow.model.products:BoundaryOutputSpec",
     shapes.ComponentSpec: "hepflow.model.component_spec:RuntimeComponentSpec",
+    shapes.DependencyContext: "hepflow.model.data_flow:DependencyContext",
     shapes.Plan: "hepflow.model.plan:ExecutionPlan",
     shapes.PlanInput: "hepflow.model.plan:PlanInputRef",
     shapes.PlanNode: "hepflow.model.plan:ExecutionNode",

@@ -101,7 +101,8 @@ def test_a_record_has_the_fields_we_carry(name: str) -> None:
 
 
 def test_every_name_of_the_adapter_is_checked_here() -> None:
-    covered = {*CALLS, *FIELDS, "HookManager", "OutputResult", "software_hook"}
+    others = {"HookManager", "OutputResult", "expression_parser", "read_style", "software_hook"}
+    covered = {*CALLS, *FIELDS, *others}
     assert set(upstream.__all__) == covered
 
 
@@ -131,3 +132,24 @@ def test_the_installed_release_is_in_the_tested_range(package: str) -> None:
 
 def test_how_git_is_asked_can_be_chosen() -> None:
     assert "runner" in inspect.signature(upstream.software_hook().git_state).parameters
+
+
+def test_all_expressions_come_to_one_function() -> None:
+    parser = upstream.expression_parser()
+    assert parser.symbols_in_expr("a && b || f(c)") == {"a", "b", "c", "f"}
+    assert "symbols_in_expr(" in inspect.getsource(parser.column_symbols_in_expr)
+    assert "column_symbols_in_expr(" in inspect.getsource(parser.data_symbols_in_expr)
+
+
+@pytest.mark.parametrize("name", ["hist1d", "data_mc", "heatmap2d", "project", "comparison"])
+def test_a_renderer_can_be_asked_to_read_a_style(name: str) -> None:
+    spec = f"fasthep_render.hist.{name}:{name.upper()}_RENDER_SPEC"
+    op = f"hep.render.{name}"
+    registry = {"sinks": {op: {"spec": spec}}}
+    upstream.read_style(registry, op, {"op": op, "project": {"axis": "x"}})
+    with pytest.raises(TypeError, match="unexpected keyword argument 'odd'"):
+        upstream.read_style(registry, op, {"op": op, name: {"odd": 1}})
+    with pytest.raises(ValueError, match="min < max"):
+        upstream.read_style(
+            registry, op, {"op": op, "axes": {"x": {"name": "x", "limits": [2, 1]}}}
+        )

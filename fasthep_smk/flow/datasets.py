@@ -1,0 +1,75 @@
+"""Findings about what datasets say: event types nearly right, and files that count twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from posixpath import normpath
+
+from fasthep_smk.flow.places import datasets_at, mapping
+from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.remote import is_remote
+
+__all__ = ["dataset_findings"]
+
+_EVENTTYPES = ("data", "mc")
+#: What FAST-HEP reads of a dataset.
+_OF_FASTHEP = (
+    *("name", "files", "nevents", "eventtype", "group"),
+    *("xs", "n_unskimmed_events", "filter_efficiency", "comment", "description"),
+)
+#: What fingers make of the short word; any two letters may be an event type of somebody's.
+_NEARLY_MC = ("cm", "mcc", "mmc", "nc", "mx", "mv")
+
+
+def dataset_findings(document: Mapping[str, object], *, workflow: str) -> list[Finding]:
+    """Return event types that are slips of the keyboard, and files that stand twice."""
+    return [*_of_eventtypes(document, workflow), *_of_files(document, workflow)]
+
+
+def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
+    defaults = mapping(mapping(document.get("data")).get("defaults"))
+    said = [("data.defaults", defaults.get("eventtype"))]
+    said += [(key, content.get("eventtype")) for key, _, content in datasets_at(document)]
+    for key, value in said:
+        meant = _meant(str(value).strip().lower()) if isinstance(value, str) else None
+        if meant is not None:
+            yield Finding(
+                file=workflow,
+                key=f"{key}.eventtype",
+                problem="is neither data nor mc: no stage for one of them would see the dataset",
+                value=repr(value),
+                expected="data or mc, or a word of yours that is not nearly one of them",
+                hint=f"did you mean {meant!r}?",
+            )
+
+
+def _meant(text: str) -> str | None:
+    if text in _EVENTTYPES:
+        return None
+    if text in _NEARLY_MC:
+        return "mc"
+    return "data" if is_slip(text, "data") else None
+
+
+def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
+    seen: dict[str, tuple[str, dict[str, object]]] = {}
+    for key, name, content in datasets_at(document):
+        own = {key: value for key, value in content.items() if key not in _OF_FASTHEP}
+        files = content.get("files")
+        for number, file in enumerate(files if isinstance(files, list) else ()):
+            if not isinstance(file, str):
+                continue
+            same = file if is_remote(file) else normpath(file)
+            other, said = seen.get(same, (None, own))
+            # By metadata of its own, an operation may tell which of the events are whose.
+            if other is not None and (other == name or said == own):
+                yield Finding(
+                    file=workflow,
+                    key=f"{key}.files[{number}]",
+                    problem="the dataset lists this file twice: its events would count twice"
+                    if other == name
+                    else f"dataset {other!r} lists this file, too: its events would count twice",
+                    value=repr(file),
+                    expected="each file once",
+                )
+            seen[same] = (name, own)

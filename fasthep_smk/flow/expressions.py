@@ -1,0 +1,234 @@
+"""Findings about expressions that FAST-HEP reads in another way than they are meant.
+
+Its expressions are Python's, and their values are columns: ``and`` asks a whole column whether it
+is true, and ``&`` binds more strongly than ``>``. Such an expression ends each job with an error,
+or lets events pass that it was to cut. Which texts are expressions is what FAST-HEP's own analysis
+of the compiled plan says; an operation that is not FAST-HEP's may read its own in another way.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fasthep_smk.flow import op_identity, upstream
+from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
+from fasthep_smk.flow.places import place_of, stages_of
+from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
+from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
+from fasthep_smk.util.errors import Finding, nearest
+
+__all__ = ["expression_findings"]
+
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_LOGIC = (ast.BitAnd, ast.BitOr)
+_SIGNS = {ast.And: ("and", "&"), ast.Or: ("or", "|"), ast.BitAnd: ("", "&"), ast.BitOr: ("", "|")}
+#: What people import in Python, and an expression does not have.
+_MODULES = ("np", "numpy", "ak", "awkward", "math")
+_BRACKETS = "put each comparison into brackets: (a > 1) {0} (b < 2)"
+
+
+def expression_findings(
+    plan: ExecutionPlan, document: Mapping[str, object], *, workflow: str
+) -> list[Finding]:
+    """Return the expressions of a compiled plan that cannot mean what they say."""
+    registry = full_registry(plan)
+    context = dependency_context(plan, registry)
+    names = _Names(
+        scalars=frozenset(context.context_symbols | context.known_constants),
+        functions=frozenset(context.known_functions),
+        elementwise=frozenset(
+            name
+            for name, reference in (registry.get("functions") or {}).items()
+            if _is_elementwise(str(reference))
+        ),
+    )
+    written = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
+    found: dict[tuple[str, str], Finding] = {}
+    for node in plan.nodes:
+        if not is_published(plan.registry, CATEGORY[node.role], node.impl):
+            continue
+        stage = str(dict(node.meta or {}).get("stage_id") or node.id)
+        for text in _expressions(plan, node, context):
+            for problem, hint in _Reading(text, names).problems():
+                key, content = written.get(stage, (f"analysis.stages[{stage!r}]", {}))
+                found.setdefault(
+                    (stage, text),
+                    Finding(
+                        file=workflow,
+                        key=place_of(f"{key}.params", content.get("params"), text),
+                        problem=problem,
+                        value=text,
+                        hint=hint,
+                    ),
+                )
+                break  # one mistake often looks like several
+    return list(found.values())
+
+
+def _is_elementwise(reference: str) -> bool:
+    """Whether a function makes a column of columns, as far as is known."""
+    module = reference.partition(":")[0]
+    return module in ("numpy", "awkward") or op_identity.is_published(module)
+
+
+def _expressions(plan: ExecutionPlan, node: ExecutionNode, context: object) -> list[str]:
+    if node.role != "transform":
+        return []
+    spec = upstream.component_spec_for_node(node, plan.registry)
+    if spec is None:
+        return []
+    with parsed_expressions() as texts:
+        try:
+            upstream.parse_component_data_dependencies(
+                spec=spec, params=dict(node.params), dep_ctx=context
+            )
+        except Exception:
+            return []  # the compiler raised already if this mattered
+    return list(dict.fromkeys(texts))
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names in expressions that are no columns; ``elementwise`` functions make columns."""
+
+    scalars: frozenset[str]
+    functions: frozenset[str]
+    elementwise: frozenset[str]
+
+
+class _Reading:
+    """An expression as Python reads it."""
+
+    def __init__(self, text: str, names: _Names) -> None:
+        self._names = names
+        # As FAST-HEP does before it hands an expression to Python.
+        self._source = text.replace("&&", " and ").replace("||", " or ").strip()
+        self._tree = ast.parse(self._source, mode="eval")
+
+    def problems(self) -> Iterator[tuple[str, str | None]]:
+        """Yield what is wrong and what to write, the plainest mistake first."""
+        nodes = list(ast.walk(self._tree))
+        for node in nodes:
+            if isinstance(node, ast.Compare):
+                yield from self._comparison(node)
+        for node in nodes:
+            if isinstance(node, ast.BoolOp) and any(map(self._is_column, node.values[:-1])):
+                word, sign = _SIGNS[type(node.op)]
+                hint = _BRACKETS.format(sign)
+                yield f"{word!r} does not combine columns: {sign!r} does", hint
+            turned = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+            if isinstance(node, ast.UnaryOp) and turned and self._is_column(node.operand):
+                yield "'not' does not turn a column around: '~' does", "write ~(…)"
+            if isinstance(node, ast.IfExp) and self._is_column(node.test):
+                yield "'if' asks a whole column", "write where(condition, this, that)"
+            if isinstance(node, ast.Call):
+                yield from self._call(node)
+
+    def _comparison(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
+        first, *others = node.ops
+        right = node.comparators[0]
+        swallowed = [
+            part
+            for part in (node.left, *node.comparators)
+            if isinstance(part, ast.BinOp)
+            and isinstance(part.op, _LOGIC)
+            and not self._in_brackets(part)
+        ]
+        if others and any(map(self._is_column, [node.left, *node.comparators])):
+            if swallowed:
+                yield self._strong(swallowed[0])
+            else:
+                yield (
+                    "a column cannot be compared with two things at once",
+                    "write two comparisons: (a < x) & (x < b)",
+                )
+            return
+        if not swallowed:
+            flipped = node.left
+            if (
+                isinstance(flipped, ast.UnaryOp)
+                and isinstance(flipped.op, ast.Invert)
+                and isinstance(first, _ORDER)
+            ):
+                yield "'~' binds more strongly than the comparison", "write ~(a > 1)"
+            return
+        if right in swallowed and self._cuts(node.left, first, right):
+            yield self._strong(right)
+        elif node.left in swallowed and isinstance(first, _ORDER) and self._flags(node.left, right):
+            yield self._strong(node.left)
+
+    def _cuts(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> bool:
+        """Whether ``pt > 20 & good`` is meant as two cuts: nobody tests bits of a number."""
+        assert isinstance(right, ast.BinOp)
+        number = right.left.operand if isinstance(right.left, ast.UnaryOp) else right.left
+        meant = isinstance(sign, _ORDER) or isinstance(number, ast.Constant)
+        return meant and not isinstance(left, ast.Constant)
+
+    def _flags(self, left: ast.expr, right: ast.expr) -> bool:
+        """Whether ``good & n > 2`` is meant as two cuts; ``flags & 4 > 0`` asks for a bit."""
+        assert isinstance(left, ast.BinOp)
+        bits = (left.left, left.right, right)
+        whole = [one for one in bits[:2] if isinstance(one, ast.Constant)]
+        zero = isinstance(right, ast.Constant) and right.value == 0
+        columns = all(map(self._is_column, bits[:2]))
+        return columns and not whole and not zero
+
+    def _strong(self, node: ast.expr) -> tuple[str, str]:
+        assert isinstance(node, ast.BinOp)
+        sign = _SIGNS[type(node.op)][1]
+        read = ast.get_source_segment(self._source, node) or ast.unparse(node)
+        problem = f"{sign!r} binds more strongly than a comparison: this compares with ({read})"
+        return problem, _BRACKETS.format(sign)
+
+    def _call(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
+        called = node.func
+        functions = self._names.functions
+        known = functions | self._names.scalars
+        if isinstance(called, ast.Name) and called.id not in known:
+            close = nearest(called.id, functions)
+            yield (
+                f"there is no function {called.id!r}",
+                f"did you mean {close!r}?"
+                if close
+                else "functions: "
+                f"{', '.join(sorted(functions))}; others go into registry.functions",
+            )
+        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
+            module = called.value.id
+            if module in _MODULES and module not in known:
+                close = nearest(called.attr, functions)
+                yield (
+                    f"an expression has no module {module!r}",
+                    f"write {close}(…)" if close else "functions go into registry.functions",
+                )
+
+    def _is_column(self, node: ast.expr) -> bool:
+        """Whether the value has one entry for each event, as far as can be told."""
+        if isinstance(node, ast.Name):
+            return node.id not in self._names.functions | self._names.scalars
+        if isinstance(node, ast.Compare):
+            if all(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
+                return False
+            return any(map(self._is_column, [node.left, *node.comparators]))
+        if isinstance(node, ast.BinOp):
+            return self._is_column(node.left) or self._is_column(node.right)
+        if isinstance(node, ast.UnaryOp):
+            return self._is_column(node.operand)
+        if isinstance(node, ast.Call):
+            made = isinstance(node.func, ast.Name) and node.func.id in self._names.elementwise
+            return made and any(map(self._is_column, node.args))
+        return False
+
+    def _in_brackets(self, node: ast.expr) -> bool:
+        """Whether a part stands in brackets of its own."""
+        before = self._source[: self._at(node.lineno, node.col_offset)].rstrip()
+        after = self._source[self._at(node.end_lineno, node.end_col_offset) :].lstrip()
+        return before.endswith("(") and after.startswith(")")
+
+    def _at(self, line: int | None, column: int | None) -> int:
+        lines = self._source.splitlines(keepends=True)
+        start = len("".join(lines[: (line or 1) - 1]))
+        text = lines[(line or 1) - 1].encode()[: column or 0]
+        return start + len(text.decode())

@@ -1,0 +1,67 @@
+"""Findings about values of parameters with which one of FAST-HEP's operations fails in each job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fasthep_smk.flow.places import mapping
+from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.util.errors import Finding, not_among
+
+__all__ = ["value_findings"]
+
+#: Some of numpy's types, to be named in messages.
+_DTYPES = ("float32", "float64", "int32", "int64", "bool")
+#: What names the cuts that a group of cuts begins with: the first counts.
+_PARENTS = ("parents", "from", "parent")
+
+
+def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Finding]:
+    """Return what is wrong with the values of a stage, whose key is ``key``."""
+    params = mapping(stage.get("params"))
+    found: list[Finding] = []
+    if stage.get("op") == "hep.selection.cutflow":
+        selection = mapping(params.get("selection"))
+        for name in selection:
+            found += _of_parents(name, selection, f"{key}.params.selection.{name}", workflow)
+    if stage.get("op") == "hep.define":
+        listed = params.get("variables")
+        for number, variable in enumerate(listed if isinstance(listed, list) else ()):
+            place = f"{key}.params.variables[{number}]"
+            found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
+    return found
+
+
+def _of_dtype(dtype: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield a type of numbers that numpy does not know: each job would fail."""
+    try:
+        np.dtype(str(dtype if dtype is not None else "float64"))
+    except TypeError:
+        yield not_among(
+            dtype,
+            _DTYPES,
+            problem="is no type of numbers",
+            file=workflow,
+            key=f"{key}.dtype",
+        )
+
+
+def _of_parents(name: str, selection: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield parents of a group of cuts that are no cut of a group before it."""
+    group = mapping(selection[name])
+    written = next((one for one in _PARENTS if one in group), None)
+    known: list[str] = []
+    for other, held in selection.items():
+        if other == name:
+            break
+        steps = held if isinstance(held, list) else mapping(held).get("steps")
+        steps = mapping(held).get("cuts") if steps is None else steps
+        known += [f"{other}[{n}]" for n in range(len(steps) if isinstance(steps, list) else 0)]
+    parents = group.get(written or "")
+    for parent in parents if isinstance(parents, list) else [parents]:
+        if isinstance(parent, str) and parent and parent not in known:
+            problem = "no group before this one has such a cut"
+            place = f"{key}.{written}"
+            yield not_among(parent, known, problem=problem, file=workflow, key=place)

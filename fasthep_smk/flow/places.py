@@ -1,0 +1,86 @@
+"""Where the stages, datasets and variations of a workflow's document stand, as messages say it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from fasthep_smk.util.documents import YamlMapping
+
+__all__ = ["datasets_at", "mapping", "named", "place_of", "stages_of", "variations_of"]
+
+#: A key of an item of one of these lists.
+_NUMBERED = re.compile(
+    r"(analysis\.stages|data\.datasets|datasets|systematics\.variations)\[(\d+)\](.*)", re.DOTALL
+)
+
+Placed = Iterator[tuple[str, YamlMapping]]
+
+
+def mapping(value: object) -> YamlMapping:
+    """Return a value where a mapping belongs; an empty one if it is something else."""
+    return value if isinstance(value, dict) else {}
+
+
+def stages_of(document: Mapping[str, object]) -> Placed:
+    """Yield the key and the content of each stage."""
+    return _items(mapping(document.get("analysis")).get("stages"), "analysis.stages", "id")
+
+
+def variations_of(document: Mapping[str, object]) -> Placed:
+    """Yield the key and the content of each systematic variation."""
+    listed = mapping(document.get("systematics")).get("variations")
+    return _items(listed, "systematics.variations", "name")
+
+
+def datasets_at(document: Mapping[str, object]) -> Iterator[tuple[str, str, YamlMapping]]:
+    """Yield the key, the name and the content of each dataset."""
+    blocks = {
+        "datasets": document.get("datasets"),
+        "data.datasets": mapping(document.get("data")).get("datasets"),
+    }
+    for key, block in blocks.items():
+        if isinstance(block, dict):
+            for name, content in block.items():
+                yield f"{key}[{str(name)!r}]", str(name).strip(), mapping(content)
+        for place, content in _items(block, key, "name"):
+            yield place, str(content.get("name") or "").strip(), content
+
+
+def _items(listed: object, key: str, named_by: str) -> Placed:
+    for number, item in enumerate(listed if isinstance(listed, list) else ()):
+        if isinstance(item, dict):
+            name = item.get(named_by)
+            known = isinstance(name, str) and name
+            yield f"{key}[{name!r}]" if known else f"{key}[{number}]", item
+
+
+def place_of(key: str, content: object, text: str) -> str:
+    """Return the key of a text below ``content``, which stands at ``key``; that if it is absent."""
+    steps: list[tuple[str, object]] = []
+    if isinstance(content, dict):
+        steps = [(f".{name}", value) for name, value in content.items()]
+    elif isinstance(content, list):
+        steps = [(f"[{number}]", value) for number, value in enumerate(content)]
+    for step, value in steps:
+        if isinstance(value, str) and value.strip() == text.strip():
+            return key + step
+        below = place_of(key + step, value, text)
+        if below != key + step:
+            return below
+    return key
+
+
+def named(key: str, content: YamlMapping) -> str:
+    """Return a key with the names of stages, datasets and variations instead of their numbers."""
+    found = _NUMBERED.match(key)
+    if found is None:
+        return key
+    start, number, rest = found.groups()
+    held: object = content
+    for step in start.split("."):
+        held = mapping(held).get(step)
+    listed = held if isinstance(held, list) else []
+    item = mapping(listed[int(number)]) if int(number) < len(listed) else {}
+    name = item.get("id", item.get("name"))
+    return f"{start}[{name!r}]{rest}" if isinstance(name, str) and name else key

@@ -1,0 +1,79 @@
+"""Findings about the profiles that a workflow uses and that stand in files of the user's.
+
+FAST-HEP reads a few keys of a profile and passes over all others; of one that has ``includes`` it
+reads only that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from fasthep_smk.config import schema
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.locations import located_in, repeated_keys
+from fasthep_smk.flow.places import mapping
+from fasthep_smk.util.bounded_yaml import bounded_yaml
+from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.util.errors import Finding
+
+__all__ = ["profile_findings"]
+
+_FREE = "FAST-HEP reads no other key of a profile; keys that begin with x- are free"
+_INCLUDES = "includes"
+
+
+def profile_findings(document: Mapping[str, object], workflow: Path, root: Path) -> list[Finding]:
+    """Return what is wrong in the profiles of a workflow, with file and line."""
+    found: list[Finding] = []
+    for path, content in _profiles(document, workflow, root).items():
+        shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+        found += located_in(_of_profile(content, shown), path)
+        found += repeated_keys([path], workflow=path, shown=shown)
+    return found
+
+
+def _profiles(
+    document: Mapping[str, object], workflow: Path, root: Path
+) -> dict[Path, YamlMapping]:
+    """Return the profiles of a workflow that are files of the user's, with those they include.
+
+    One that cannot be read is left out: others tell of it.
+    """
+    used = mapping(document.get("use")).get("profiles")
+    left = [str(name) for name in used if name] if isinstance(used, list) else []
+    found: dict[Path, YamlMapping] = {}
+    while left:
+        name = left.pop(0)
+        with contextlib.suppress(Exception), bounded_yaml(workflow):
+            content, provenance = upstream.load_profile_config_with_provenance(
+                name, project_root=root, entry_dir=workflow.parent
+            )
+            places = (root / str(provenance["path"]), workflow.parent / str(provenance["path"]))
+            path = next((one for one in places if one.is_file()), None)
+            if path is None or path in found:
+                continue  # of a package
+            found[path] = content
+            included = content.get(_INCLUDES)
+            for one in included if isinstance(included, list) else ():
+                other = mapping(one).get("profile", mapping(one).get("name")) or one
+                left += [other] if isinstance(other, str) else []
+    return found
+
+
+def _of_profile(content: YamlMapping, shown: str) -> Iterator[Finding]:
+    # What stands in execution is checked with what the workflow says of it.
+    bare = {key: value for key, value in content.items() if key != "execution"}
+    for one in schema.findings_of(bare, "profile", file=shown, schema=schema.LANGUAGE):
+        unknown = one.problem == "unknown key" and not one.hint
+        yield replace(one, hint=_FREE) if unknown else one
+    for key in ("registry", "execution", "execution_hooks") if content.get(_INCLUDES) else ():
+        if content.get(key):
+            yield Finding(
+                file=shown,
+                key=key,
+                problem="is not read: of a profile with includes, FAST-HEP reads only these",
+                expected="a profile of its own, with its name among the includes",
+            )

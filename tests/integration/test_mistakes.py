@@ -1,0 +1,133 @@
+"""Mistakes that FAST-HEP takes without a word, and what is right though it looks like one.
+
+The cases stand in ``tests/mistakes``: each changes one workflow in some places.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fasthep_smk.cli.main import main
+from tests.support import cases, events
+
+pytestmark = pytest.mark.integration
+
+FOLDER = Path(__file__).parents[1] / "mistakes"
+BASE = yaml.safe_load((FOLDER / "workflow.yaml").read_text())
+FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.name != "workflow.yaml")
+
+
+def of_kind(kind: str) -> Iterator[Any]:
+    for path in FILES:
+        for case in yaml.safe_load(path.read_text()).get(kind) or ():
+            yield pytest.param(case, id=f"{path.stem}-{case['name'].replace(' ', '_')}")
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mistakes")
+    for seed, name in enumerate(("data", "dy", "ttbar", "other")):
+        events.zmumu_file(folder / f"{name}.root", 10, seed)
+    return folder
+
+
+def changed(case: dict[str, Any]) -> dict[str, Any]:
+    """The right workflow with what a case sets; what it sets to null is taken out."""
+    document = copy.deepcopy(BASE)
+    for path, value in case["set"].items():
+        *above, last = path.split("/")
+        holder = document
+        for step in above:
+            holder = below(holder, step)
+        if isinstance(holder, list):
+            held = below(holder, last) if last != "+" else None
+            if value is None:
+                holder.remove(held)
+            elif held is None:
+                holder.append(value)
+            else:
+                holder[holder.index(held)] = value
+        elif value is None:
+            del holder[last]
+        else:
+            holder[last] = value
+    return document
+
+
+def below(holder: Any, step: str) -> Any:
+    if isinstance(holder, dict):
+        return holder.setdefault(step, {})
+    if step.isdigit():
+        return holder[int(step)]
+    return next(item for item in holder if step in (item.get("id"), item.get("name")))
+
+
+def check(
+    case: dict[str, Any],
+    data: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> tuple[int, str]:
+    """Return the status of `fasthep-smk check`, and what it says."""
+    (folder / "data").symlink_to(data)
+    for name, text in case.get("files", {}).items():
+        (folder / name).write_text(text)
+    text = yaml.safe_dump(changed(case), sort_keys=False)
+    (folder / "workflow.yaml").write_text(text)
+    monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(str(folder))
+    capfd.readouterr()
+    status = main(["check", "workflow.yaml"])
+    said = capfd.readouterr()
+    return status, said.out + said.err
+
+
+@pytest.mark.parametrize("case", list(of_kind("wrong")))
+def test_a_mistake_is_refused_and_named_once(
+    case: dict[str, Any],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status, said = check(case, data, tmp_path, monkeypatch, capfd)
+    assert status == 1, said
+    for text in case["says"]:
+        assert text in said, said
+    count = case.get("problems", 1)
+    assert len(re.findall(r"^- ", said, re.M)) == count, said
+    lines = len(re.findall(r"^    at: .+, line", said, re.M))
+    assert lines == case.get("lines", count), said
+
+
+@pytest.mark.parametrize("case", list(of_kind("right")))
+def test_what_is_unusual_and_right_is_not_refused(
+    case: dict[str, Any],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status, said = check(case, data, tmp_path, monkeypatch, capfd)
+    assert (status, "ready to run" in said) == (0, True), said
+
+
+OURS = [one for one in cases.CASES if not one.name.startswith("workshop_")]
+
+
+@pytest.mark.parametrize("case", OURS, ids=lambda one: one.name)
+def test_no_workflow_of_the_tests_is_refused(
+    case: cases.Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.prepare(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["check", "workflow.yaml", *case.options]) == 0
