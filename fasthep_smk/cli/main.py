@@ -244,6 +244,14 @@ def _execution(options: argparse.Namespace) -> Execution:
     return pipeline.up_to(pipeline.load, _start(options, Path("build"))).execution
 
 
+def _init(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import init
+
+    written = init.init_analysis(options.folder)
+    print(init.as_text(options.folder, written), end="")
+    return 0
+
+
 def _site(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.site_init import init_site
 
@@ -299,6 +307,7 @@ def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
 
 
 _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
+    "init": _init,
     "translate": _translate,
     "why": _why,
     "explain": _explain,

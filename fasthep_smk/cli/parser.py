@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["misplaced", "names_of_options", "parse"]
 
 _COMMANDS = (
-    "run", "translate", "why", "explain", "check", "doctor", "site", "status", "clean", "pack",
+    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "clean",
+    "pack",
 )  # fmt: skip
 
 
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         help="compile, translate and run a workflow",
         description="Compile, translate and run a workflow. What follows -- goes to Snakemake.",
     )
+    _add_init(commands)
     translate = commands.add_parser(
         "translate",
         help="only write the Snakefile, profile and task tables",
@@ -220,6 +222,23 @@ def _parser() -> argparse.ArgumentParser:
         "-v", "--verbose", action="store_true", help="also say which jobs start cold, and why"
     )
     return parser
+
+
+def _add_init(commands: Commands) -> None:
+    init = commands.add_parser(
+        "init",
+        help="write a first analysis that runs",
+        description="Write a first analysis that runs: a workflow with comments, an operation of "
+        "your own and generated events. Overwrites nothing.",
+    )
+    init.add_argument(
+        "folder",
+        type=_folder,
+        nargs="?",
+        default=Path(),
+        metavar="FOLDER",
+        help="where to write it (default: the current folder)",
+    )
 
 
 def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
