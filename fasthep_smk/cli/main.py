@@ -247,7 +247,16 @@ def _execution(options: argparse.Namespace) -> Execution:
 def _init(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import init
 
-    written = init.init_analysis(options.folder)
+    if options.from_root is not None:
+        from fasthep_smk.cli.from_root import init_from_root
+
+        found = init_from_root(options.from_root, options.folder, options.tree)
+        print(found.as_text(), end="")
+        written = found.written
+    elif options.tree is not None:
+        raise UsageError("--tree is for --from-root FILE: say which file")
+    else:
+        written = init.init_analysis(options.folder)
     print(init.as_text(options.folder, written), end="")
     return 0
 

@@ -229,7 +229,8 @@ def _add_init(commands: Commands) -> None:
         "init",
         help="write a first analysis that runs",
         description="Write a first analysis that runs: a workflow with comments, an operation of "
-        "your own and generated events. Overwrites nothing.",
+        "your own and generated events; or, with --from-root, a workflow that reads your own "
+        "file. Overwrites nothing.",
     )
     init.add_argument(
         "folder",
@@ -238,6 +239,17 @@ def _add_init(commands: Commands) -> None:
         default=Path(),
         metavar="FOLDER",
         help="where to write it (default: the current folder)",
+    )
+    init.add_argument(
+        "--from-root",
+        metavar="FILE",
+        help="show the trees and branches of a ROOT file, and write a workflow with a first "
+        "histogram of it",
+    )
+    init.add_argument(
+        "--tree",
+        metavar="NAME",
+        help="with --from-root: this tree (default: that with most entries)",
     )
 
 

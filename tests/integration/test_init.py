@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+import awkward as ak
+import numpy as np
 import pytest
 import yaml
 
 import fasthep_smk
 from tests.integration.conftest import Run
+from tests.support import events
 
 pytestmark = pytest.mark.integration
 
@@ -91,3 +94,44 @@ def test_a_file_in_its_place_is_one_message(tmp_path: Path, smk: Run) -> None:
         assert "Traceback" not in refused.stderr
         assert "taken" in refused.stderr
     assert listed(tmp_path) == {"taken"}
+
+
+def first_histogram(folder: Path, smk: Run, *arguments: str) -> tuple[str, float]:
+    """Write a workflow for a file and run it; return what was said, and the entries."""
+    made = smk("init", "--from-root", *arguments, cwd=folder)
+    assert made.returncode == 0, made.stderr
+    done = smk("workflow.yaml", "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "build/artifacts/plots/first.png").is_file()
+    filled = fasthep_smk.load_results(folder / "build").histogram("First")
+    return made.stdout, float(filled.sum(flow=True))
+
+
+def test_a_file_of_ones_own_becomes_a_histogram(tmp_path: Path, smk: Run) -> None:
+    events.zmumu_file(tmp_path / "my events.root", 50, 1)
+    said, filled = first_histogram(tmp_path, smk, "my events.root")
+    assert filled == 50
+    name, entries, _, used = said.splitlines()[2].split()
+    assert (name, entries, used) == ("events", "50", "*")
+    assert "Muon_Px           jagged   float[]" in said
+    assert "first histogram: MET_px" in said
+
+
+def test_jagged_values_of_an_rntuple(tmp_path: Path, smk: Run) -> None:
+    columns = {"j": ak.Array([[1.0, 2.0], [], [3.0]])}
+    events.rntuple_file(tmp_path / "a.root", columns)
+    _, filled = first_histogram(tmp_path, smk, "a.root", "--tree", "tuple")
+    assert filled == 3
+
+
+def test_a_branch_whose_name_no_expression_can_hold(tmp_path: Path, smk: Run) -> None:
+    events.named_branch_file(tmp_path / "a.root", "a: b #\n*", np.arange(7.0), tree="d/t")
+    _, filled = first_histogram(tmp_path, smk, "a.root")
+    assert filled == 7
+
+
+def test_a_tree_needs_a_file(tmp_path: Path, smk: Run) -> None:
+    refused = smk("init", "--tree", "events", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "--from-root" in refused.stderr
+    assert listed(tmp_path) == set()
