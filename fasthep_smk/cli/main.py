@@ -261,6 +261,17 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
+def _ops(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import ops
+
+    found = ops.look_up(options.name, options.workflow)
+    if options.json:
+        print(json.dumps(ops.as_data(found), indent=1))
+    else:
+        print(ops.as_text(found, full=options.name is not None), end="")
+    return 0
+
+
 def _site(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.site_init import init_site
 
@@ -326,9 +337,10 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "status": _status,
     "clean": _clean,
     "pack": _pack,
+    "ops": _ops,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "pack")
+_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops")
 
 
 def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = ()) -> Start:

@@ -19,7 +19,7 @@ __all__ = ["misplaced", "names_of_options", "parse"]
 
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "clean",
-    "pack",
+    "pack", "ops",
 )  # fmt: skip
 
 
@@ -109,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
     _add_disk(commands, run)
     _add_pack(commands)
+    _add_ops(commands)
     for command in (run, translate, why, explain, check):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
         command.add_argument(
@@ -251,6 +252,23 @@ def _add_init(commands: Commands) -> None:
         metavar="NAME",
         help="with --from-root: this tree (default: that with most entries)",
     )
+
+
+def _add_ops(commands: Commands) -> None:
+    ops = commands.add_parser(
+        "ops",
+        help="the operations, renderers, functions … that a workflow can use",
+        description="List what a workflow can use, or say of one what its parameters are, what it "
+        "reads and what it makes.",
+    )
+    ops.add_argument("name", nargs="?", metavar="NAME", help="of one, say all; such as hep.hist")
+    ops.add_argument(
+        "--workflow",
+        type=Path,
+        metavar="FILE",
+        help="what this workflow can use: your own operations, too",
+    )
+    ops.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
