@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.cli import console
-from fasthep_smk.cli.parser import misplaced, parse
+from fasthep_smk.cli.parser import make_parser, misplaced, parse
 from fasthep_smk.util import disk_full, system_errors
 from fasthep_smk.util.errors import Findings, SmkError, UsageError, unsupported
 from fasthep_smk.util.names import shell
@@ -272,6 +272,13 @@ def _ops(options: argparse.Namespace) -> int:
     return 0
 
 
+def _completion(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli.completion import script
+
+    print(script(make_parser(), options.shell))
+    return 0
+
+
 def _site(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.site_init import init_site
 
@@ -338,9 +345,10 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "clean": _clean,
     "pack": _pack,
     "ops": _ops,
+    "completion": _completion,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops")
+_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops", "completion")
 
 
 def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = ()) -> Start:
