@@ -113,7 +113,7 @@ def workflow_text(file: str, tree: Tree, branch: Branch, values: list[float]) ->
         _dumped({"version": "1.0", "use": {"profiles": ["hep"]}}),
         "# Paths start from the folder that you run in. eventtype is data or mc.",
         _dumped({"data": {"datasets": [{"name": dataset, "eventtype": "mc", "files": [file]}]}}),
-        "# Only branches that are listed are read.",
+        "# Which branches are read. Those that stages name are added.",
         _dumped({"sources": {"events": {"kind": "root_tree", "tree": tree.name}}}).rstrip("\n"),
         "    branches:",
         *_branch_lines(tree, branch),

@@ -19,7 +19,8 @@ PAIR_MASS = {
         "mask": {"type": "string", "required": False, "default": None},
         "output": {"type": "string", "required": True},
     },
-    # The columns that it reads. They must be among the branches, or made by a stage before.
+    # The columns that it reads: branches, which are then read from the files, or columns that a
+    # stage before has made.
     "requires": {
         "symbols": [
             # Muon_pt, Muon_eta and Muon_phi, if a stage says `collection: Muon`.
