@@ -12,6 +12,7 @@ from fasthep_smk.config.schema import bundled
 from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.new_files import Occupied, new_files, occupied
+from fasthep_smk.util.ownership import is_open
 
 __all__ = ["as_text", "init_analysis", "write_new"]
 
@@ -69,6 +70,9 @@ def as_text(folder: Path, written: list[Path]) -> str:
     """Return which files were written, and what to do next."""
     lines = [f"written: {path}" for path in written]
     lines.append("\nnext:")
+    if is_open(folder.stat()):
+        why = "# else my_ops.py is not imported, since others may write to it"
+        lines.append(f"    {shell(['chmod', 'go-w', folder])}    {why}")
     if folder.resolve() != Path.cwd():
         lines.append(f"    {shell(['cd', folder])}")
     lines.append("    fasthep-smk workflow.yaml")

@@ -9,6 +9,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from fasthep_smk.util.ownership import is_open
+
 __all__ = ["Occupied", "new_files", "occupied"]
 
 
@@ -24,6 +26,8 @@ class Occupied(Exception):
 def new_files(folder: Path) -> Iterator[Path]:
     """Yield an empty folder; what is put there moves to ``folder`` when the block succeeds.
 
+    A new folder is one that others may not write to, whatever the umask: modules in it are run.
+
     Raises:
         Occupied: one of the files exists there; nothing was moved.
         OSError: they cannot be written; those that were moved are removed again.
@@ -34,6 +38,8 @@ def new_files(folder: Path) -> Iterator[Path]:
     stage = parent / f".{secrets.token_hex(8)}.tmp-{os.getpid()}"
     try:
         stage.mkdir()
+        if is_open(stage.stat()):
+            stage.chmod(stage.stat().st_mode & ~0o022)
         yield stage
         if there:
             _move(stage, folder)

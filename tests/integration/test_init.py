@@ -49,6 +49,15 @@ def test_the_first_analysis_runs_and_shows_the_peak(tmp_path: Path, smk: Run) ->
         assert f"\n{name} " in explained, "each pool is used"
 
 
+def test_a_folder_that_others_may_write_to_is_told(tmp_path: Path, smk: Run) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    made = smk("init", "open", cwd=tmp_path)
+    assert "    chmod go-w open " in made.stdout
+    (tmp_path / "open").chmod(0o755)
+    assert smk("check", "workflow.yaml", cwd=tmp_path / "open").returncode == 0
+
+
 def test_everybody_gets_the_same_events(tmp_path: Path, smk: Run) -> None:
     import uproot
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from fasthep_smk.util.new_files import Occupied, new_files, occupied
+from fasthep_smk.util.ownership import is_open
 
 
 def fill(stage: Path) -> None:
@@ -35,6 +37,16 @@ def test_folders_above_are_made_with_the_usual_mode(tmp_path: Path) -> None:
         fill(stage)
     modes = {(tmp_path / name).stat().st_mode for name in ("usual", "one", "one/two")}
     assert len(modes) == 1
+
+
+def test_others_may_not_write_to_a_new_folder(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with new_files(tmp_path / "new") as stage:
+            fill(stage)
+    finally:
+        os.umask(before)
+    assert not is_open((tmp_path / "new").stat())
 
 
 @pytest.mark.parametrize("name", ["a", "data", "data/b"])
