@@ -272,6 +272,13 @@ def _ops(options: argparse.Namespace) -> int:
     return 0
 
 
+def _schema(_options: argparse.Namespace) -> int:
+    from fasthep_smk.config.schema import bundled
+
+    print(json.dumps(bundled(), indent=1))
+    return 0
+
+
 def _completion(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.completion import script
 
@@ -345,10 +352,11 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "clean": _clean,
     "pack": _pack,
     "ops": _ops,
+    "schema": _schema,
     "completion": _completion,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops", "completion")
+_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops", "schema", "completion")
 
 
 def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = ()) -> Start:

@@ -26,7 +26,7 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "clean",
-    "pack", "ops", "completion", "help",
+    "pack", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -308,6 +308,12 @@ def _add_ops(commands: Commands) -> None:
 
 def _add_help(commands: Commands) -> None:
     """Add what explains the command line itself."""
+    commands.add_parser(
+        "schema",
+        help="print the JSON schema of a workflow, for editors",
+        description="Print the JSON schema of a workflow. An editor completes and checks a file that "
+        "begins with '# yaml-language-server: $schema=' and the name of a file with it.",
+    )
     completion = commands.add_parser(
         "completion",
         help="print a script that completes commands and options in a shell",

@@ -8,13 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from fasthep_smk.cli.from_root import init_from_root, workflow_text
+from fasthep_smk.config.schema import bundled
 from fasthep_smk.flow.workflow_checks import document_findings
 from fasthep_smk.storage.root_contents import Branch, Tree
 from fasthep_smk.util.errors import UsageError
 from tests.support import events
 
+EDITOR = Draft202012Validator(bundled())
 HOSTILE = [
     "met.pt", "a-b", "with space", "class", "yes", "1st", "a: b #c", "quo'te\"", "ünï", "x[0]",
     "star*", "nl\nx", "s/t", "./u.v", "x;1", "{x}", "$x$", "null", "dataset_name", "- a", "%",
@@ -39,6 +42,7 @@ def test_any_name_of_a_branch_is_quoted(name: str) -> None:
     assert fields.get(axis["source"], {"branch": axis["source"]})["branch"] == name
     assert axis["source"].isidentifier()
     assert document_findings(document, workflow="w.yaml") == []
+    assert list(EDITOR.iter_errors(document)) == []
 
 
 def test_a_branch_in_a_comment_can_be_taken_up() -> None:

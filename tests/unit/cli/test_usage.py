@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from fasthep_smk.cli import main as command
 from fasthep_smk.cli.main import main
 from fasthep_smk.cli.parser import _COMMANDS, make_parser, parse
 from fasthep_smk.cli.usage import subcommands
+from fasthep_smk.config.schema import bundled
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +125,11 @@ def test_every_option_and_command_says_what_it_is_for() -> None:
         if not action.help and not action.choices
     ]
     assert silent == []
+
+
+def test_the_schema_is_that_of_editors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == bundled()
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
