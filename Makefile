@@ -14,7 +14,7 @@ RUN = "$(VENV)/bin/python"
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint audit messages nightly bench clean pictures
+.PHONY: help demo test unit lint audit messages reference nightly bench clean pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -23,6 +23,7 @@ help:
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make audit     look up known holes in the packages that we need"
 	@echo "make messages  list every text that a user may read, with file and line"
+	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
 	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
@@ -51,6 +52,10 @@ audit: $(VENV)/.installed-test
 
 messages:
 	@"$(PYTHON)" .ci/messages
+
+reference: $(VENV)/.installed
+	$(RUN) .ci/make-reference > docs/reference.md.new
+	mv docs/reference.md.new docs/reference.md
 
 test: lint audit
 	$(RUN) -m pytest $(PYTEST_ARGS)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.cli import console
-from fasthep_smk.cli.parser import misplaced, parse
+from fasthep_smk.cli.parser import make_parser, misplaced, parse
 from fasthep_smk.util import disk_full, system_errors
 from fasthep_smk.util.errors import Findings, SmkError, UsageError, unsupported
 from fasthep_smk.util.names import shell
@@ -244,6 +244,48 @@ def _execution(options: argparse.Namespace) -> Execution:
     return pipeline.up_to(pipeline.load, _start(options, Path("build"))).execution
 
 
+def _init(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import init
+
+    if options.from_root is not None:
+        from fasthep_smk.cli.from_root import init_from_root
+
+        found = init_from_root(options.from_root, options.folder, options.tree)
+        print(found.as_text(), end="")
+        written = found.written
+    elif options.tree is not None:
+        raise UsageError("--tree is for --from-root FILE: say which file")
+    else:
+        written = init.init_analysis(options.folder)
+    print(init.as_text(options.folder, written), end="")
+    return 0
+
+
+def _ops(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import ops
+
+    found = ops.look_up(options.name, options.workflow)
+    if options.json:
+        print(json.dumps(ops.as_data(found), indent=1))
+    else:
+        print(ops.as_text(found, full=options.name is not None), end="")
+    return 0
+
+
+def _schema(_options: argparse.Namespace) -> int:
+    from fasthep_smk.config.schema import bundled
+
+    print(json.dumps(bundled(), indent=1))
+    return 0
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli.completion import script
+
+    print(script(make_parser(), options.shell))
+    return 0
+
+
 def _site(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.site_init import init_site
 
@@ -299,6 +341,7 @@ def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
 
 
 _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
+    "init": _init,
     "translate": _translate,
     "why": _why,
     "explain": _explain,
@@ -308,9 +351,12 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "status": _status,
     "clean": _clean,
     "pack": _pack,
+    "ops": _ops,
+    "schema": _schema,
+    "completion": _completion,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "pack")
+_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops", "schema", "completion")
 
 
 def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = ()) -> Start:

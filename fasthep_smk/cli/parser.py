@@ -3,47 +3,80 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import __version__
+from fasthep_smk.cli.completion import SHELLS
+from fasthep_smk.cli.usage import Parser, not_a_command, subcommands, unknown_words
 from fasthep_smk.config.environment import PACKED
 from fasthep_smk.storage.layout import ENVIRONMENTS
+from fasthep_smk.util.errors import UsageError
 
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import Limit
 
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands = argparse._SubParsersAction[Parser]
 
-__all__ = ["misplaced", "names_of_options", "parse"]
+__all__ = ["make_parser", "misplaced", "names_of_options", "parse"]
+
+_EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
+_POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
 _COMMANDS = (
-    "run", "translate", "why", "explain", "check", "doctor", "site", "status", "clean", "pack",
+    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "clean",
+    "pack", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options, and what stands after ``--``."""
+    """Return the options, and what stands after ``--``.
+
+    Raises:
+        UsageError: it is no command line of this program.
+    """
     extra: list[str] = []
     if "--" in arguments:
         cut = arguments.index("--")
         arguments, extra = arguments[:cut], arguments[cut + 1 :]
-    if arguments and arguments[0] not in (*_COMMANDS, "-h", "--help", "--version"):
-        # The short form: a workflow instead of a command.
-        arguments = ["run", *arguments]
-    return _parser().parse_args(arguments), extra
+    parser = make_parser()
+    options, unknown = parser.parse_known_args(_with_command(arguments))
+    if unknown:
+        actions = [options.action] if "action" in options else []
+        raise unknown_words(parser, [options.command, *actions], unknown)
+    return options, extra
+
+
+def _with_command(arguments: list[str]) -> list[str]:
+    """Return a command line that begins with a command, or asks for help."""
+    if not arguments:
+        raise UsageError("name a workflow or a command\n    hint: 'fasthep-smk help' lists them")
+    first, *rest = arguments
+    if first == "help":
+        topics = [word for word in rest if not word.startswith("-")]
+        if topics and topics[0] not in _COMMANDS:
+            first, rest = topics[0], topics[1:]
+        else:
+            return [*(word for word in topics if word != "help"), "--help"]
+    if first in (*_COMMANDS, "-h", "--help", "--version"):
+        return arguments
+    if problem := not_a_command(first, _COMMANDS):
+        raise problem
+    # The short form: a workflow instead of a command.
+    return ["run", *arguments]
 
 
 def names_of_options(command: str) -> dict[str, str]:
     """Return the options of a command by their names in Python, ``chunk_size: --chunk-size``."""
-    (commands,) = (one for one in _parser()._actions if one.dest == "command")
-    assert isinstance(commands, argparse._SubParsersAction)
-    found = [action for action in commands.choices[command]._actions if action.option_strings]
+    options = subcommands(make_parser())[command]._actions
+    found = [action for action in options if action.option_strings]
     return {one.dest: one.option_strings[-1] for one in found if one.dest != "help"}
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def make_parser() -> Parser:
+    """Return the parser of the command line."""
+    parser = Parser(
         prog="fasthep-smk",
         description="Run a FAST-HEP workflow as a Snakemake workflow. "
         "'fasthep-smk workflow.yaml' is short for 'fasthep-smk run workflow.yaml'.",
@@ -55,6 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         help="compile, translate and run a workflow",
         description="Compile, translate and run a workflow. What follows -- goes to Snakemake.",
     )
+    _add_init(commands)
     translate = commands.add_parser(
         "translate",
         help="only write the Snakefile, profile and task tables",
@@ -107,6 +141,8 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
     _add_disk(commands, run)
     _add_pack(commands)
+    _add_ops(commands)
+    _add_help(commands)
     for command in (run, translate, why, explain, check):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
         command.add_argument(
@@ -119,9 +155,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         command.add_argument(
             "--chunk-size",
-            type=_positive,
+            type=_events,
             metavar="EVENTS",
-            help="cut each file into partitions of at most this many events",
+            help="cut each file into partitions of at most this many events; 100k is 100000",
         )
         command.add_argument(
             "--granularity",
@@ -185,10 +221,12 @@ def _parser() -> argparse.ArgumentParser:
         )
     run.add_argument(
         "-j",
+        "--cores",
         "--jobs",
-        type=_positive,
+        dest="jobs",
+        type=_jobs,
         metavar="N",
-        help="cores at a time (default: all); on a cluster, jobs at a time",
+        help="cores at a time, or all (the default); on a cluster, jobs at a time",
     )
     run.add_argument(
         "-k",
@@ -222,7 +260,73 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
+def _add_init(commands: Commands) -> None:
+    init = commands.add_parser(
+        "init",
+        help="write a first analysis that runs",
+        description="Write a first analysis that runs: a workflow with comments, an operation of "
+        "your own and generated events; or, with --from-root, a workflow that reads your own "
+        "file. Overwrites nothing.",
+    )
+    init.add_argument(
+        "folder",
+        type=_folder,
+        nargs="?",
+        default=Path(),
+        metavar="FOLDER",
+        help="where to write it (default: the current folder)",
+    )
+    init.add_argument(
+        "--from-root",
+        metavar="FILE",
+        help="show the trees and branches of a ROOT file, and write a workflow with a first "
+        "histogram of it",
+    )
+    init.add_argument(
+        "--tree",
+        metavar="NAME",
+        help="with --from-root: this tree (default: that with most entries)",
+    )
+
+
+def _add_ops(commands: Commands) -> None:
+    ops = commands.add_parser(
+        "ops",
+        help="the operations, renderers, functions … that a workflow can use",
+        description="List what a workflow can use, or say of one what its parameters are, what it "
+        "reads and what it makes.",
+    )
+    ops.add_argument("name", nargs="?", metavar="NAME", help="of one, say all; such as hep.hist")
+    ops.add_argument(
+        "--workflow",
+        type=Path,
+        metavar="FILE",
+        help="what this workflow can use: your own operations, too",
+    )
+    ops.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _add_help(commands: Commands) -> None:
+    """Add what explains the command line itself."""
+    commands.add_parser(
+        "schema",
+        help="print the JSON schema of a workflow, for editors",
+        description="Print the JSON schema of a workflow. With it, an editor completes and checks "
+        "a file that begins with '# yaml-language-server: $schema=' and the schema's file name.",
+    )
+    completion = commands.add_parser(
+        "completion",
+        help="print a script that completes commands and options in a shell",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Print a script that completes commands, options and files.\n\n"
+        + "\n".join(f"{shell:4}  {line}" for shell, line in SHELLS.items()),
+    )
+    completion.add_argument("shell", choices=tuple(SHELLS))
+    help_ = commands.add_parser("help", help="say more of a command")
+    help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=_COMMANDS)
+
+
+def _add_disk(commands: Commands, run: Parser) -> None:
     """Add what is about a build folder and its size."""
     status = commands.add_parser(
         "status",
@@ -269,7 +373,7 @@ def _add_disk(commands: Commands, run: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_trust(command: argparse.ArgumentParser) -> None:
+def _add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
@@ -316,6 +420,25 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
     return value
+
+
+def _jobs(text: str) -> int | None:
+    if text == "all":
+        return None
+    try:
+        return _positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, and not 'all'") from None
+
+
+def _events(text: str) -> int:
+    found = _EVENTS.fullmatch(text)
+    events = float(found[1]) * _POWERS[found[2].lower()] if found else 0.0
+    if events < 1 or not events.is_integer():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a positive whole number, such as 100000, 100k or 1.5M"
+        )
+    return int(events)
 
 
 def _bundle(text: str) -> int | str:

@@ -17,7 +17,7 @@ from referencing import Registry, Resource
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, nearest
 
-__all__ = ["EXECUTION", "LANGUAGE", "findings_of", "holds", "key_of", "load"]
+__all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of", "load"]
 
 #: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
 EXECUTION = ("fasthep_smk.config", "execution.schema.json")
@@ -53,6 +53,34 @@ _Schema = bool | Mapping[str, object]
 def load(part: str, schema: tuple[str, str] = EXECUTION) -> JsonObject:
     """Return the schema of one of its ``$defs``: ``execution``, ``smk``, ``site`` and others."""
     return {**_document(schema), "$ref": f"#/$defs/{part}"}
+
+
+def bundled() -> dict[str, object]:
+    """Return the schema of a whole workflow as one document, which refers to no other file."""
+    language, execution = _document(LANGUAGE), _document(EXECUTION)
+    # Both have parts of the same name, such as "stage".
+    start = "execution-"
+    parts = {
+        f"{start}{name}": _pointed(part, {"#/$defs/": f"#/$defs/{start}"})
+        for name, part in execution["$defs"].items()
+    }
+    whole = _pointed(language, {f"{EXECUTION[1]}#/$defs/": f"#/$defs/{start}"})
+    assert isinstance(whole, dict)
+    return {**whole, "$defs": {**whole["$defs"], **parts}}
+
+
+def _pointed(content: object, starts: Mapping[str, str]) -> object:
+    """Return a part of a schema, with other starts of what it refers to."""
+    if isinstance(content, list):
+        return [_pointed(one, starts) for one in content]
+    if not isinstance(content, dict):
+        return content
+    made = {key: _pointed(one, starts) for key, one in content.items()}
+    reference = made.get("$ref")
+    for old, new in starts.items():
+        if isinstance(reference, str) and reference.startswith(old):
+            made["$ref"] = new + reference[len(old) :]
+    return made
 
 
 def holds(part: str, schema: tuple[str, str]) -> bool:

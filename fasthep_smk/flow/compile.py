@@ -22,7 +22,7 @@ from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import bounded_yaml, load
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.errors import Findings, SmkError, nearest
+from fasthep_smk.util.errors import Findings, SmkError, WrongArgument, nearest
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
@@ -53,24 +53,25 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
     """Return the workflow with its includes merged, and a digest of each of its files by path.
 
     Raises:
-        Findings: a file is missing, unreadable, not YAML or not a mapping.
+        WrongArgument: the workflow is not there, or is no file.
+        Findings: a file is unreadable, not YAML or not a mapping, or an included one is missing.
     """
     if not workflow.exists():
         candidates = [item.name for item in _yaml_files(workflow.parent)]
         close = nearest(workflow.name, candidates)
-        raise Findings.one(
+        raise WrongArgument.one(
             "the workflow file does not exist",
             file=str(workflow),
             hint=f"did you mean {workflow.parent / close}?" if close else None,
         )
     if workflow.is_dir():
-        raise Findings.one(
+        raise WrongArgument.one(
             "is a folder, not a workflow file",
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
         )
     if not workflow.is_file():
-        raise Findings.one(
+        raise WrongArgument.one(
             "is a pipe or a device, not a file: it is read several times",
             file=str(workflow),
             expected="a YAML file such as workflow.yaml",
@@ -78,7 +79,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
     try:
         str(workflow.absolute()).encode()
     except UnicodeEncodeError:
-        raise Findings.one(
+        raise WrongArgument.one(
             "the path of the workflow file is not UTF-8 text, which FAST-HEP cannot write",
             file=ascii(str(workflow)),
             value=ascii(str(workflow.absolute())),

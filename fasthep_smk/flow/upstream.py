@@ -64,6 +64,7 @@ from hepflow.runtime.writer_manifests import write_writer_manifests
 
 # FAST-HEP's compiler takes 0.15 s to import, which a job, that needs only the runtime, would pay.
 _COMPILER = {
+    "CompileContext": "hepflow.compiler.context",
     "compile_workflow_file": "hepflow.api",
     "component_spec_for_node": "hepflow.compiler.data_flow",
     "context_symbols_from_plan": "hepflow.compiler.data_flow",
@@ -74,6 +75,7 @@ _COMPILER = {
     "normalize_global_execution": "hepflow.compiler.execution",
     "normalize_profile_names": "hepflow.compiler.profiles",
     "parse_component_data_dependencies": "hepflow.compiler.data_flow",
+    "resolve_workflow_registry": "hepflow.compiler.registry_resolution",
     "validate_stage_execution_resource_references": "hepflow.compiler.execution",
 }
 
@@ -118,6 +120,7 @@ __all__ = [
     "ArtifactManifest",
     "ArtifactReference",
     "BuildPaths",
+    "CompileContext",
     "DependencyContext",
     "ExecutionNode",
     "ExecutionPartition",
@@ -162,6 +165,7 @@ __all__ = [
     "reduce_product_values",
     "register_product_bindings",
     "resolve_active_input_ref",
+    "resolve_workflow_registry",
     "run_workflow_reports",
     "runtime_registry_from_config",
     "sink_when",

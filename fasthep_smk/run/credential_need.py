@@ -64,4 +64,5 @@ def explaining(required: Iterable[Requirement]) -> Iterator[None]:
     except Findings as error:
         from fasthep_smk.run.credential_check import findings_now
 
-        raise Findings([*findings_now(required), *error.findings]) from None
+        error.findings[:0] = findings_now(required)
+        raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
-from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Requests
@@ -49,7 +49,7 @@ def find_build(folder: Path) -> Path:
     """Return the absolute path of a build folder.
 
     Raises:
-        Findings: it is not one; the message names the nearest that is.
+        WrongArgument: it is not one; the message names the nearest that is.
     """
     build = folder.absolute()
     if _is_build(build):
@@ -61,7 +61,7 @@ def find_build(folder: Path) -> Path:
         problem = "is not a build folder of fasthep-smk"
     else:
         problem = "is a file, not a build folder"
-    raise Findings.one(
+    raise WrongArgument.one(
         problem,
         key="BUILD",
         value=str(folder),

@@ -59,7 +59,7 @@ from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.remote import is_remote
 
 __all__ = [
@@ -249,7 +249,8 @@ def plan(compiled: Compiled) -> Planned:
     )
     reruns = asked.tokens(earlier, settings.rerun)
     variations, warnings = _variations(compiled, named, reruns)
-    _raise_if_any(_unknown_stages(settings, variations))
+    if strange := _unknown_stages(settings, variations):
+        raise WrongArgument(strange)
     findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
         findings += output_findings(item, workflow=compiled.shown)
@@ -430,7 +431,7 @@ def _selected(
     chosen = [one for one in compiled if one.variation == wanted]
     if not chosen:
         close = nearest(wanted, names)
-        raise Findings.one(
+        raise WrongArgument.one(
             "the workflow has no such variation",
             file=workflow,
             key="systematics.variations",

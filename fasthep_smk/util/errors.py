@@ -20,6 +20,7 @@ __all__ = [
     "RunFailed",
     "SmkError",
     "UsageError",
+    "WrongArgument",
     "is_slip",
     "nearest",
     "not_among",
@@ -148,6 +149,12 @@ class Findings(SmkError):
         count = len(self.findings)
         title = "1 problem" if count == 1 else f"{count} problems"
         return masked("\n".join([f"{title}:", *(f"- {finding}" for finding in self.findings)]))
+
+
+class WrongArgument(Findings):
+    """What the command line names is not there, or is something else."""
+
+    exit_code = 2
 
 
 class RunFailed(SmkError):

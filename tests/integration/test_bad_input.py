@@ -152,9 +152,9 @@ def refused(folder: Path, capfd: pytest.CaptureFixture[str]) -> Refused:
 def refused_as(folder: Path, refused: Refused) -> Refused:
     """Refuse a spoilt workflow."""
 
-    def run(document: Document, *arguments: str) -> str:
+    def run(document: Document, *arguments: str, status: int = 1) -> str:
         write_workflow(folder, document)
-        return refused("workflow.yaml", *arguments)
+        return refused("workflow.yaml", *arguments, status=status)
 
     return run
 
@@ -181,17 +181,17 @@ def only_if_permissions_matter(path: Path, mode: int) -> None:
 
 
 def test_a_missing_workflow(refused: Refused) -> None:
-    text = refused("workflw.yaml")
+    text = refused("workflw.yaml", status=2)
     assert "workflw.yaml: the workflow file does not exist" in text
     assert "did you mean workflow.yaml?" in text
 
 
 def test_a_workflow_in_a_missing_folder(refused: Refused) -> None:
-    assert "nowhere/workflow.yaml" in refused("nowhere/workflow.yaml")
+    assert "nowhere/workflow.yaml" in refused("nowhere/workflow.yaml", status=2)
 
 
 def test_a_folder_as_workflow(refused: Refused) -> None:
-    assert "data: is a folder, not a workflow file" in refused("data")
+    assert "data: is a folder, not a workflow file" in refused("data", status=2)
 
 
 def test_an_unreadable_workflow(folder: Path, refused: Refused) -> None:
@@ -712,14 +712,14 @@ def test_an_option_that_snakemake_does_not_know(folder: Path) -> None:
 def test_an_unknown_variation(document: Document, refused_as: Refused) -> None:
     varied = {"name": "up", "mode": "plan", "weight": {"multiply": "charge"}}
     document["systematics"] = {"include_nominal": True, "variations": [varied]}
-    text = refused_as(document, "--variation", "upp")
+    text = refused_as(document, "--variation", "upp", status=2)
     assert "'upp'" in text
     assert "did you mean 'up'?" in text
     assert "nominal, up" in text
 
 
 def test_a_variation_of_a_workflow_without_any(refused: Refused) -> None:
-    text = refused("workflow.yaml", "--variation", "up")
+    text = refused("workflow.yaml", "--variation", "up", status=2)
     assert "'up'" in text
     assert "no systematics" in text
 

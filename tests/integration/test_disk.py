@@ -114,7 +114,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
 def test_before_a_run_all_jobs_are_to_do(analysis: Path, smk: Run) -> None:
     for command in ("status", "clean"):
         done = smk(command, cwd=analysis)
-        assert done.returncode == 1
+        assert done.returncode == 2
         assert "BUILD: there is no such folder" in done.stderr
     assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
     assert counts(status(smk, analysis)) == {

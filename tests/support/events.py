@@ -313,3 +313,15 @@ def nanoaod_file(path: Path, n: int, seed: int) -> Path:
         "genWeight": _f32(rng.choice([-1.0, 1.0], n, p=[0.1, 0.9]) * 7.2)[0],
     }
     return _write(path, {"Events": content}, counter="n")
+
+
+def named_branch_file(path: Path, name: str, values: Any, *, tree: str = "tree") -> Path:
+    """A tree with one flat branch, whatever its name is."""
+    return _write(path, {tree: {name: np.asarray(values)}})
+
+
+def rntuple_file(path: Path, columns: dict[str, Any]) -> Path:
+    """An RNTuple ``tuple``."""
+    with uproot.recreate(path) as out:
+        out.mkrntuple("tuple", columns)
+    return path

@@ -14,6 +14,7 @@ from fasthep_smk.flow import upstream
 #: Name in the adapter -> the parameters that are passed to it.
 CALLS = {
     "BuildPaths": ["root", "variation"],
+    "CompileContext": ["workflow_path", "project_root"],
     "DependencyContext": ["known_functions", "known_constants", "context_symbols"],
     "backend_build_directories": ["registry_cfg", "execution", "provenance"],
     "build_dataset_context": ["plan", "base_ctx", "dataset_name"],
@@ -63,6 +64,7 @@ CALLS = {
     "reduce_product_values": ["plan", "runtime_registry", "key", "values", "dataset_name"],
     "register_product_bindings": ["ctx", "items"],
     "resolve_active_input_ref": ["plan", "ref", "dataset"],
+    "resolve_workflow_registry": ["workflow", "context"],
     "run_workflow_reports": ["plan", "outdir", "summary"],
     "runtime_registry_from_config": ["cfg"],
     "sink_when": ["node"],

@@ -1,0 +1,45 @@
+"""Completion for shells, made from the parser of the command line."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+
+from fasthep_smk.cli.usage import subcommands
+
+__all__ = ["SHELLS", "script"]
+
+#: How each shell takes what is printed into use; for its users' start-up file.
+SHELLS = {
+    "bash": 'eval "$(fasthep-smk completion bash)"    # in ~/.bashrc',
+    "zsh": 'eval "$(fasthep-smk completion zsh)"    # in ~/.zshrc, after compinit',
+    "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
+}
+_FILES = ("workflow", "from_root")
+_FOLDERS = ("outdir", "build", "folder", "output", "profile")
+
+
+def script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Return a script that completes commands, options, files and folders in a shell."""
+    import shtab  # not for every command
+
+    for one in (parser, *_below(parser)):
+        for action in one._actions:
+            if action.dest in _FILES:
+                vars(action)["complete"] = shtab.FILE
+            elif action.dest in _FOLDERS:
+                vars(action)["complete"] = shtab.DIRECTORY
+    # "fasthep-smk workflow.yaml --outdir" is short for "fasthep-smk run workflow.yaml --outdir".
+    for action in subcommands(parser)["run"]._actions:
+        if action.option_strings and action.dest != "help":
+            parser._add_action(action)
+    logging.getLogger("shtab").setLevel(logging.ERROR)
+    made = str(shtab.complete(parser, shell))
+    return f"# {SHELLS[shell]}\n{made}" if not made.startswith("#compdef") else made
+
+
+def _below(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    found = []
+    for one in subcommands(parser).values():
+        found += [one, *_below(one)]
+    return found

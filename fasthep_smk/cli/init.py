@@ -1,0 +1,79 @@
+"""A first analysis that works: a workflow, an operation of one's own, and events to run it on."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from fasthep_smk.config.schema import bundled
+from fasthep_smk.util.errors import UsageError
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.new_files import Occupied, new_files, occupied
+from fasthep_smk.util.ownership import is_open
+
+__all__ = ["as_text", "init_analysis", "write_new"]
+
+#: The schema lies beside the workflow, so that an editor finds it on any machine.
+SCHEMA = "workflow.schema.json"
+_TEMPLATES = ("workflow.yaml", "my_ops.py", "make_events.py")
+_MAKES_EVENTS = "make_events.py"
+
+
+def init_analysis(folder: Path) -> list[Path]:
+    """Write a first analysis with its events into a folder; return the paths of its files.
+
+    Raises:
+        UsageError: a file is in the way.
+    """
+    templates = resources.files("fasthep_smk.cli").joinpath("templates", "first")
+
+    def write(stage: Path) -> None:
+        for name in _TEMPLATES:
+            (stage / name).write_bytes(templates.joinpath(name).read_bytes())
+        runpy.run_path(str(stage / _MAKES_EVENTS))["main"](stage / "data")
+
+    return write_new(folder, [*_TEMPLATES, "data"], write)
+
+
+def write_new(folder: Path, names: list[str], write: Callable[[Path], None]) -> list[Path]:
+    """Let ``write`` fill a folder, and add the schema; return the paths of all files.
+
+    ``names`` are what will be in it: refused before anything is done if it is there.
+
+    Raises:
+        UsageError: a file is in the way; nothing was written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file: name a folder, new or empty")
+    try:
+        if found := occupied(folder, [*names, SCHEMA]):
+            raise Occupied(found)
+        with new_files(folder) as stage:
+            write(stage)
+            (stage / SCHEMA).write_text(json.dumps(bundled(), indent=1) + "\n", encoding="utf-8")
+            found = [one for one in stage.rglob("*") if one.is_file()]
+            written = sorted(one.relative_to(stage) for one in found)
+    except Occupied as error:
+        first = error.paths[0]
+        more = f", and {len(error.paths) - 1} more" if len(error.paths) > 1 else ""
+        raise UsageError(
+            f"{first} exists{more}: nothing was written\n"
+            f"    hint: {shell(['fasthep-smk', 'init', 'NEW_FOLDER'])} writes into a new folder"
+        ) from None
+    return [folder / one for one in written]
+
+
+def as_text(folder: Path, written: list[Path]) -> str:
+    """Return which files were written, and what to do next."""
+    lines = [f"written: {path}" for path in written]
+    lines.append("\nnext:")
+    if is_open(folder.stat()):
+        why = "# else my_ops.py is not imported, since others may write to it"
+        lines.append(f"    {shell(['chmod', 'go-w', folder])}    {why}")
+    if folder.resolve() != Path.cwd():
+        lines.append(f"    {shell(['cd', folder])}")
+    lines.append("    fasthep-smk workflow.yaml")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,98 @@
+"""What is wrong with a command line, in one message with the nearest right word."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from fasthep_smk.util.errors import UsageError, nearest
+from fasthep_smk.util.names import printable, shell
+
+__all__ = ["Parser", "not_a_command", "subcommands", "unknown_words"]
+
+_PROGRAM = "fasthep-smk"
+_SUFFIXES = (".yaml", ".yml")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises what is wrong, with the nearest of the words that it knows."""
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse a command line.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"{message}\n    hint: {_help_of(self)}")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        choices = None if action.choices is None else [str(one) for one in action.choices]
+        if choices is not None and value not in choices:
+            close = nearest(str(value), choices)
+            hint = f"; did you mean {close!r}?" if close else ""
+            listed = ", ".join(choices)
+            raise argparse.ArgumentError(
+                action, f"invalid choice: {str(value)!r} (choose from {listed}){hint}"
+            )
+
+
+def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of a parser's commands by their names."""
+    found = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    return dict(found[0].choices) if found else {}
+
+
+def not_a_command(word: str, commands: Collection[str]) -> UsageError | None:
+    """Return why the first word is neither a command nor a workflow; None if it may be one."""
+    is_path = os.sep in word or word.endswith(_SUFFIXES) or os.path.lexists(word)
+    if is_path or word.startswith("-"):
+        return None
+    close = nearest(word, commands, cutoff=0.6)
+    files = [f"{word}{suffix}" for suffix in _SUFFIXES if Path(f"{word}{suffix}").is_file()]
+    meant = [one for one in (*files, close) if one][:1]
+    lines = [
+        f"{printable(word)!r} is no command, and there is no workflow file of this name",
+        *(f"did you mean {shell([_PROGRAM, one])!r}?" for one in meant),
+        f"'{_PROGRAM} help' lists the commands",
+    ]
+    return UsageError("\n    hint: ".join(lines))
+
+
+def unknown_words(
+    parser: argparse.ArgumentParser, command: Iterable[str], words: Sequence[str]
+) -> UsageError:
+    """Return what to say about words that a command has no use for."""
+    for name in command:
+        parser = subcommands(parser)[name]
+    option = next((word for word in words if word.startswith("-") and word != "-"), None)
+    if option is None:
+        problem = f"no use for {printable(words[0])!r}: '{parser.prog}' takes {_taken(parser)}"
+        return UsageError(f"{problem}\n    hint: {_help_of(parser)}")
+    name = option.partition("=")[0]
+    close = nearest(name, _long_options(parser), cutoff=0.6)
+    lines = [f"'{parser.prog}' has no option {printable(name)}"]
+    lines += [f"did you mean {close}?"] if close else []
+    lines += ["options of Snakemake stand after --"] if parser.prog == f"{_PROGRAM} run" else []
+    return UsageError("\n    hint: ".join([*lines, _help_of(parser)]))
+
+
+def _long_options(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from (one for one in action.option_strings if one.startswith("--"))
+
+
+def _taken(parser: argparse.ArgumentParser) -> str:
+    found = [
+        str(one.metavar or one.dest).upper()
+        for one in parser._actions
+        if not one.option_strings and one.help != argparse.SUPPRESS
+    ]
+    return " ".join(found) or "only options"
+
+
+def _help_of(parser: argparse.ArgumentParser) -> str:
+    words = parser.prog.removeprefix(_PROGRAM).split()
+    return f"'{' '.join([_PROGRAM, 'help', *words])}' says more"

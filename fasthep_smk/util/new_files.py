@@ -1,0 +1,98 @@
+"""Several new files in a folder: all of them or none, and nothing that is there is overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from fasthep_smk.util.ownership import is_open
+
+__all__ = ["Occupied", "new_files", "occupied"]
+
+
+class Occupied(Exception):
+    """Files are there already that new ones would overwrite: ``paths``."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        super().__init__(", ".join(map(str, paths)))
+        self.paths = paths
+
+
+@contextlib.contextmanager
+def new_files(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder; what is put there moves to ``folder`` when the block succeeds.
+
+    A new folder is one that others may not write to, whatever the umask: modules in it are run.
+
+    Raises:
+        Occupied: one of the files exists there; nothing was moved.
+        OSError: they cannot be written; those that were moved are removed again.
+    """
+    there = folder.exists()
+    parent = folder if there else folder.absolute().parent
+    made = _made(parent)
+    stage = parent / f".{secrets.token_hex(8)}.tmp-{os.getpid()}"
+    try:
+        stage.mkdir()
+        if is_open(stage.stat()):
+            stage.chmod(stage.stat().st_mode & ~0o022)
+        yield stage
+        if there:
+            _move(stage, folder)
+        else:
+            stage.rename(folder)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        _remove_empty(made)
+        raise
+    shutil.rmtree(stage, ignore_errors=True)
+
+
+def occupied(folder: Path, names: list[str]) -> list[Path]:
+    """Return what is in a folder already of what is to be written there."""
+    found = []
+    for name in names:
+        path = folder / name
+        # A file or a link in the place of a folder that is needed is in the way, too.
+        needed = [one for one in path.parents if one != folder and one.is_relative_to(folder)]
+        obstacles = [one for one in needed if os.path.lexists(one) and not one.is_dir()]
+        found += obstacles or ([path] if os.path.lexists(path) else [])
+    return list(dict.fromkeys(found))
+
+
+def _move(stage: Path, folder: Path) -> None:
+    names = sorted(str(one.relative_to(stage)) for one in stage.rglob("*") if one.is_file())
+    if found := occupied(folder, names):
+        raise Occupied(found)
+    moved: list[Path] = []
+    made: list[Path] = []
+    try:
+        for name in names:
+            made += _made((folder / name).parent)
+            (stage / name).rename(folder / name)
+            moved.append(folder / name)
+    except BaseException:
+        for path in moved:
+            path.unlink(missing_ok=True)
+        _remove_empty(made)
+        raise
+
+
+def _made(folder: Path) -> list[Path]:
+    """Make a folder with those above it; return which were made, the outermost first."""
+    made: list[Path] = []
+    for one in (*reversed(folder.parents), folder):
+        if not one.is_dir():
+            one.mkdir()
+            made.append(one)
+    return made
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    for one in reversed(folders):
+        with contextlib.suppress(OSError):
+            one.rmdir()

@@ -1,0 +1,98 @@
+"""The tutorial, done as its readers do: from a wheel, with an empty home, command by command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/tutorial.md").read_text()
+CLUSTER = "## On a cluster"
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    """Return the commands, and the edits, in their order."""
+    found = re.findall(r"```(sh|diff)\n(.*?)```", text, re.DOTALL)
+    return [
+        (kind, line)
+        for kind, block in found
+        for line in (block.splitlines() if kind == "sh" else [block])
+    ]
+
+
+def test_it_takes_no_more_than_ten_commands() -> None:
+    assert len([kind for kind, _ in steps(PAGE) if kind == "sh"]) <= 10
+
+
+def test_its_commands_are_ones_that_there_are() -> None:
+    from fasthep_smk.cli.parser import parse
+
+    for kind, line in steps(PAGE):
+        words = shlex.split(line) if kind == "sh" else []
+        if words[:1] == ["fasthep-smk"]:
+            parse(words[1:])
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new virtual environment with the wheel; all else is that of the tests."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    made = subprocess.run(
+        [*pip, "wheel", "--no-deps", "-w", str(folder / "dist"), str(ROOT)],
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True
+    )
+    (wheel,) = (folder / "dist").glob("*.whl")
+    python = folder / "venv/bin/python"
+    ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    place = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
+    others = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    others |= {one for one in sys.path if one.endswith("-packages")}
+    (place / "others.pth").write_text("".join(f"{one}\n" for one in sorted(others)))
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
+    return folder / "venv"
+
+
+def test_every_command_up_to_the_cluster(installed: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {"HOME": str(home), "PATH": f"{installed / 'bin'}:/usr/bin:/bin"}
+    folder = home
+    said: list[str] = []
+    for kind, text in steps(PAGE.partition(CLUSTER)[0]):
+        if kind == "diff":
+            old, new = (line[1:] for line in text.splitlines())
+            content = (folder / "workflow.yaml").read_text()
+            assert old in content
+            (folder / "workflow.yaml").write_text(content.replace(old, new))
+            continue
+        words = shlex.split(text)
+        if words[0] == "pip":
+            assert words[1:] == ["install", "fasthep-smk[slurm]"]
+            continue
+        if words[0] == "cd":
+            folder = folder / words[1]
+            continue
+        done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        said.append(done.stdout)
+    assert (folder / "build/artifacts/plots/mass.png").is_file()
+    _, first, why, second, ops = said
+    assert "13 jobs done" in first
+    assert "nbins 30 → 60" in why
+    assert "5 jobs done" in second
+    assert "axes" in ops
+    assert str(ROOT) not in "".join(said), "nothing is taken from the clone"

@@ -1,0 +1,136 @@
+"""The workflow that is written for a ROOT file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+from fasthep_smk.cli.from_root import init_from_root, workflow_text
+from fasthep_smk.config.schema import bundled
+from fasthep_smk.flow.workflow_checks import document_findings
+from fasthep_smk.storage.root_contents import Branch, Tree
+from fasthep_smk.util.errors import UsageError
+from tests.support import events
+
+EDITOR = Draft202012Validator(bundled())
+HOSTILE = [
+    "met.pt", "a-b", "with space", "class", "yes", "1st", "a: b #c", "quo'te\"", "ünï", "x[0]",
+    "star*", "nl\nx", "s/t", "./u.v", "x;1", "{x}", "$x$", "null", "dataset_name", "- a", "%",
+    "é" * 90, "*a", "&a", "!x", "@x", "", " ",
+]  # fmt: skip
+
+
+def written(name: str = "x", typename: str = "float", *, values: tuple[float, ...] = ()) -> str:
+    branch = Branch(name, typename, "flat", typename)
+    other = Branch("other\n- evil: 1", "int32_t", "flat", "int32_t")
+    return workflow_text("f.root", Tree("tree", 5, (branch, other)), branch, list(values))
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_name_of_a_branch_is_quoted(name: str) -> None:
+    text = written(name, values=(0.0, 1.0))
+    document = yaml.safe_load(text)
+    assert document["sources"]["events"]["branches"] == [name]
+    (stage,) = document["analysis"]["stages"]
+    (axis,) = stage["params"]["axes"]
+    fields = document.get("fields", {})
+    assert fields.get(axis["source"], {"branch": axis["source"]})["branch"] == name
+    assert axis["source"].isidentifier()
+    assert document_findings(document, workflow="w.yaml") == []
+    assert list(EDITOR.iter_errors(document)) == []
+
+
+def test_a_branch_in_a_comment_can_be_taken_up() -> None:
+    text = written().replace("      # - ", "      - ")
+    assert yaml.safe_load(text)["sources"]["events"]["branches"] == ["x", "other\n- evil: 1"]
+
+
+@pytest.mark.parametrize(
+    ("values", "typename", "bins"),
+    [
+        ((0.0, 1.0), "float", {"low": 0, "high": 1, "nbins": 50}),
+        ((-130.2, 117.0), "float", {"low": -135, "high": 120, "nbins": 51}),
+        ((2.0, 7.0), "int32_t", {"low": 1.5, "high": 7.5, "nbins": 6}),
+        ((0.0, 1e6), "int32_t", {"low": 0, "high": 1000000, "nbins": 50}),
+        ((3.0,), "float", {"low": 2.5, "high": 3.5, "nbins": 50}),
+        ((), "float", {"low": 0, "high": 1, "nbins": 50}),
+    ],
+)
+def test_edges_are_round(values: tuple[float, ...], typename: str, bins: dict[str, float]) -> None:
+    (stage,) = yaml.safe_load(written(typename=typename, values=values))["analysis"]["stages"]
+    assert stage["params"]["axes"][0]["bins"] == bins
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-9, 0.3, 7.0, 1e5, 1e17, 1e300])
+@pytest.mark.parametrize("offset", [0.0, 1.0, -1e3])
+def test_edges_hold_the_values(scale: float, offset: float) -> None:
+    values = tuple(offset + scale * x for x in (0.1, 0.2, 0.35, 1.0))
+    (stage,) = yaml.safe_load(written(values=values))["analysis"]["stages"]
+    bins = stage["params"]["axes"][0]["bins"]
+    assert 0 < bins["nbins"] <= 110
+    assert bins["low"] < bins["high"]
+    assert math.isfinite(float(bins["high"]))
+    assert bins["low"] <= min(values)
+    assert max(values) <= bins["high"] + abs(bins["high"]) * 1e-9
+
+
+@pytest.mark.parametrize(
+    ("columns", "first"),
+    [
+        ({"run": "i", "event": "i", "nJet": "i", "pt": "f"}, "pt"),
+        ({"genWeight": "f", "x": "f", "met": "f"}, "met"),
+        ({"flag": "b", "njets": "i"}, "njets"),
+        ({"constant": "0", "phi": "f"}, "phi"),
+        ({"event": "i"}, "event"),
+    ],
+)
+def test_a_sensible_branch_is_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, str], first: str
+) -> None:
+    import uproot
+
+    monkeypatch.chdir(tmp_path)
+    kinds = {"i": np.arange(9), "f": np.linspace(0, 1, 9), "b": np.arange(9) > 3, "0": np.ones(9)}
+    with uproot.recreate("f.root") as out:
+        out.mktree("t", {name: kinds[kind].dtype for name, kind in columns.items()})
+        out["t"].extend({name: kinds[kind] for name, kind in columns.items()})
+    assert init_from_root("f.root", Path("out"), None).branch.name == first
+    document = yaml.safe_load(Path("out/workflow.yaml").read_text())
+    assert document["data"]["datasets"][0]["files"] == ["../f.root"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("f.roo", None, "did you mean f.root?"),
+        ("text.root", b"just text", "is not a readable ROOT file"),
+        ("empty.root", b"", "is empty"),
+        (".", None, "is a folder"),
+    ],
+)
+def test_what_is_no_file_of_trees_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    events.named_branch_file(tmp_path / "f.root", "x", [1.0])
+    if content is not None:
+        Path(name).write_bytes(content)
+    with pytest.raises(UsageError) as error:
+        init_from_root(name, Path("out"), None)
+    assert told in str(error.value)
+    assert error.value.exit_code == 2
+    assert not Path("out").exists()
+
+
+def test_a_tree_without_numbers_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    events.named_branch_file(tmp_path / "f.root", "x", [True, False])
+    with pytest.raises(UsageError, match="no branch of the tree is numbers"):
+        init_from_root("f.root", Path("out"), None)
