@@ -102,32 +102,32 @@ def _refused(error: OSError) -> str:
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.run.lock import hold
     from fasthep_smk.run.prestart import is_likely_idle, prestart
-    from fasthep_smk.storage.outdir import made_build_folder
+    from fasthep_smk.storage.outdir import build_folder
+    from fasthep_smk.util.scratch import scratch
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
-    build = made_build_folder(options.outdir)
-    with hold(build) as held:
+    if options.dry_run:
+        return _dry_run(options, extra)
+    build = build_folder(options.outdir)
+    with hold(build, options.outdir) as held, scratch() as folder:
         here = options.profile in (None, "local")
-        wanted = here and not options.dry_run and not is_likely_idle(options.workflow, build)
+        wanted = here and not is_likely_idle(options.workflow, build)
         with prestart(build, held, wanted=wanted) as prestarted:
-            return _run_held(_start(options, build, extra), options, held, prestarted)
+            start = _start(options, build, folder / "aside", snakemake=extra)
+            return _run_held(start, options, held, prestarted)
 
 
 def _run_held(
     start: Start, options: argparse.Namespace, held: int | None, prestarted: Prestarted | None
 ) -> int:
+    from fasthep_smk import sites
     from fasthep_smk.run import pipeline
     from fasthep_smk.storage.outdir import results_in
 
-    translation = pipeline.up_to(pipeline.write, start)
-    if options.dry_run:
-        from fasthep_smk.cli import why
-
-        pipeline.look_at_site(translation)
-        outcome = why.unbundled(pipeline.dry_run(translation), translation)
-        print(why.as_text(outcome, translation), end="")
-        return 0
+    placed = pipeline.up_to(pipeline.place, start)
+    sites.require_plugin(placed.placement.site.system)
+    translation = pipeline.accepted(placed)
     found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, prestarted)))
     print(_last_line(found))
     if not options.quiet:
@@ -139,11 +139,29 @@ def _run_held(
     return 0
 
 
+def _dry_run(options: argparse.Namespace, extra: Sequence[str]) -> int:
+    from fasthep_smk import sites
+    from fasthep_smk.cli import why
+    from fasthep_smk.run import pipeline
+
+    with _imagined(options, extra) as translation:
+        sites.require_plugin(translation.placement.site.system)
+        pipeline.look_at_site(translation)
+        outcome = why.unbundled(pipeline.dry_run(translation), translation)
+    print(why.as_text(outcome, translation), end="")
+    return 0
+
+
 def _translate(options: argparse.Namespace) -> int:
     from fasthep_smk.reuse import asked
     from fasthep_smk.run import pipeline
+    from fasthep_smk.run.lock import hold
+    from fasthep_smk.storage.outdir import build_folder
+    from fasthep_smk.util.scratch import scratch
 
-    with _translated(options) as translation:
+    build = build_folder(options.outdir)
+    with hold(build, options.outdir), scratch() as folder:
+        translation = pipeline.up_to(pipeline.write, _start(options, build, folder / "aside"))
         asked.keep(translation.build, translation.settings.rerun)
     pipeline.warn(translation.warnings)
     written = translation.written
@@ -159,7 +177,7 @@ def _why(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import why
     from fasthep_smk.run import pipeline
 
-    with _translated(options) as translation:
+    with _imagined(options) as translation:
         outcome = why.unbundled(pipeline.dry_run(translation), translation)
     if options.json:
         print(json.dumps(why.as_data(outcome, translation), indent=1))
@@ -169,15 +187,21 @@ def _why(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _translated(options: argparse.Namespace) -> Iterator[Translation]:
-    """Translate with the lock of the build folder, and hold it for the block."""
+def _imagined(options: argparse.Namespace, extra: Iterable[str] = ()) -> Iterator[Translation]:
+    """Translate in an image of the build folder, which lasts for the block."""
     from fasthep_smk.run import pipeline
-    from fasthep_smk.run.lock import hold
-    from fasthep_smk.storage.outdir import made_build_folder
+    from fasthep_smk.run.lock import look
+    from fasthep_smk.storage.image import make_image
+    from fasthep_smk.storage.outdir import build_folder
+    from fasthep_smk.util.scratch import scratch
 
-    build = made_build_folder(options.outdir)
-    with hold(build):
-        yield pipeline.up_to(pipeline.write, _start(options, build))
+    build = build_folder(options.outdir)
+    look(build)
+    with scratch() as folder:
+        start = _start(options, folder / "build", folder / "aside", snakemake=extra)
+        placed = pipeline.up_to(pipeline.place, start)
+        make_image(build, placed.build)
+        yield pipeline.accepted(placed)
 
 
 @contextlib.contextmanager
@@ -187,7 +211,8 @@ def _placed(options: argparse.Namespace) -> Iterator[Placed]:
     from fasthep_smk.util.scratch import scratch
 
     with scratch() as folder:
-        yield pipeline.up_to(pipeline.place, _start(options, folder / "build"))
+        start = _start(options, folder / "build", folder / "aside")
+        yield pipeline.up_to(pipeline.place, start)
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -241,7 +266,8 @@ def _execution(options: argparse.Namespace) -> Execution:
 
     if options.workflow is None:
         return execution_of_site(options.profile)
-    return pipeline.up_to(pipeline.load, _start(options, Path("build"))).execution
+    nowhere = Path("build")  # nothing is written to load a workflow
+    return pipeline.up_to(pipeline.load, _start(options, nowhere, nowhere)).execution
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -335,7 +361,8 @@ def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
     from fasthep_smk.util.scratch import scratch
 
     with scratch() as folder:
-        compiled = pipeline.up_to(pipeline.compile_plans, _start(options, folder / "build"))
+        start = _start(options, folder / "build", folder / "aside")
+        compiled = pipeline.up_to(pipeline.compile_plans, start)
     modules = {name for one in compiled.plans for name in modules_of(one.plan)}
     return compiled.execution, sorted(modules)
 
@@ -359,7 +386,9 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
 _ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops", "schema", "completion")
 
 
-def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = ()) -> Start:
+def _start(
+    options: argparse.Namespace, build: Path, aside: Path, *, snakemake: Iterable[str] = ()
+) -> Start:
     """Return what a command begins with: the settings that it has options for."""
     from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.translate.translation import Start
@@ -369,7 +398,7 @@ def _start(options: argparse.Namespace, build: Path, snakemake: Iterable[str] = 
     # A token that is new every time.
     given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
     settings = RunSettings(**given, snakemake=tuple(snakemake))
-    return Start(settings=settings, root=Path.cwd(), build=build)
+    return Start(settings=settings, root=Path.cwd(), build=build, aside=aside)
 
 
 def _last_line(found: Concluded) -> str:

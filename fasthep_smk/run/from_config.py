@@ -12,6 +12,7 @@ from fasthep_smk.translate.translation import Start
 from fasthep_smk.translate.write import Written
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.scratch import scratch
 
 __all__ = ["from_config"]
 
@@ -28,8 +29,12 @@ def from_config(config: YamlMapping, *, root: Path, write: bool) -> Written:
     given = {"outdir": "build", **config}
     paths = {name: Path(str(given[name])) for name in ("workflow", "outdir")}
     settings = RunSettings(**{**given, **paths})
-    start = Start(settings=settings, root=root, build=build_folder(settings.outdir))
-    return pipeline.up_to(pipeline.write, start).written if write else Written.below(start.build)
+    build = build_folder(settings.outdir)
+    if not write:
+        return Written.below(build)
+    with scratch() as folder:
+        start = Start(settings=settings, root=root, build=build, aside=folder / "aside")
+        return pipeline.up_to(pipeline.write, start).written
 
 
 def _raise_if_wrong(config: YamlMapping) -> None:

@@ -23,12 +23,13 @@ from pathlib import Path
 
 from fasthep_smk import sites
 from fasthep_smk.storage import failures, layout, obstacles
-from fasthep_smk.storage.run_lock import is_orphan, read_lock
+from fasthep_smk.storage.outdir import make_folder
+from fasthep_smk.storage.run_lock import holder, is_orphan, read_lock
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import Findings, SmkError
 from fasthep_smk.util.ownership import make_own
 
-__all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "mark", "share", "unshare"]
+__all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "look", "mark", "share", "unshare"]
 
 #: Seconds that processes of a killed run get to end by themselves.
 _GRACE = 5.0
@@ -52,8 +53,11 @@ class Held(SmkError):
 
 
 @contextlib.contextmanager
-def hold(build: Path) -> Iterator[int]:
+def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
     """Hold a build folder for a run; yield the file descriptor to share with Snakemake.
+
+    It is made if it is not there; ``shown`` is how the user calls it. If the block raises before
+    anything else was put there, it is as it was before.
 
     Raises:
         Held: another run holds it, or Snakemake alone; the message says which.
@@ -61,8 +65,10 @@ def hold(build: Path) -> Iterator[int]:
         Findings: it cannot be written to, or something else is where files of ours belong.
     """
     path = build / layout.LOCK
-    new = not path.parent.exists()
-    with disk_full.saying(build):
+    wanted = (*reversed(build.parents), build, path.parent, build / ".snakemake")
+    new = [folder for folder in wanted if not folder.exists()]
+    with disk_full.saying(build), _none_of(new, path):
+        make_folder(build, shown or build)
         descriptor = _open(path, build)
         try:
             _lock(descriptor, build)
@@ -82,12 +88,35 @@ def hold(build: Path) -> Iterator[int]:
                     _write(descriptor, state="ended")
         finally:
             os.close(descriptor)
-            if new and [item.name for item in path.parent.iterdir()] == ["lock"]:
-                # Nothing was made of it: the workflow was refused.
-                path.unlink()
-                for folder in (path.parent, build / ".snakemake", build):
-                    with contextlib.suppress(OSError):
-                        folder.rmdir()
+
+
+@contextlib.contextmanager
+def _none_of(new: list[Path], lock: Path) -> Iterator[None]:
+    """Remove ``new`` folders if the block raises, but for what else has been put there."""
+    try:
+        yield
+    except BaseException:
+        ours = {lock.name, (lock.parents[1] / layout.INPUTS).parent.name}
+        if lock.parent in new and lock.exists() and ours >= set(os.listdir(lock.parent)):  # noqa: PTH208
+            shutil.rmtree(lock.parent, ignore_errors=True)
+        for folder in reversed(new):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def look(build: Path) -> None:
+    """Refuse a build folder that somebody works on; change nothing.
+
+    Raises:
+        Held: who does.
+        Findings: something else is where files of ours belong.
+    """
+    obstacles.check_folders(build)
+    if who := holder(build):
+        raise Held.by(who, build)
+    if locks_of_snakemake(build):
+        _refuse_snakemake(build)
 
 
 def _open(path: Path, build: Path) -> int:
@@ -142,6 +171,16 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
     Raises:
         Held: one does.
     """
+    _refuse_snakemake(build)
+    print(
+        "fasthep-smk: warning: the lock of a Snakemake that is not on this machine any more "
+        "was removed",
+        file=sys.stderr,
+    )
+    _clear_after_crash(build, descriptor)
+
+
+def _refuse_snakemake(build: Path) -> None:
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if (process / "cwd").samefile(build) and b"snakemake" in (
@@ -152,12 +191,6 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
                     f"    by       process {process.name}, Snakemake without fasthep-smk\n"
                     "    hint     wait for it, stop it, or choose another --outdir"
                 )
-    print(
-        "fasthep-smk: warning: the lock of a Snakemake that is not on this machine any more "
-        "was removed",
-        file=sys.stderr,
-    )
-    _clear_after_crash(build, descriptor)
 
 
 def share(descriptor: int, snakemake: int) -> None:

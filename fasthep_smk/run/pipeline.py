@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fasthep_smk import sites
 from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need
 from fasthep_smk.storage import failures, obstacles
@@ -20,6 +19,7 @@ from fasthep_smk.translate.placement import capped
 from fasthep_smk.translate.translation import (
     Compiled,
     Loaded,
+    Placed,
     Planned,
     Start,
     Translation,
@@ -32,6 +32,7 @@ from fasthep_smk.translate.translation import compile_plans as compile_unexplain
 from fasthep_smk.translate.translation import plan as plan_unexplained
 from fasthep_smk.util.files import sha256_file
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.scratch import scratch
 
 if TYPE_CHECKING:
     from fasthep_smk.run.engine import Outcome
@@ -42,6 +43,7 @@ __all__ = [
     "Concluded",
     "Finished",
     "Session",
+    "accepted",
     "compile_plans",
     "conclude",
     "dry_run",
@@ -135,14 +137,9 @@ def run(translation: Translation, session: Session) -> Finished:
 
 
 def look_at_site(translation: Translation) -> None:
-    """Print the warnings of a translation, and what its site does not give it.
-
-    Raises:
-        UsageError: the plugin of Snakemake for the batch system is not installed.
-    """
+    """Print the warnings of a translation, and what its site does not give it."""
     settings, placement = translation.settings, translation.placement
     warn(translation.warnings)
-    sites.require_plugin(placement.site.system)
     if placement.site.system == "local" and settings.jobs:
         warn(capped(placement, settings.jobs))
 
@@ -182,6 +179,11 @@ def up_to(last: Callable[..., Made], start: Start) -> Made:
     return made  # type: ignore[no-any-return]
 
 
+def accepted(placed: Placed) -> Translation:
+    """Take the steps after ``place`` up to ``write``, by which the build folder changes."""
+    return write(reconcile(placed))
+
+
 def _is_idle(translation: Translation) -> bool:
     """Tell whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
     return not translation.reuse.reasons and not translation.settings.snakemake
@@ -215,7 +217,14 @@ def _translate_again(
     forget_modules()
     # What earlier jobs left was read once: these rounds know the jobs that have run.
     settings = replace(translation.settings, without=without, verify=False)
-    return up_to(write, Start(settings=settings, root=translation.root, build=translation.build))
+    with scratch() as folder:
+        start = Start(
+            settings=settings,
+            root=translation.root,
+            build=translation.build,
+            aside=folder / "aside",
+        )
+        return up_to(write, start)
 
 
 def _edited(digests: Mapping[str, str]) -> Iterator[str]:

@@ -47,12 +47,13 @@ class _Stored(TypedDict):
 class Inputs:
     """Looks into ROOT files and remembers.
 
-    ``root`` is the folder that relative paths start from, ``cache`` the file that remembers.
+    ``root`` is the folder that relative paths start from, ``cache`` the file that remembers; what
+    is new goes to ``keep_in``, if that is another one.
     """
 
-    def __init__(self, root: Path, cache: Path) -> None:
+    def __init__(self, root: Path, cache: Path, *, keep_in: Path | None = None) -> None:
         self.root = root
-        self._cache = cache
+        self._cache = keep_in or cache
         self._known: dict[str, _Stored] = {}
         self._branch_lists: dict[str, list[str]] = {}
         self._used: set[str] = set()

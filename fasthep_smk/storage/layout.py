@@ -17,11 +17,13 @@ __all__ = [
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "FORK_SERVER",
+    "INPUTS",
     "LEDGER",
     "LOCK",
     "LOGS",
     "OBSERVED",
     "OLD",
+    "OVERLAY",
     "PARTITIONS",
     "PLANS",
     "RECORD",
@@ -51,6 +53,10 @@ __all__ = [
 SMK = "smk"
 RUN = "smk/run.json"
 REQUESTS = "smk/requests.json"
+#: What is in input files, which is not asked twice.
+INPUTS = "smk/cache/inputs.json"
+#: The workflow as FAST-HEP's compiler takes it, where that is another one.
+OVERLAY = "smk/overlay.yaml"
 RUN_LOG = "debug/distributed/snakemake.log"
 #: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
 RUN_EVENTS = "debug/distributed/events.jsonl"

@@ -7,7 +7,7 @@ from pathlib import Path
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.ownership import make_own
 
-__all__ = ["build_folder", "made_build_folder", "make_folder", "results_in"]
+__all__ = ["build_folder", "make_folder", "results_in"]
 
 #: FAST-HEP takes the parent of a folder of such a name for the build folder.
 _RESERVED_FOLDERS = ("compile", "graph", "render", "reports", "debug", "execution")
@@ -38,17 +38,6 @@ def build_folder(outdir: Path) -> Path:
         )
     if build.exists() and not build.is_dir():
         raise Findings.one("is a file, not a folder", key="--outdir", value=str(outdir))
-    return build
-
-
-def made_build_folder(outdir: Path) -> Path:
-    """Return the absolute path of a build folder, which is there.
-
-    Raises:
-        Findings: it cannot be one, or cannot be made.
-    """
-    build = build_folder(outdir)
-    make_folder(build, outdir)
     return build
 
 

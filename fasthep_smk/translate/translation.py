@@ -26,6 +26,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
+from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
@@ -44,6 +45,7 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.times import seconds
+from fasthep_smk.storage import layout
 from fasthep_smk.storage.inputs import Inputs, problem_finding
 from fasthep_smk.storage.observed import (
     Checks,
@@ -52,11 +54,12 @@ from fasthep_smk.storage.observed import (
     start_environment,
     written,
 )
-from fasthep_smk.storage.outdir import build_folder, make_folder
+from fasthep_smk.storage.outdir import build_folder
+from fasthep_smk.translate.accepted import take_compiled
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import unsafe_path
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.write import Written
+from fasthep_smk.translate.write import Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
@@ -84,13 +87,15 @@ __all__ = [
 class Start:
     """What a run begins with; each step of it adds what it has made.
 
-    Relative paths start in ``root``. All is written below ``build``, which is the folder that the
-    user has named, or one that is thrown away.
+    Relative paths start in ``root``. FAST-HEP compiles into ``aside``, a new folder that is
+    thrown away: a workflow that is refused changes no results. What is accepted goes below
+    ``build``, which is the folder that the user has named, or an image of it.
     """
 
     settings: RunSettings
     root: Path
     build: Path
+    aside: Path
 
     @property
     def shown(self) -> str:
@@ -205,18 +210,20 @@ def compile_plans(loaded: Loaded) -> Compiled:
     Raises:
         Findings: it refuses the workflow, or a module or an input file is missing or wrong.
     """
-    settings, document, build = loaded.settings, loaded.document, loaded.build
+    settings, document, aside = loaded.settings, loaded.document, loaded.aside.resolve()
     workflow, root = settings.workflow, loaded.root
     not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
     _raise_if_any(registry_findings(document, workflow=loaded.shown), loaded)
-    make_folder(build, settings.outdir)
-    inputs = Inputs(root, build / "smk" / "cache" / "inputs.json")
+    known, kept = (one / layout.INPUTS for one in (loaded.earlier, loaded.build))
+    inputs = Inputs(root, known, keep_in=kept)
     _raise_if_any(_file_findings(document, inputs))
     source = workflow
     if not compilable(document):
-        source = overlay(document, workflow, build / "smk" / "overlay.yaml", loaded.execution.asked)
+        source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
     try:
-        each = compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source)
+        with naming(aside, loaded.earlier):
+            each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
+        told_of_graph(aside, loaded.earlier)
     except Findings as error:
         raise Findings(located(error.findings, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
@@ -282,13 +289,15 @@ def place(planned: Planned) -> Placed:
     """Send each rule to a pool of the site, and several of its partitions to one job.
 
     Raises:
-        Findings: a stage has no pool, or asks for what there is not.
+        Findings: a stage has no pool, or asks for what there is not; or a container cannot be shown
+            a folder of that name.
     """
     settings, earlier = planned.settings, planned.earlier
     placement, findings, notes = place_rules(
         planned.rules, planned.execution, shrink=settings.shrink_to_fit
     )
     _raise_if_any(findings)
+    refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
     bundle(
         planned.rules,
         settings.bundle,
@@ -301,25 +310,26 @@ def place(planned: Planned) -> Placed:
 
 
 def reconcile(placed: Placed) -> Reconciled:
-    """Find what earlier runs have left that counts, and archive what does not."""
+    """Find what earlier runs have left that counts, and archive what does not.
+
+    Here the build folder is written to for the first time: nothing refuses the workflow any more.
+    """
     settings, build = placed.settings, placed.build
+    take_compiled(placed.aside, build)
     for item in placed.variations:
         prepare_build(item.graph.plan, build)
     surroundings = Surroundings(placed.root, keep_environment(build))
     checks = Checks(build, surroundings, placed.named)
     partial = settings.variation is not None
     reuse = reuse_results(placed.rules, build, checks, partial=partial, verify=settings.verify)
-    unreadable = map(_unreadable_record, reuse.unreadable[:3])
+    records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
+    unreadable = map(_unreadable_record, records)
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
     return _adding(Reconciled, placed, reuse=reuse, warnings=warnings)
 
 
 def write(reconciled: Reconciled) -> Translation:
-    """Write Snakefile, task tables and profile.
-
-    Raises:
-        Findings: a container cannot be shown a folder of that name.
-    """
+    """Write Snakefile, task tables and profile."""
     files = write_files(
         reconciled.rules,
         reconciled.variations,

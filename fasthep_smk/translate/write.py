@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Launch, Requests
 
-__all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "write"]
+__all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "refuse_unseen", "write"]
 
 #: The shell's test for a job in a container that Snakemake has started: Python is the container's.
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
@@ -90,13 +90,9 @@ def write(
     went wrong with the partitions (dataset and part) that are left out. ``ignore_reads`` are
     patterns of files whose changes do not count, ``pickles_of`` packages whose objects jobs may
     hand on besides those that the plan names; ``stat`` tells size and time of an input file.
-
-    Raises:
-        Findings: a container cannot be shown a folder of that name.
     """
     rules, variations = list(rules), list(variations)
     seen = (root, workflow.resolve().parent)
-    _refuse_unseen(placement, (build, *seen))
     smk = build / "smk"
     for variation in variations:
         target = build / layout.plan(variation.label)
@@ -207,8 +203,12 @@ def _asked(attempt: Attempt) -> Asked:
     }
 
 
-def _refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:
-    """Refuse folders that Snakemake or the container's runtime would take for something else."""
+def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:
+    """Refuse folders that Snakemake or the container's runtime would take for something else.
+
+    Raises:
+        Findings: a container cannot be shown a folder of that name.
+    """
     environment = placement.environment
     if environment is None or placement.image is None:
         return
