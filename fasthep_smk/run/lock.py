@@ -67,7 +67,7 @@ def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
     path = build / layout.LOCK
     wanted = (*reversed(build.parents), build, path.parent, build / ".snakemake")
     new = [folder for folder in wanted if not folder.exists()]
-    with disk_full.saying(build), _none_of(new, path):
+    with _none_of(new, path), disk_full.saying(build):
         make_folder(build, shown or build)
         descriptor = _open(path, build)
         try:
