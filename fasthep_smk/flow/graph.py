@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk.flow import op_identity, plan_files, upstream
 from fasthep_smk.flow.context_use import Sight, sees_variation, sights
+from fasthep_smk.flow.files_written import files_written
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.reads import (
     CATEGORY,
@@ -60,7 +61,9 @@ class Node:
     ``sees_variation`` tells whether its result may depend on the variation's name, ``sees`` on
     what of the run it may depend besides its own events and dataset. ``sources`` are the files
     that its signature knows: of the user's modules, and those that its parameters name. ``rerun``
-    differs each time that a user asks for the stage to run again.
+    differs each time that a user asks for the stage to run again. ``writes`` are the files that it
+    is known to write, relative to the build folder, with FAST-HEP's names in braces where there is
+    one for each dataset or partition.
     """
 
     id: str
@@ -83,6 +86,7 @@ class Node:
     rerun: str = ""
     product_id: str = ""
     product_kinds: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
     needs_gpu: bool = False
 
     @property
@@ -251,6 +255,7 @@ def describe(
                 for port, kind in item.outputs.items()
                 if port in retained.get(item.id, ()) and _is_written(registry, kind)
             ),
+            writes=files_written(plan, item),
             honours_ranges=item.role == "source"
             and op_identity.honours_ranges(plan.registry, item.impl),
             needs_gpu=_needs_gpu(plan, item),

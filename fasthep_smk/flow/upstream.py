@@ -64,6 +64,7 @@ from hepflow.runtime.writer_manifests import write_writer_manifests
 
 # FAST-HEP's compiler takes 0.15 s to import, which a job, that needs only the runtime, would pay.
 _COMPILER = {
+    "_node_output_claims": "hepflow.compiler.output_claims",
     "CompileContext": "hepflow.compiler.context",
     "compile_workflow_file": "hepflow.api",
     "component_spec_for_node": "hepflow.compiler.data_flow",

@@ -22,6 +22,7 @@ from fasthep_smk.util.names import folder_problem
 __all__ = [
     "datasets_of",
     "document_findings",
+    "exports_of",
     "ignored_reads",
     "name_finding",
     "pickles_of",
@@ -90,6 +91,11 @@ def ignored_reads(document: YamlMapping) -> list[str]:
 def pickles_of(document: YamlMapping) -> list[str]:
     """Return the packages whose objects jobs may hand on as pickles: ``smk: {pickles_of: …}``."""
     return _said(document, "pickles_of")
+
+
+def exports_of(document: YamlMapping) -> list[str]:
+    """Return the formats that histograms are written in besides: ``smk: {export: …}``."""
+    return sorted(set(_said(document, "export")))
 
 
 def _said(document: YamlMapping, key: str) -> list[str]:

@@ -15,7 +15,7 @@ publish    run, with variations only   writes the manifests that all variations 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.routing import Router
@@ -48,16 +48,18 @@ def make_rules(
     identity: Callable[[str], str],
     router: Router,
     without: frozenset[tuple[str, str]] = frozenset(),
+    exports: Iterable[str] = (),
 ) -> list[Rule]:
     """Return the rules of a workflow with all their jobs.
 
     ``identity`` returns what makes an input file the same file. ``without`` are partitions (dataset
-    and part) that are not reduced; they have their jobs, which nothing needs.
+    and part) that are not reduced; they have their jobs, which nothing needs. ``exports`` are the
+    formats that histograms are written in at the end.
     """
     book = Book(variations, granularity, identity, router)
     made = _Partitions(book)
     rules = [made.side_rule(), *map(made.partition_rule, book.tasks)]
-    rules += reduction_rules(book, without)
+    rules += reduction_rules(book, without, tuple(exports))
     return [rule for rule in rules if rule.jobs]
 
 

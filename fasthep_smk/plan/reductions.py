@@ -22,17 +22,25 @@ Key = tuple[str, str]
 _PROCESSES = 8
 
 
-def reduction_rules(book: Book, without: frozenset[tuple[str, str]]) -> list[Rule]:
-    """Return the rules after the partitions; those in ``without`` are not reduced."""
-    made = _Reductions(book, without)
+def reduction_rules(
+    book: Book, without: frozenset[tuple[str, str]], exports: tuple[str, ...] = ()
+) -> list[Rule]:
+    """Return the rules after the partitions; those in ``without`` are not reduced.
+
+    ``exports`` are the formats that histograms are written in besides FAST-HEP's own.
+    """
+    made = _Reductions(book, without, exports)
     rules = [made.merge_rule()] if book.merges else []
     rules.append(made.finish_rule())
     return [*rules, made.publish_rule()] if book.varied else rules
 
 
 class _Reductions:
-    def __init__(self, book: Book, without: frozenset[tuple[str, str]]) -> None:
+    def __init__(
+        self, book: Book, without: frozenset[tuple[str, str]], exports: tuple[str, ...]
+    ) -> None:
         self._book = book
+        self._exports = exports
         self._without = without
 
     def merge_rule(self) -> Rule:
@@ -120,6 +128,7 @@ class _Reductions:
                     self._contents(item, "dataset", "final"),
                     # The summary lists them: a run that knows nothing of them is another one.
                     *([["without", [one.id for one in missing]]] if missing else []),
+                    *([["export", *self._exports]] if self._exports else []),
                 ]
             )
             self._book.add(

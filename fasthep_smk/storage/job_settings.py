@@ -19,7 +19,8 @@ class Launch(TypedDict):
     """``run.json``: where the run was started, and what of the user's own runs in jobs.
 
     ``named_texts`` are texts of own modules that may name files, each with its source.
-    ``pickles_of`` are the packages whose objects jobs may hand on as pickles.
+    ``pickles_of`` are the packages whose objects jobs may hand on as pickles,
+    ``exports`` the formats that histograms are written in besides FAST-HEP's own.
     """
 
     launch_folder: str
@@ -30,6 +31,7 @@ class Launch(TypedDict):
     named_texts: list[tuple[str, str]]
     ignore_reads: list[str]
     pickles_of: list[str]
+    exports: list[str]
 
 
 class Requests(TypedDict):

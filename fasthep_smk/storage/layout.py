@@ -16,7 +16,9 @@ __all__ = [
     "DEPOT",
     "ENVIRONMENT",
     "ENVIRONMENTS",
+    "EXPORTED",
     "FORK_SERVER",
+    "HAND_OVER",
     "INPUTS",
     "LEDGER",
     "LOCK",
@@ -29,10 +31,12 @@ __all__ = [
     "RECORD",
     "REQUESTS",
     "RERUNS",
+    "RESULTS",
     "RUN",
     "RUN_EVENTS",
     "RUN_LOG",
     "SMK",
+    "SOURCES",
     "STAGE",
     "TASKS",
     "TRANSFER",
@@ -62,6 +66,13 @@ RUN_LOG = "debug/distributed/snakemake.log"
 RUN_EVENTS = "debug/distributed/events.jsonl"
 TASKS = "smk/tasks"
 PARTITIONS = "smk/partitions.tsv"
+#: How the names of histograms end in the formats of ``smk: {export: [...]}``.
+EXPORTED = {"root": ".root", "uhi": ".uhi.json"}
+#: What is handed over to other workflows: files, and the jobs that make them; by a rule of its own.
+RESULTS = "smk/results"
+HAND_OVER = "hand_over"
+#: The files that the workflow is made of, as they were when it was translated.
+SOURCES = "smk/sources.json"
 WORK = "smk/work"
 OLD = "smk/old"
 BUNDLES = "smk/bundles"

@@ -33,6 +33,7 @@ from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
     datasets_of,
     document_findings,
+    exports_of,
     ignored_reads,
     pickles_of,
     root_trees_of,
@@ -273,6 +274,7 @@ def plan(compiled: Compiled) -> Planned:
         identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
         router=compiled.execution.router,
         without=frozenset(settings.without),
+        exports=exports_of(compiled.document),
     )
     warnings += [text for rule in rules for text in rule.warnings]
     return _adding(
@@ -341,7 +343,9 @@ def write(reconciled: Reconciled) -> Translation:
         without=reconciled.settings.without,
         ignore_reads=reconciled.named.ignored,
         pickles_of=pickles_of(reconciled.document),
+        exports=exports_of(reconciled.document),
         stat=reconciled.inputs.stat,
+        digests=reconciled.digests,
     )
     return _adding(Translation, reconciled, written=files)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.runtime import Session
 from fasthep_smk.flow.summary import Run, listed, relocate
-from fasthep_smk.storage import missing_report, products
+from fasthep_smk.storage import layout, missing_report, products
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.record import Content, Place, Record, Saved, content_of
 from fasthep_smk.storage.run_records import facts_of
@@ -20,12 +20,14 @@ from fasthep_smk.storage.streams import register_behaviours
 from fasthep_smk.storage.task_table import JobEntry, Read, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.worker.export import export_histograms
 from fasthep_smk.worker.job import Job, staging
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import MissingPartition, PartitionData
     from fasthep_smk.flow.shapes import Plan, Store
+    from fasthep_smk.storage.job_settings import Launch
 
 __all__ = ["run_finish", "run_merge", "run_publish"]
 
@@ -92,6 +94,8 @@ def run_finish(job: Job) -> Content:
         for key, value in side.items():
             merged.setdefault(key, value)
         session.write_products(merged)
+        launch: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
+        export_histograms(folder, launch.get("exports") or ())
         _note_missing(folder.glob("artifacts/**/manifest.json"), job.entry.missing)
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))

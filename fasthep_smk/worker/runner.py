@@ -54,6 +54,10 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
     files.close_to_others(1, 2)  # the job's log
     build = Path.cwd()
     given = _parser().parse_args(arguments)
+    if given.rule == layout.HAND_OVER:
+        from fasthep_smk.worker.hand_over import hand_over
+
+        return hand_over(build, given.place[0], lambda rule, key: _command(given, key, rule))
     key = "/".join(given.place)
     try:
         table = TaskTable.read(build, given.rule, key)
@@ -89,6 +93,8 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
 def note_bad_end(build: Path, arguments: list[str], status: int) -> None:
     """Let a job not count whose process wrote its record, and then ended with ``status``."""
     given = _parser().parse_args(arguments)
+    if given.rule == layout.HAND_OVER:
+        return  # it has no record
     key = "/".join(given.place)
     table = TaskTable.read(build, given.rule, key)
     if key in table.jobs:
@@ -107,10 +113,10 @@ def _take_back(job: Job, status: int) -> None:
     failures.note(job.build, replace(_note(job, []), problem=problem, kind="error"))
 
 
-def _command(given: argparse.Namespace, key: str) -> list[str]:
-    """Return the command that runs one job of a bundle alone."""
+def _command(given: argparse.Namespace, key: str, rule: str | None = None) -> list[str]:
+    """Return the command that runs one job alone: of a bundle, or of another ``rule``."""
     sent = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
-    words = [*sent, "--", given.rule, *key.split("/")]
+    words = [*sent, "--", rule or given.rule, *key.split("/")]
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
 

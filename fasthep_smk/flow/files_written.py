@@ -1,0 +1,36 @@
+"""Which files a node of a plan writes for the user, as far as FAST-HEP tells before a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk.flow import upstream
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan, PlanNode
+
+__all__ = ["files_written"]
+
+#: Products that FAST-HEP writes at the end of a run: kind, folder, suffix.
+_PRODUCTS = {"histogram": ("histograms", ".pkl"), "cutflow": ("cutflows", ".json")}
+_ARTIFACTS = "artifacts"
+
+
+def files_written(plan: Plan, node: PlanNode) -> tuple[str, ...]:
+    """Return the files that a node writes, relative to the build folder.
+
+    ``{dataset}``, ``{part}`` and ``{partition_id}`` stand for those of each. Files elsewhere, and
+    what a name in braces of another kind stands in, are left out.
+    """
+    root = upstream.BuildPaths.from_plan(plan, outdir="").artifacts_root()
+    found = [
+        Path(_ARTIFACTS, _PRODUCTS[kind][0], f"{upstream.product_id(node)}{_PRODUCTS[kind][1]}")
+        for kind in node.outputs.values()
+        if kind in _PRODUCTS
+    ]
+    # A renderer with several outputs names them itself, and writes them elsewhere.
+    claims = [] if "outputs" in node.params else upstream._node_output_claims(node)
+    found += [Path(one.key[1]) for one in claims if one.key[0] == "relative"]
+    inside = [one for one in found if one.parts[0] == _ARTIFACTS and one.name != "manifest.json"]
+    return tuple(str(root / one.relative_to(_ARTIFACTS)) for one in inside)

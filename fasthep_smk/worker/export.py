@@ -1,0 +1,142 @@
+"""Histograms in formats that others read, beside FAST-HEP's own: ``smk: {export: [root, uhi]}``.
+
+ROOT has no axis of texts and three dimensions at most. A histogram with such an axis becomes one
+for each category, in a folder of that name. Its other axes, bins for under- and overflow, sums of
+weights and of their squares are the same; an axis of integers that has grown with what was filled
+gets a bin for each integer from the smallest to the largest.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pickle
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk.storage.layout import EXPORTED
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.names import encode
+
+if TYPE_CHECKING:
+    import hist
+
+__all__ = ["export_histograms", "for_root"]
+
+#: ROOT has TH1, TH2 and TH3.
+_MOST_AXES = 3
+#: An axis of integers with more bins is no axis of numbers.
+_MOST_INTEGERS = 100_000
+#: Holds what is of none of the categories. No category is called so.
+_OTHER = "_other"
+
+
+def export_histograms(folder: Path, formats: Iterable[str]) -> None:
+    """Write each histogram below ``folder`` once more in each of the formats, beside itself.
+
+    Raises:
+        SmkError: ROOT cannot hold one of them; its name is told.
+    """
+    formats = list(formats)
+    if not formats:
+        return
+    for path in sorted(folder.glob("artifacts/**/histograms/*.pkl")):
+        made = pickle.loads(path.read_bytes())  # this job has just written it
+        name = path.name.removesuffix(".pkl")
+        for one in formats:
+            with files.atomic_path(path.with_name(f"{name}{EXPORTED[one]}")) as temporary:
+                {"root": _write_root, "uhi": _write_uhi}[one](made, name, temporary)
+
+
+def _write_uhi(made: hist.BaseHist, _name: str, path: Path) -> None:
+    import uhi.io.json
+
+    text = json.dumps(made, default=uhi.io.json.default)
+    path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _write_root(made: hist.BaseHist, name: str, path: Path) -> None:
+    import uproot
+
+    with uproot.recreate(path) as file:
+        for place, one in for_root(made, name):
+            file[place] = one
+
+
+def for_root(made: hist.BaseHist, name: str) -> Iterator[tuple[str, hist.BaseHist]]:
+    """Yield what stands for a histogram in a ROOT file: places there, and histograms.
+
+    Raises:
+        SmkError: ROOT cannot hold it.
+    """
+    import hist
+
+    if made.kind != "COUNT":
+        raise SmkError(_refused(name, "holds means, not counts"))
+    split = [at for at, axis in enumerate(made.axes) if isinstance(axis, hist.axis.StrCategory)]
+    if len(split) == len(made.axes):
+        split.pop()  # a labelled axis is better than no axis
+    left = len(made.axes) - len(split)
+    if left > _MOST_AXES:
+        raise SmkError(_refused(name, f"has {left} axes besides those of categories, at most 3"))
+    choices = [[*enumerate(map(encode, made.axes[at])), *_other(made.axes[at])] for at in split]
+    for chosen in itertools.product(*choices):
+        bins = dict(zip(split, (number for number, _ in chosen), strict=True))
+        one = _plain(made, bins, name)
+        empty = _OTHER in [label for _, label in chosen] and not one.values(flow=True).any()
+        if not empty:
+            yield "/".join([*(label for _, label in chosen), encode(name)]), one
+
+
+def _other(axis: hist.axis.StrCategory) -> list[tuple[int, str]]:
+    return [(len(axis), _OTHER)] if axis.traits.overflow else []
+
+
+def _plain(made: hist.BaseHist, bins: dict[int, int], name: str) -> hist.BaseHist:
+    """Return one category of each text axis, in axes with under- and overflow throughout."""
+    import boost_histogram as bh
+    import hist
+    import numpy as np
+
+    kept = [axis for at, axis in enumerate(made.axes) if at not in bins]
+    view = made.view(flow=True)[tuple(bins.get(at, slice(None)) for at in range(len(made.axes)))]
+    axes, places = zip(*(_numbers(axis, name) for axis in kept), strict=True)
+    weighted = made.storage_type is bh.storage.Weight
+    found = hist.Hist(*axes, storage=bh.storage.Weight() if weighted else bh.storage.Double())
+    found.view(flow=True)[np.ix_(*places)] = view
+    return found
+
+
+def _numbers(axis: hist.axis.AxesMixin, name: str) -> tuple[hist.axis.AxesMixin, list[int]]:
+    """Return an axis with under- and overflow, and where the bins of ``axis`` are in it."""
+    import hist
+
+    told = {"name": axis.name, "label": axis.label}
+    before, after = axis.traits.underflow, axis.traits.overflow
+    if isinstance(axis, hist.axis.StrCategory):
+        made = hist.axis.Regular(max(len(axis), 1), 0, max(len(axis), 1), **told)
+        return made, [*range(1, len(axis) + 1), *([made.extent - 1] if after else [])]
+    if isinstance(axis, hist.axis.IntCategory):
+        values = [int(one) for one in axis] or [0]
+        low, high = min(values), max(values) + 1
+        if high - low > _MOST_INTEGERS:
+            raise SmkError(_refused(name, f"has integers from {low} to {high - 1} on one axis"))
+        made = hist.axis.Regular(high - low, low, high, **told)
+        where = [int(one) - low + 1 for one in axis]
+        return made, [*where, *([made.extent - 1] if after else [])]
+    regular = isinstance(axis, hist.axis.Regular | hist.axis.Integer | hist.axis.Boolean)
+    if regular and getattr(axis, "transform", None) is None:
+        made = hist.axis.Regular(len(axis), axis.edges[0], axis.edges[-1], **told)
+    else:
+        made = hist.axis.Variable(axis.edges, **told)
+    first = 0 if before else 1
+    return made, list(range(first, len(axis) + 1 + bool(after)))
+
+
+def _refused(name: str, problem: str) -> str:
+    return (
+        f"smk.export: histogram {name!r} cannot be written as ROOT: it {problem}; "
+        "export: [uhi] takes every histogram"
+    )
