@@ -51,7 +51,8 @@ class Project:
         return self._call("translate", self.workflow)
 
     def plain_dry_run(self) -> str:
-        """Return what Snakemake itself says it would run of the translation that is there."""
+        """Return what Snakemake itself says it would run of a translation."""
+        self.translate()
         command = [sys.executable, "-m", "snakemake", "--profile", str(self.build / "smk/profile")]
         return _printed([*command, "--dry-run"], self.folder)
 
