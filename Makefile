@@ -8,6 +8,7 @@ CHAOS_ROUNDS ?= 400
 EDIT_ROUNDS ?= 200
 MIXES ?= 50
 FUZZ ?= 10000
+SLIPS ?= 5
 CHAOS_SEED ?= $(shell date +%s)
 RUN = "$(VENV)/bin/python"
 # Its own environment: with fasthep-distributed, FAST-HEP compiles other plans.
@@ -63,10 +64,10 @@ test: lint audit
 nightly: $(VENV)/.installed-test
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
 	FASTHEP_SMK_EDIT_ROUNDS=$(EDIT_ROUNDS) FASTHEP_SMK_EDIT_SEED=$(CHAOS_SEED) \
-	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) \
+	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) FASTHEP_SMK_SLIPS=$(SLIPS) \
 	$(RUN) -m pytest $(PYTEST_ARGS) -m "" tests/integration/test_chaos.py \
 		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
-		tests/unit/test_fuzz.py
+		tests/integration/test_misspelt_keys.py tests/unit/test_fuzz.py
 	FASTHEP_SMK_TESTS_COLD=1 $(RUN) -m pytest $(PYTEST_ARGS) -m long
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv

@@ -28,6 +28,8 @@ LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
 _TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
+#: Keys that are free everywhere.
+_COMMENTS = "^x-"
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
 _END = re.compile(r"\$(?=[|)]|$)")
 
@@ -156,7 +158,7 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         for name in value:
             if name not in known and not any(re.search(pattern, name) for pattern in free):
                 # Where keys may also be free, one that is far from all is not a slip of them.
-                close = nearest(name, shown, cutoff=0.7 if free else 0.5)
+                close = nearest(name, known, cutoff=0.7 if set(free) - {_COMMENTS} else 0.5)
                 yield Finding(
                     file=file,
                     key=key_of(key, [name]),

@@ -180,7 +180,13 @@ def _meant(key: str, value: object, dataset: YamlMapping) -> str | None:
     if key in ("meta", "metadata") and inside:
         return f"write {inside[0]!r} beside the name of the dataset."
     meant = _MISTAKEN.get(key) or next(
-        (name for name in known if len(name) > 2 and is_slip(key.lower(), name)), None
+        # An own key of one or two letters is hardly a slip.
+        (
+            name
+            for name in known
+            if is_slip(key.lower(), name) and (len(name) > 2 or set(key) == set(name))
+        ),
+        None,
     )
     return f"did you mean {meant!r}?" if meant and meant not in dataset else None
 
