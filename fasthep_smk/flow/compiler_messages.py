@@ -22,7 +22,7 @@ from fasthep_smk.util.errors import Finding, nearest
 __all__ = ["compiler_finding"]
 
 _KEY = re.compile(
-    r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles)"
+    r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles|registry)"
     r"(?:(?:\.\w+|\[[^\[\]]*\])+|(?= must be )))"
 )
 _NODE = re.compile(r"Failed to parse data dependencies for node '(?:stage\.)?(.+?)' \(.*?\)")

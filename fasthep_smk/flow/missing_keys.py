@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip
@@ -43,6 +44,7 @@ def missing_parameter(document: YamlMapping, message: str, *, workflow: str) -> 
 
 
 def _all_of(document: YamlMapping, workflow: str) -> Iterator[Finding]:
+    yield from _of_registry(mapping(document.get("registry")), workflow)
     layouts, styles = mapping(document.get("outputs")), mapping(document.get("styles"))
     for key, stage in stages_of(document):
         for place, entry in _entries(stage, "write", key):
@@ -56,7 +58,31 @@ def _all_of(document: YamlMapping, workflow: str) -> Iterator[Finding]:
                 yield _lacking(place, entry, "style", workflow, expected)
             else:
                 yield from _of_style(entry["style"], f"{place}.style", styles, workflow)
+        yield from _of_observers(stage, "inspect", key, workflow)
+    for name, source in mapping(document.get("sources")).items():
+        yield from _of_observers(mapping(source), "inspect", f"sources.{name}", workflow)
+    yield from _of_observers(document, "observers", "", workflow)
     for place, entry in _entries(document, "observers", ""):
+        if "at" not in entry:
+            expected = "what is observed, such as stage.NAME"
+            yield _lacking(place, entry, "at", workflow, expected)
+    for place, entry in _entries(document, "execution_hooks", ""):
+        if "kind" not in entry:
+            yield _lacking(place, entry, "kind", workflow, "which hook it is")
+
+
+def _of_registry(registry: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield entries whose ``impl``, ``spec`` or ``path`` is misspelt."""
+    for section, entries in registry.items():
+        for name, entry in mapping(entries).items():
+            for part in ("impl", "spec", "path"):
+                held = mapping(entry)
+                if slip := _slip(held, part):
+                    yield _unknown(key_of("registry", [section, name]), slip, part, workflow)
+
+
+def _of_observers(holder: YamlMapping, name: str, key: str, workflow: str) -> Iterator[Finding]:
+    for place, entry in _entries(holder, name, key):
         if "kind" not in entry:
             yield _lacking(place, entry, "kind", workflow, "which observer it is")
 

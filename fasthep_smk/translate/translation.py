@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,7 +14,12 @@ from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
 from fasthep_smk.flow.check import plan_findings, registry_findings
-from fasthep_smk.flow.compile import CompiledPlan, compile_workflow, load_with_digests
+from fasthep_smk.flow.compile import (
+    CompiledPlan,
+    compile_workflow,
+    load_with_digests,
+    registry_of,
+)
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
@@ -218,7 +224,12 @@ def compile_plans(loaded: Loaded) -> Compiled:
     try:
         each = compile_workflow(workflow, build, chunk_size=settings.chunk_size, source=source)
     except Findings as error:
-        raise Findings(located(error.findings, workflow, shown=loaded.shown)) from error
+        found = error.findings
+        with contextlib.suppress(Findings):  # a profile is what is wrong
+            registry = registry_of(document, workflow, root)
+            # FAST-HEP stops at the first one, and names no key.
+            found = operation_findings(document, registry, workflow=loaded.shown) or found
+        raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
     if plans:
         found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
