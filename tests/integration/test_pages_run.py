@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -78,8 +80,32 @@ def is_whole(block: Block) -> bool:
     return {"data", "analysis"} <= set(content)
 
 
-@pytest.mark.parametrize("block", filter(is_whole, BLOCKS), ids=str)
-def test_a_whole_workflow(folder: Path, block: Block) -> None:
-    (folder / "of_a_page.yaml").write_text(block.text)
-    checked = warm.run("check", "of_a_page.yaml", cwd=folder)
-    assert checked.returncode == 0, checked.stderr
+def test_whole_workflows(folder: Path) -> None:
+    for block in filter(is_whole, BLOCKS):
+        (folder / "of_a_page.yaml").write_text(block.text)
+        checked = warm.run("check", "of_a_page.yaml", cwd=folder)
+        assert checked.returncode == 0, f"{block}: {checked.stderr}"
+
+
+def test_results_in_python(folder: Path, tmp_path: Path) -> None:
+    """The page on results is one session, in the folder of the first analysis."""
+    session = [one for one in BLOCKS if (one.page, one.language) == ("docs/results.md", "python")]
+    asked = """\
+    assert list(results.histograms()) == ["Mass"]
+    assert mass.axes.name == ("dataset", "mass")
+    assert results.variations == ("nominal",)
+    assert results.summary()["success"]
+    assert simulation.sum().value > data.sum().value * 0.9 and len(coarse.axes[0]) == 15
+    assert 0 < peak.value < data.sum().value
+    assert before > after > 0
+    assert not missing
+    """
+    (tmp_path / "session.py").write_text(
+        "".join(one.text for one in session) + textwrap.dedent(asked)
+    )
+    command = [sys.executable, str(tmp_path / "session.py")]
+    environment = {**os.environ, "MPLBACKEND": "agg"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Two good muons: 17837 of 20000, 89.2%" in done.stdout
+    assert (folder / "my_mass.png").stat().st_size > 10_000
