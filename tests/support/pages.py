@@ -14,6 +14,7 @@ import contextlib
 import importlib
 import inspect
 import io
+import itertools
 import re
 import shlex
 import tomllib
@@ -35,7 +36,7 @@ from fasthep_smk.cli.parser import make_parser, names_of_options, parse
 from fasthep_smk.config import schema
 from fasthep_smk.util.errors import UsageError
 
-__all__ = ["ROOT", "Block", "blocks", "commands", "pages", "problems", "spans"]
+__all__ = ["ROOT", "Block", "blocks", "commands", "options_of", "pages", "problems"]
 
 ROOT = Path(__file__).parents[2]
 INCOMPLETE = r"arguments are required|expected one argument"
@@ -107,7 +108,10 @@ def problems(page: str, text: str) -> list[str]:
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a shell block, also of those within ``$(…)``."""
+    """Yield the words of each command of a shell block, also of those within ``$(…)``.
+
+    A command may begin with variables, ``NAME=value``.
+    """
     for line in text.replace("\\\n", " ").splitlines():
         for inner in re.findall(r"\$\(([^)]*)\)", line):
             yield from commands(inner)
@@ -116,8 +120,6 @@ def commands(text: str) -> Iterator[list[str]]:
         words: list[str] = []
         for word in [*lexer, ";"]:
             if re.fullmatch(r"[|&;]+", word):
-                while words and re.match(r"[A-Z_]+=", words[0]):
-                    del words[0]
                 if words:
                     yield words
                 words = []
@@ -126,7 +128,8 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def _in_shell(text: str, _part: str) -> Iterator[str]:
-    for words in commands(text):
+    for line in commands(text):
+        words = [*itertools.dropwhile(re.compile(r"[A-Z_]+=").match, line)]
         end = next((place for place, word in enumerate(words) if word[0] in "<>"), len(words))
         program, arguments = words[0], words[1:end]
         if program in PROGRAMS:
@@ -146,7 +149,7 @@ def _ours(arguments: list[str]) -> str | None:
             _, extra = parse(arguments)
     except SystemExit as error:  # --help and --version
         return None if error.code in (0, None) else said.getvalue()
-    unknown = _unknown(arguments[: -len(extra) or None], set(_options(make_parser())))
+    unknown = _unknown(arguments[: -len(extra) or None], set(options_of(make_parser())))
     return unknown or (_snakemake(extra) if extra else None)
 
 
@@ -163,7 +166,7 @@ def _snakemake(arguments: list[str]) -> str | None:
             get_argument_parser().parse_args(arguments)
     except SystemExit:
         return said.getvalue().strip().splitlines()[-1]
-    return _unknown(arguments, set(_options(get_argument_parser())))
+    return _unknown(arguments, set(options_of(get_argument_parser())))
 
 
 def _fasthep(arguments: list[str]) -> str | None:
@@ -206,18 +209,18 @@ PROGRAMS: dict[str, Callable[[list[str]], str | None]] = {
 def known_options() -> frozenset[str]:
     """Return the options of all commands of ours, Snakemake, FAST-HEP and others."""
     return frozenset(
-        {text for parser in (make_parser(), get_argument_parser()) for text in _options(parser)}
+        {text for parser in (make_parser(), get_argument_parser()) for text in options_of(parser)}
         | _options_of_fasthep(typer.main.get_command(fasthep_cli.app.app))
         | {"--cpus-per-task", "--mem", "--gpus", "--time", "--nice", "--limit"}
     )
 
 
-def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
+def options_of(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
         yield from action.option_strings
         if isinstance(action, argparse._SubParsersAction):
             for one in action.choices.values():
-                yield from _options(one)
+                yield from options_of(one)
 
 
 def _options_of_fasthep(command: Any) -> set[str]:
