@@ -9,18 +9,18 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
+from tests.clusters.conftest import not_had
 
 __all__ = ["shell"]
 
 
 def shell(name: str) -> str:
-    """Return the path of a shell; the test is listed as not run where there is none."""
+    """Return the path of a shell; installed if it is missing."""
     if (found := shutil.which(name)) is None:
         problem = _install(name)
         found = shutil.which(name)
         if found is None:
-            pytest.skip(f"NOT RUN: there is no {name} here: {problem}")
+            not_had(name, problem)
     return found
 
 
