@@ -28,6 +28,8 @@ SYSTEMS = ("local", "slurm", "htcondor")
 #: FAST-HEP's names for running on the machine where one is.
 _LOCAL_STRATEGIES = ("default", "local", "threads", "processes", "synchronous")
 _CONFIGS = ("config.v9+.yaml", "config.yaml")
+#: Profiles of ours: examples to copy, and some to use by their names.
+_PROFILES = Path(__file__).parent / "profiles"
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,9 @@ def _find(profile: str) -> Path | None:
         known += [item.name for item in top.glob("*") if item.is_dir()] if top.is_dir() else []
     if profile in SYSTEMS:
         return None
-    ours = {item.name: item for item in sorted(_our_folder().glob("*")) if item.is_dir()}
+    ours = sorted(item.name for item in _PROFILES.iterdir())
     if profile in ours:
-        return ours[profile].resolve()
+        return _PROFILES / profile
     known += [name for name in ours if name not in known]
     what = "holds no config.yaml" if folder.is_dir() else "no such profile"
     close = nearest(profile, known)
@@ -164,13 +166,6 @@ def _snakemake_folders() -> list[Path]:
     home = os.environ.get("XDG_CONFIG_HOME") or str(Path("~/.config").expanduser())
     system = os.environ.get("XDG_CONFIG_DIRS", "/etc/xdg").split(":")
     return [Path(top) / "snakemake" for top in (home, *system) if top]
-
-
-def _our_folder() -> Path:
-    """Return where the profiles of this package lie: within it if it was built, else beside it."""
-    package = Path(__file__).parents[1]
-    built = package / "profiles"
-    return built if built.is_dir() else package.parent / "profiles"
 
 
 def _settings(folder: Path) -> tuple[YamlMapping, str]:

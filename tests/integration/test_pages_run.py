@@ -73,17 +73,29 @@ def test_a_command(folder: Path, tmp_path: Path, line: str) -> None:
     assert done.returncode == 0, f"{typed()[line]}: {done.stderr}"
 
 
-def is_whole(block: Block) -> bool:
-    """Whether a block is a workflow that could be run."""
-    content = yaml.safe_load(block.text) if block.language == "yaml" else {}
-    return {"data", "analysis"} <= set(content)
+def problems_of_whole(folder: Path, found: list[Block]) -> list[str]:
+    """Return what `check` says of those blocks that are whole workflows."""
+    said = []
+    for block in found:
+        content = yaml.safe_load(block.text) if block.language == "yaml" else {}
+        if {"data", "analysis"} <= set(content):
+            (folder / "of_a_page.yaml").write_text(block.text)
+            checked = warm.run("check", "of_a_page.yaml", cwd=folder)
+            said += [f"{block}: {checked.stderr}"] if checked.returncode else []
+    return said
 
 
 def test_whole_workflows(folder: Path) -> None:
-    for block in filter(is_whole, BLOCKS):
-        (folder / "of_a_page.yaml").write_text(block.text)
-        checked = warm.run("check", "of_a_page.yaml", cwd=folder)
-        assert checked.returncode == 0, f"{block}: {checked.stderr}"
+    assert problems_of_whole(folder, BLOCKS) == []
+
+
+def test_a_whole_workflow_that_is_wrong(folder: Path) -> None:
+    right = (folder / "workflow.yaml").read_text()
+    assert problems_of_whole(folder, blocks("page.md", f"```yaml\n{right}```\n")) == []
+    wrong = right.replace("NGood == 2", "NGod == 2")
+    (found,) = problems_of_whole(folder, blocks("page.md", f"```yaml\n{wrong}```\n"))
+    assert found.startswith("page.md:1: ")
+    assert "NGod" in found
 
 
 def test_results_in_python(folder: Path, tmp_path: Path) -> None:

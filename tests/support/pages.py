@@ -102,8 +102,8 @@ def problems(page: str, text: str) -> list[str]:
             command = code.replace("COMMAND", "run")
             said = [one for one in _in_shell(command, "") if not re.search(INCOMPLETE, one)]
             found += [f"{page}:{line}: {one}" for one in said]
-        elif re.fullmatch(r"--[a-z][a-z-]+", code) and code not in known_options():
-            found.append(f"{page}:{line}: nobody has the option {code}")
+        elif (option := re.match(r"--[a-z][a-z-]+", code)) and option[0] not in known_options():
+            found.append(f"{page}:{line}: nobody has the option {option[0]}")
     return found
 
 
