@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from fasthep_smk.cli.parser import make_parser
 from tests.support.pages import options_of
+from tests.support.programs import program
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "man/fasthep-smk.1"
@@ -30,9 +28,8 @@ def test_every_option_is_in_it() -> None:
     assert set(options_of(make_parser())) - {"-h", "--help", "--version"} <= words
 
 
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_it_is_right_troff() -> None:
     done = subprocess.run(
-        ["groff", "-man", "-ww", "-Tutf8", "-z", str(PAGE)], capture_output=True, text=True
+        [program("groff"), "-man", "-ww", "-Tutf8", "-z", str(PAGE)], capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
