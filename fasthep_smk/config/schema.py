@@ -22,6 +22,8 @@ __all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of",
 #: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
 EXECUTION = ("fasthep_smk.config", "execution.schema.json")
 LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
+#: How the second refers to the first: by its path, so that editors find it.
+_EXECUTION_PATH = "../config/execution.schema.json"
 
 
 #: JSON takes 2.0 for a whole number; where people write YAML it is more likely a mistake.
@@ -66,7 +68,7 @@ def bundled() -> dict[str, object]:
         f"{start}{name}": _pointed(part, {"#/$defs/": f"#/$defs/{start}"})
         for name, part in execution["$defs"].items()
     }
-    whole = _pointed(language, {f"{EXECUTION[1]}#/$defs/": f"#/$defs/{start}"})
+    whole = _pointed(language, {f"{_EXECUTION_PATH}#/$defs/": f"#/$defs/{start}"})
     assert isinstance(whole, dict)
     return {**whole, "$defs": {**whole["$defs"], **parts}}
 
@@ -102,7 +104,7 @@ def _registry() -> Registry[_Schema]:
     """Return the schemas that another one may refer to."""
     document: Resource[_Schema] = Resource.from_contents(_document(EXECUTION))
     empty: Registry[_Schema] = Registry()
-    filled: Registry[_Schema] = empty.with_resource(EXECUTION[1], document)
+    filled: Registry[_Schema] = empty.with_resource(_EXECUTION_PATH, document)
     return filled
 
 

@@ -16,7 +16,7 @@ from fasthep_smk.plan.rules import Bundle, Rule
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.snakefile import lengthened
 
-PROFILES = Path(__file__).parents[3] / "profiles"
+PROFILES = Path(__file__).parents[3] / "fasthep_smk/config/profiles"
 #: What an attempt of a rule may ask for, with characters that mean something to shells and YAML.
 HOSTILE = "$(touch canary) `id` \"q\" 'p' {x} \\ %s : = é"
 
