@@ -57,9 +57,14 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             expected="stages that need only earlier ones: see from and needs",
         )
     key = _KEY.search(message)
+    node = _NODE.match(message)
+    place = named(key.group(1), document) if key else None
+    if node and place is None:
+        stage = node[1].partition("@")[0]
+        place, message = f"analysis.stages[{stage!r}].params", message[node.end() :].lstrip(": ")
     return Finding(
         file=str(workflow),
-        key=named(key.group(1), document) if key else None,
+        key=place,
         problem=f"FAST-HEP's compiler refuses it: {message}",
     )
 

@@ -59,6 +59,11 @@ def _all_of(document: YamlMapping, workflow: str) -> Iterator[Finding]:
             else:
                 yield from _of_style(entry["style"], f"{place}.style", styles, workflow)
         yield from _of_observers(stage, "inspect", key, workflow)
+        params = mapping(stage.get("params"))
+        for place, entry in _entries(params, "outputs", f"{key}.params"):
+            for part in ("path", "format"):
+                if isinstance(params["outputs"], list) and (slip := _slip(entry, part)):
+                    yield _unknown(place, slip, part, workflow)
     for name, source in mapping(document.get("sources")).items():
         yield from _of_observers(mapping(source), "inspect", f"sources.{name}", workflow)
     yield from _of_observers(document, "observers", "", workflow)
@@ -111,9 +116,11 @@ def _of_style(style: object, place: str, styles: YamlMapping, workflow: str) -> 
         if "use" not in style:
             break
         style = style["use"]
-    for place, style in seen:
-        if slip := _slip(style, "use") or _slip(style, "op"):
-            yield _unknown(place, slip, "use" if _slip(style, "use") else "op", workflow)
+    parts = [(place, style, name) for place, style in seen for name in ("use", "with", "op")]
+    parts += [(f"{place}.with", mapping(style.get("with")), "op") for place, style in seen]
+    for place, held, name in parts:
+        if slip := _slip(held, name):
+            yield _unknown(place, slip, name, workflow)
             return
     place, style = seen[-1]
     expected = "op: a renderer such as hep.render.hist1d, or use: another style"
