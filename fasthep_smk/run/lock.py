@@ -33,6 +33,8 @@ __all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "mark", "share", 
 #: Seconds that processes of a killed run get to end by themselves.
 _GRACE = 5.0
 _MARK = "FASTHEP_SMK_RUN"
+#: Folders that FAST-HEP's compiler makes, besides those that it writes to.
+_MADE_BY_COMPILER = ("debug", "reports", "artifacts", "execution")
 #: Bytes of the lock's content: on a disk that gets full, it is written where it stands.
 _LENGTH = 400
 
@@ -82,12 +84,20 @@ def hold(build: Path) -> Iterator[int]:
                     _write(descriptor, state="ended")
         finally:
             os.close(descriptor)
-            if new and [item.name for item in path.parent.iterdir()] == ["lock"]:
+            if new and {item.name for item in path.parent.iterdir()} <= {"lock", "cache"}:
                 # Nothing was made of it: the workflow was refused.
+                shutil.rmtree(path.parent / "cache", ignore_errors=True)
                 path.unlink()
-                for folder in (path.parent, build / ".snakemake", build):
-                    with contextlib.suppress(OSError):
-                        folder.rmdir()
+                of_compiler = (build / name for name in _MADE_BY_COMPILER)
+                for folder in (path.parent, build / ".snakemake", *of_compiler, build):
+                    _remove_if_empty(folder)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing but empty folders; of another, what is empty below."""
+    for parent, _, _ in os.walk(folder, topdown=False):
+        with contextlib.suppress(OSError):
+            Path(parent).rmdir()
 
 
 def _open(path: Path, build: Path) -> int:

@@ -16,6 +16,7 @@ from fasthep_smk import sites
 from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need
 from fasthep_smk.storage import failures, obstacles
+from fasthep_smk.storage.unchanged import unless_accepted
 from fasthep_smk.translate.placement import capped
 from fasthep_smk.translate.translation import (
     Compiled,
@@ -170,15 +171,20 @@ STEPS: tuple[Callable[..., object], ...] = (
 )  # fmt: skip
 
 
-def up_to(last: Callable[..., Made], start: Start) -> Made:
+def up_to(last: Callable[..., Made], start: Start, *, only_look: bool = False) -> Made:
     """Take the steps from the first to ``last``, one of those before ``run``.
+
+    One who only looks leaves the build folder as it is if a run would have nothing to do.
 
     Raises:
         Findings: everything that one of the steps has found to be wrong.
     """
-    made: Any = start
-    for step in STEPS[: STEPS.index(last) + 1]:
-        made = step(made)
+    made: Any = load(start)
+    with unless_accepted(start.build) as put_back:
+        for step in STEPS[1 : STEPS.index(last) + 1]:
+            made = step(made)
+        if only_look and _is_idle(made):
+            put_back()
     return made  # type: ignore[no-any-return]
 
 

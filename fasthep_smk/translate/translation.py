@@ -231,13 +231,13 @@ def compile_plans(loaded: Loaded) -> Compiled:
             found = operation_findings(document, registry, workflow=loaded.shown) or found
         raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
+    found = [item for one in plans for item in plan_findings(one.plan, workflow=loaded.shown)]
     if plans:
-        found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+        found += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+    if plans and not found:  # what an unknown operation makes is not known
         varied = [one.plan for one in plans]
         found += meaning_findings(varied, document, workflow=loaded.shown, told=found)
-        _raise_if_any(found, loaded)
-    wrong = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
-    _raise_if_any([item for found in wrong for item in found], loaded)
+    _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
     warnings = [*loaded.execution.notices, *not_searched]
