@@ -32,6 +32,7 @@ from markdown_it import MarkdownIt
 from snakemake.cli import get_argument_parser
 
 import fasthep_smk
+from fasthep_smk import api
 from fasthep_smk.cli.parser import make_parser, names_of_options, parse
 from fasthep_smk.config import schema
 from fasthep_smk.util.errors import UsageError
@@ -283,11 +284,15 @@ def _called(node: ast.expr, known: dict[str, object]) -> object:
     """Return the function of ours that is called, if it is one."""
     if not isinstance(node, ast.Call):
         return None
+    found: object = None
     if isinstance(node.func, ast.Name):
-        return known.get(node.func.id)
+        found = known.get(node.func.id)
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-        return getattr(known.get(node.func.value.id), node.func.attr, None)
-    return None
+        found = getattr(known.get(node.func.value.id), node.func.attr, None)
+    # A package that has been imported can be called like the function of its name.
+    if inspect.ismodule(found) and found.__name__.startswith("fasthep_smk."):
+        return getattr(api, found.__name__.rpartition(".")[2], None)
+    return found
 
 
 def _made(node: ast.expr, known: dict[str, object]) -> object:
