@@ -63,8 +63,8 @@ def hold(build: Path) -> Iterator[int]:
         Findings: it cannot be written to, or something else is where files of ours belong.
     """
     path = build / layout.LOCK
-    new = not path.parent.exists()
-    with disk_full.saying(build):
+    # What there is of the disk is said while the folder is there.
+    with _none_if_refused(build), disk_full.saying(build):
         descriptor = _open(path, build)
         try:
             _lock(descriptor, build)
@@ -84,13 +84,22 @@ def hold(build: Path) -> Iterator[int]:
                     _write(descriptor, state="ended")
         finally:
             os.close(descriptor)
-            if new and {item.name for item in path.parent.iterdir()} <= {"lock", "cache"}:
-                # Nothing was made of it: the workflow was refused.
-                shutil.rmtree(path.parent / "cache", ignore_errors=True)
-                path.unlink()
-                of_compiler = (build / name for name in _MADE_BY_COMPILER)
-                for folder in (path.parent, build / ".snakemake", *of_compiler, build):
-                    _remove_if_empty(folder)
+
+
+@contextlib.contextmanager
+def _none_if_refused(build: Path) -> Iterator[None]:
+    """Remove a build folder that is new if nothing was made of it: the workflow was refused."""
+    smk = build / layout.SMK
+    new = not smk.exists()
+    try:
+        yield
+    finally:
+        if new and smk.is_dir() and {item.name for item in smk.iterdir()} <= {"lock", "cache"}:
+            shutil.rmtree(smk / "cache", ignore_errors=True)
+            (build / layout.LOCK).unlink(missing_ok=True)
+            of_compiler = (build / name for name in _MADE_BY_COMPILER)
+            for folder in (smk, build / ".snakemake", *of_compiler, build):
+                _remove_if_empty(folder)
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -34,8 +34,10 @@ def unless_accepted(build: Path) -> Iterator[Callable[[], None]]:
     _keep(build, before)
     try:
         yield lambda: _put_back(build, before)
+    except OSError:
+        raise  # the disk may be full, which is to be seen as it is: the next call puts back
     except BaseException:
-        with contextlib.suppress(OSError):  # what is wrong with the disk is told by the error
+        with contextlib.suppress(OSError):
             _put_back(build, before)
         raise
     shutil.rmtree(before, ignore_errors=True)
