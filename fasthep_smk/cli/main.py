@@ -120,7 +120,7 @@ def _run_held(
     from fasthep_smk.run import pipeline
     from fasthep_smk.storage.outdir import results_in
 
-    translation = pipeline.up_to(pipeline.write, start, only_look=options.dry_run)
+    translation = pipeline.up_to(pipeline.write, start)
     if options.dry_run:
         from fasthep_smk.cli import why
 
@@ -159,7 +159,7 @@ def _why(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import why
     from fasthep_smk.run import pipeline
 
-    with _translated(options, only_look=True) as translation:
+    with _translated(options) as translation:
         outcome = why.unbundled(pipeline.dry_run(translation), translation)
     if options.json:
         print(json.dumps(why.as_data(outcome, translation), indent=1))
@@ -169,7 +169,7 @@ def _why(options: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _translated(options: argparse.Namespace, *, only_look: bool = False) -> Iterator[Translation]:
+def _translated(options: argparse.Namespace) -> Iterator[Translation]:
     """Translate with the lock of the build folder, and hold it for the block."""
     from fasthep_smk.run import pipeline
     from fasthep_smk.run.lock import hold
@@ -177,7 +177,7 @@ def _translated(options: argparse.Namespace, *, only_look: bool = False) -> Iter
 
     build = made_build_folder(options.outdir)
     with hold(build):
-        yield pipeline.up_to(pipeline.write, _start(options, build), only_look=only_look)
+        yield pipeline.up_to(pipeline.write, _start(options, build))
 
 
 @contextlib.contextmanager

@@ -171,20 +171,16 @@ STEPS: tuple[Callable[..., object], ...] = (
 )  # fmt: skip
 
 
-def up_to(last: Callable[..., Made], start: Start, *, only_look: bool = False) -> Made:
+def up_to(last: Callable[..., Made], start: Start) -> Made:
     """Take the steps from the first to ``last``, one of those before ``run``.
-
-    One who only looks leaves the build folder as it is if a run would have nothing to do.
 
     Raises:
         Findings: everything that one of the steps has found to be wrong.
     """
     made: Any = load(start)
-    with unless_accepted(start.build) as put_back:
+    with unless_accepted(start.build):
         for step in STEPS[1 : STEPS.index(last) + 1]:
             made = step(made)
-        if only_look and _is_idle(made):
-            put_back()
     return made  # type: ignore[no-any-return]
 
 

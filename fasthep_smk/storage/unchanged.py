@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from fasthep_smk.storage.obstacles import WRITTEN_FIRST
@@ -22,18 +22,17 @@ _BEFORE = "smk/before"
 
 
 @contextlib.contextmanager
-def unless_accepted(build: Path) -> Iterator[Callable[[], None]]:
+def unless_accepted(build: Path) -> Iterator[None]:
     """Put back what was in the compiler's folders if the block ends with an exception.
 
-    Yields what puts it back at once, for one who only looks. What a process that was killed has
-    left is put back first.
+    What a process that was killed has left is put back first.
     """
     before = build / _BEFORE
     if before.is_dir():
         _put_back(build, before)
     _keep(build, before)
     try:
-        yield lambda: _put_back(build, before)
+        yield
     except OSError:
         raise  # the disk may be full, which is to be seen as it is: the next call puts back
     except BaseException:

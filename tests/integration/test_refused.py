@@ -1,4 +1,4 @@
-"""A refused run, and a look at one that has nothing to do, change nothing in a build folder."""
+"""A refused command changes nothing in a build folder, and makes none."""
 
 from __future__ import annotations
 
@@ -106,16 +106,6 @@ def test_a_refused_command_changes_nothing(
     assert tree(finished / "build") == before
     assert main([*words, "wrong.yaml", *options, *end, "-o", "new"]) in (1, 2)
     assert not Path("new").exists()
-
-
-@pytest.mark.parametrize("command", [["why"], []])
-def test_a_look_at_a_finished_run_changes_nothing(
-    command: list[str], finished: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(finished)
-    before = tree(finished / "build")
-    assert main([*command, "workflow.yaml", *([] if command else ["-n"])]) == 0
-    assert tree(finished / "build") == before
 
 
 def test_what_a_killed_process_has_replaced_is_put_back(tmp_path: Path) -> None:
