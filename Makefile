@@ -8,13 +8,14 @@ CHAOS_ROUNDS ?= 400
 EDIT_ROUNDS ?= 200
 MIXES ?= 50
 FUZZ ?= 10000
+SLIPS ?= 5
 CHAOS_SEED ?= $(shell date +%s)
 RUN = "$(VENV)/bin/python"
 # Its own environment: with fasthep-distributed, FAST-HEP compiles other plans.
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint audit messages reference nightly bench clean pictures
+.PHONY: help demo test unit lint audit messages reference man docs nightly bench clean pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -24,6 +25,8 @@ help:
 	@echo "make audit     look up known holes in the packages that we need"
 	@echo "make messages  list every text that a user may read, with file and line"
 	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
+	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
+	@echo "make docs      make a site of the pages, and check all links in them"
 	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
@@ -57,16 +60,24 @@ reference: $(VENV)/.installed
 	$(RUN) .ci/make-reference > docs/reference.md.new
 	mv docs/reference.md.new docs/reference.md
 
+man: $(VENV)/.installed
+	$(RUN) .ci/make-man > man/fasthep-smk.1.new
+	mv man/fasthep-smk.1.new man/fasthep-smk.1
+
+docs: $(VENV)/.installed-test
+	@.ci/make-site $(RUN) build/docs
+	@echo "$(abspath .)/build/docs/index.html"
+
 test: lint audit
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
 nightly: $(VENV)/.installed-test
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
 	FASTHEP_SMK_EDIT_ROUNDS=$(EDIT_ROUNDS) FASTHEP_SMK_EDIT_SEED=$(CHAOS_SEED) \
-	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) \
+	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) FASTHEP_SMK_SLIPS=$(SLIPS) \
 	$(RUN) -m pytest $(PYTEST_ARGS) -m "" tests/integration/test_chaos.py \
 		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
-		tests/unit/test_fuzz.py
+		tests/integration/test_misspelt_keys.py tests/unit/test_fuzz.py
 	FASTHEP_SMK_TESTS_COLD=1 $(RUN) -m pytest $(PYTEST_ARGS) -m long
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
@@ -79,4 +90,4 @@ pictures: demo
 	@.ci/make-pictures "$(VENV)"
 
 clean:
-	rm -rf "$(VENV)" "$(BENCH_VENV)" workflow/demo/build workflow/demo/data tests/.cache
+	rm -rf "$(VENV)" "$(BENCH_VENV)" build/docs workflow/demo/build workflow/demo/data tests/.cache

@@ -210,7 +210,10 @@ def _bins(values: list[float], *, whole: bool) -> dict[str, float | int]:
     if low == high:
         low, high = ordered[0], ordered[-1]
     if low == high:
-        low, high = low - 0.5, high + 0.5
+        wide = max(0.5, abs(low) * 1e-6)  # 0.5 more is nothing to a large number
+        low, high = low - wide, high + wide
+    if not math.isfinite(high - low):
+        low, high = low / 4, high / 4
     if whole and high - low <= 2 * _BINS:
         low, high = math.floor(low) - 0.5, math.ceil(high) + 0.5
         return {"low": low, "high": high, "nbins": round(high - low)}

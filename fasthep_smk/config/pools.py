@@ -261,4 +261,8 @@ def merged_defaults(layers: Iterable[Layer]) -> dict[str, tuple[str, Layer]]:
         for layer in layers
     ]
     merged = merge(parts)
-    return {kind: (str(name), merged.origins[(kind,)]) for kind, name in merged.values.items()}
+    return {
+        kind: (str(name), merged.origins[(kind,)])
+        for kind, name in merged.values.items()
+        if not kind.startswith("x-")
+    }

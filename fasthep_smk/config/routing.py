@@ -52,12 +52,13 @@ def stage_needs(
     stages = analysis.get("stages") if isinstance(analysis, dict) else None
     needs: dict[str, StageNeeds] = {}
     findings: list[Finding] = []
-    for stage in stages if isinstance(stages, list) else []:
+    for number, stage in enumerate(stages if isinstance(stages, list) else []):
         content = stage.get("execution") if isinstance(stage, dict) else None
         if content is None:
             continue
         name = str(stage.get("id"))
-        key = f"analysis.stages[{name!r}].execution"
+        place = repr(name) if stage.get("id") else number
+        key = f"analysis.stages[{place}].execution"
         found = schema.findings_of(content, "stage", file=workflow, key=key)
         if not found and content.get("require") and content.get("prefer"):
             found = [

@@ -22,12 +22,16 @@ __all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of",
 #: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
 EXECUTION = ("fasthep_smk.config", "execution.schema.json")
 LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
+#: How the second refers to the first: by its path, so that editors find it.
+_EXECUTION_PATH = "../config/execution.schema.json"
 
 
 #: JSON takes 2.0 for a whole number; where people write YAML it is more likely a mistake.
 _TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
+#: Keys that are free everywhere.
+_COMMENTS = "^x-"
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
 _END = re.compile(r"\$(?=[|)]|$)")
 
@@ -64,7 +68,7 @@ def bundled() -> dict[str, object]:
         f"{start}{name}": _pointed(part, {"#/$defs/": f"#/$defs/{start}"})
         for name, part in execution["$defs"].items()
     }
-    whole = _pointed(language, {f"{EXECUTION[1]}#/$defs/": f"#/$defs/{start}"})
+    whole = _pointed(language, {f"{_EXECUTION_PATH}#/$defs/": f"#/$defs/{start}"})
     assert isinstance(whole, dict)
     return {**whole, "$defs": {**whole["$defs"], **parts}}
 
@@ -100,7 +104,7 @@ def _registry() -> Registry[_Schema]:
     """Return the schemas that another one may refer to."""
     document: Resource[_Schema] = Resource.from_contents(_document(EXECUTION))
     empty: Registry[_Schema] = Registry()
-    filled: Registry[_Schema] = empty.with_resource(EXECUTION[1], document)
+    filled: Registry[_Schema] = empty.with_resource(_EXECUTION_PATH, document)
     return filled
 
 
@@ -156,7 +160,7 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         for name in value:
             if name not in known and not any(re.search(pattern, name) for pattern in free):
                 # Where keys may also be free, one that is far from all is not a slip of them.
-                close = nearest(name, shown, cutoff=0.7 if free else 0.5)
+                close = nearest(name, known, cutoff=0.7 if set(free) - {_COMMENTS} else 0.5)
                 yield Finding(
                     file=file,
                     key=key_of(key, [name]),

@@ -129,7 +129,7 @@ def _warnings(merged: Merged) -> list[str]:
         )
     for key in merged.get("config") or {}:
         layer = merged.origin("config", key)
-        if key not in CONFIG_KEYS and layer is not None:
+        if not (key in CONFIG_KEYS or key.startswith("x-") or layer is None):
             warnings.append(
                 f"{layer.place(('config', key))}: a setting of Dask, which has no effect here: "
                 "Snakemake schedules the jobs"

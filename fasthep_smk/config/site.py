@@ -28,6 +28,8 @@ SYSTEMS = ("local", "slurm", "htcondor")
 #: FAST-HEP's names for running on the machine where one is.
 _LOCAL_STRATEGIES = ("default", "local", "threads", "processes", "synchronous")
 _CONFIGS = ("config.v9+.yaml", "config.yaml")
+#: Profiles of ours: examples to copy, and some to use by their names.
+_PROFILES = Path(__file__).parent / "profiles"
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,10 @@ def _find(profile: str) -> Path | None:
         known += [item.name for item in top.glob("*") if item.is_dir()] if top.is_dir() else []
     if profile in SYSTEMS:
         return None
+    ours = sorted(item.name for item in _PROFILES.iterdir())
+    if profile in ours:
+        return _PROFILES / profile
+    known += [name for name in ours if name not in known]
     what = "holds no config.yaml" if folder.is_dir() else "no such profile"
     close = nearest(profile, known)
     raise Findings.one(

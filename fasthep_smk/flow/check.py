@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, upstream
+from fasthep_smk.flow.places import node_place
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 
@@ -81,7 +82,12 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
             )
             findings[str(finding)] = finding
         for finding in _component_findings(
-            plan, "sinks", "op", str(report.get("op")), workflow, f"reports[{report.get('id')!r}]"
+            plan,
+            "sinks",
+            "op",
+            str(report.get("op")),
+            workflow,
+            f"reports[{report.get('id')!r}].op",
         ):
             findings.setdefault(str(finding), finding)
     return list(findings.values())
@@ -107,13 +113,21 @@ def _hint(reference: object) -> str:
 
 def _node_findings(plan: Plan, node: PlanNode, workflow: str) -> Iterator[Finding]:
     category, word = _CATEGORY[node.role]
-    where = str(dict(node.meta or {}).get("stage_id") or node.id)
-    yield from _component_findings(plan, category, word, node.impl, workflow, where)
+    where = node_place(node).removesuffix(".params")
+    of_render = node.id.startswith("render.")
+    key = f"{where}.{'op' if word == 'op' else 'style.op' if of_render else 'kind'}"
+    yield from _component_findings(plan, category, word, node.impl, workflow, key)
     execution = dict(dict(node.meta or {}).get("execution") or {})
     for modifier in execution.get("modifiers") or []:
         name = str(modifier.get("name") if isinstance(modifier, dict) else modifier)
         yield from _component_findings(
-            plan, "execution_modifiers", "modifier", name, workflow, where, needs_spec=False
+            plan,
+            "execution_modifiers",
+            "modifier",
+            name,
+            workflow,
+            f"{where}.execution.modifiers",
+            needs_spec=False,
         )
 
 
@@ -123,13 +137,12 @@ def _component_findings(
     word: str,
     name: str,
     workflow: str,
-    where: str,
+    key: str,
     *,
     needs_spec: bool = True,
 ) -> Iterator[Finding]:
     registered = plan.registry.get(category) or {}
     entry = registered.get(name)
-    key = f"{where}: {word}"
     if not isinstance(entry, dict):
         close = nearest(name, registered)
         yield Finding(

@@ -21,11 +21,11 @@ from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import bounded_yaml, load
-from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Findings, SmkError, WrongArgument, nearest
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import Plan
+    from fasthep_smk.flow.shapes import Plan, Registry
 
 __all__ = [
     "CompiledPlan",
@@ -33,6 +33,7 @@ __all__ = [
     "forget_modules",
     "load_with_digests",
     "readable_errors",
+    "registry_of",
 ]
 
 #: FAST-HEP's renderers import these, and the compiler the renderers: half a second.
@@ -114,6 +115,20 @@ def compile_workflow(
         CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])))
         for item in summary["variations"]
     ]
+
+
+def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
+    """Return what a workflow, whose includes are merged, and its profiles register.
+
+    Raises:
+        Findings: a profile cannot be read.
+    """
+    with readable_errors(workflow):
+        context = upstream.CompileContext(workflow, root)
+        found: Registry = upstream.resolve_workflow_registry(
+            dict(document), context=context
+        ).registry
+        return found
 
 
 def forget_modules() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
+from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import mapping, named, place_of, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
@@ -21,7 +22,7 @@ from fasthep_smk.util.errors import Finding, nearest
 __all__ = ["compiler_finding"]
 
 _KEY = re.compile(
-    r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles)"
+    r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles|registry)"
     r"(?:(?:\.\w+|\[[^\[\]]*\])+|(?= must be )))"
 )
 _NODE = re.compile(r"Failed to parse data dependencies for node '(?:stage\.)?(.+?)' \(.*?\)")
@@ -41,7 +42,11 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             "in the current folder are found",
         )
     document = _document(workflow)
-    known = _syntax(workflow, document, message, error) or _name(workflow, document, message)
+    known = (
+        _syntax(workflow, document, message, error)
+        or _name(workflow, document, message)
+        or missing_parameter(document, message, workflow=str(workflow))
+    )
     if known is not None:
         return known
     if message == _CIRCLE:
@@ -52,9 +57,14 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             expected="stages that need only earlier ones: see from and needs",
         )
     key = _KEY.search(message)
+    node = _NODE.match(message)
+    place = named(key.group(1), document) if key else None
+    if node and place is None:
+        stage = node[1].partition("@")[0]
+        place, message = f"analysis.stages[{stage!r}].params", message[node.end() :].lstrip(": ")
     return Finding(
         file=str(workflow),
-        key=named(key.group(1), document) if key else None,
+        key=place,
         problem=f"FAST-HEP's compiler refuses it: {message}",
     )
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from fasthep_smk.flow import upstream
@@ -130,7 +131,8 @@ def _of_categories(
     workflow: str,
 ) -> Iterator[Finding]:
     listed = [str(one) for one in bins]
-    twice = next((one for one in listed if listed.count(one) > 1), None)
+    counted = Counter(listed)
+    twice = next((one for one in listed if counted[one] > 1), None)
     if twice is not None:
         yield Finding(
             file=workflow,
@@ -141,9 +143,11 @@ def _of_categories(
         )
     if source != _DATASET:
         return
-    for name in (str(one.get("name")) for one in datasets):
-        if name not in listed:
-            unused = [one for one in listed if one not in {str(it.get("name")) for it in datasets}]
+    names = [str(one.get("name")) for one in datasets]
+    unused = [one for one in counted if one not in set(names)]
+    for name in names:
+        # A histogram of some of the datasets is right: all that it lists are there.
+        if unused and name not in counted:
             close = nearest(name, unused)
             yield Finding(
                 file=workflow,

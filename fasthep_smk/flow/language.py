@@ -30,9 +30,10 @@ _FREE = "nothing reads it; keys that begin with x- are free"
 #: What FAST-HEP reads of a dataset; all other keys are metadata.
 _OF_DATASET = ("name", "files", "nevents", "eventtype", "group")
 _METADATA = ("xs", "n_unskimmed_events", "filter_efficiency")
+_OF_DEFAULTS = ("eventtype", "tree_primary")
+_OF_HOOK = ("kind", "events", "params", "match")
 #: Keys of a dataset that look right, and what is meant.
 _MISTAKEN = {"event_type": "eventtype", "file": "files"}
-_PUBLISHED = "hep."
 _RENDERERS = "hep.render."
 
 
@@ -49,6 +50,7 @@ def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         bare.pop(section, None)
     found += _unknown(bare, "workflow", workflow)
     found += _near_misses(content, workflow)
+    found += _slips(content, workflow)
     return [replace(one, key=named(one.key or "", content)) for one in found]
 
 
@@ -91,9 +93,7 @@ def _unknown(content: object, part: str, workflow: str, key: str = "") -> list[F
 
 
 def _is_published(op: object, section: str, registry: Registry) -> bool:
-    if not isinstance(op, str) or not op.startswith(_PUBLISHED):
-        return False
-    return is_published(registry, section, op)
+    return isinstance(op, str) and is_published(registry, section, op)
 
 
 def _renderer(style: object, styles: YamlMapping, registry: Registry) -> bool:
@@ -171,6 +171,27 @@ def _near_misses(document: YamlMapping, workflow: str) -> Iterator[Finding]:
                     )
 
 
+def _slips(document: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield free keys of defaults and hooks that are one letter away from one that is read."""
+    parts: list[tuple[str, YamlMapping, tuple[str, ...]]] = []
+    defaults = mapping(mapping(document.get("data")).get("defaults"))
+    parts.append(("data.defaults", defaults, _OF_DEFAULTS))
+    hooks = document.get("execution_hooks")
+    for number, hook in enumerate(hooks if isinstance(hooks, list) else ()):
+        parts.append((f"execution_hooks[{number}]", mapping(hook), _OF_HOOK))
+    for place, content, known in parts:
+        for key in content:
+            meant = next((one for one in known if is_slip(key.lower(), one)), None)
+            if key not in known and meant and meant not in content:
+                yield Finding(
+                    file=workflow,
+                    key=schema.key_of(place, [key]),
+                    problem="nothing reads this key",
+                    expected=", ".join(known),
+                    hint=f"did you mean {meant!r}?",
+                )
+
+
 def _meant(key: str, value: object, dataset: YamlMapping) -> str | None:
     """Return what is meant by a key that differs from a known one by a slip of the keyboard."""
     known = (*_OF_DATASET, *_METADATA)
@@ -180,7 +201,13 @@ def _meant(key: str, value: object, dataset: YamlMapping) -> str | None:
     if key in ("meta", "metadata") and inside:
         return f"write {inside[0]!r} beside the name of the dataset."
     meant = _MISTAKEN.get(key) or next(
-        (name for name in known if len(name) > 2 and is_slip(key.lower(), name)), None
+        # An own key of one or two letters is hardly a slip.
+        (
+            name
+            for name in known
+            if is_slip(key.lower(), name) and (len(name) > 2 or set(key) == set(name))
+        ),
+        None,
     )
     return f"did you mean {meant!r}?" if meant and meant not in dataset else None
 

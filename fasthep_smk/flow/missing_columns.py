@@ -1,14 +1,81 @@
-"""Why a column that a stage reads is taken for a branch of the input, as a hint."""
+"""Columns that are read before they are made, and why one is taken for a branch of the input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.reads import CATEGORY, is_published
+from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
+from fasthep_smk.util.errors import Finding
 
-__all__ = ["why_missing"]
+__all__ = ["early_findings", "why_missing"]
+
+
+def early_findings(plan: ExecutionPlan, *, workflow: str) -> dict[str, Finding]:
+    """Return columns that a ``hep.define`` reads before it makes them, with a finding for each.
+
+    FAST-HEP's compiler takes them for made. They are right if the input has a branch of that name.
+    """
+    found: dict[str, Finding] = {}
+    for node in plan.nodes:
+        if node.impl == "hep.define" and is_published(plan.registry, "transforms", node.impl):
+            others = [plan.get_node(name) for name in _before(plan, node.id)]
+            if any(_is_silent(plan, other) for other in others):
+                continue
+            before = {name for other in others for name in _made(plan, other.id)}
+            for column, finding in _early(plan, node, workflow):
+                if column not in before:
+                    found.setdefault(column, finding)
+    return found
+
+
+def _early(
+    plan: ExecutionPlan, node: ExecutionNode, workflow: str
+) -> Iterator[tuple[str, Finding]]:
+    registry = full_registry(plan)
+    spec = upstream.component_spec_for_node(node, registry)
+    variables = node.params.get("variables")
+    listed = [one for one in variables or () if isinstance(one, dict)]
+    names = [str(one.get("name")) for one in listed]
+    context = dependency_context(plan, registry)
+    name = (plan.context.get("variation") or {}).get("name", "nominal")
+    where = f" in variation {name!r}" if name != "nominal" else ""
+    for number, variable in enumerate(listed):
+        # What it makes itself would not be told.
+        alone = {**variable, "name": "fasthep_smk_alone"}
+        try:
+            read = upstream.parse_component_data_dependencies(
+                spec=spec, params={"variables": [alone]}, dep_ctx=context
+            ).consumes
+        except Exception:
+            return  # the compiler raised already if this mattered
+        for column in sorted(set(read) & (set(names[number:]) - set(names[:number]))):
+            itself = column == names[number]
+            yield (
+                column,
+                Finding(
+                    file=workflow,
+                    key=f"analysis.stages[{_stage(node)!r}].params.variables[{number}]",
+                    problem=f"{names[number]!r} reads itself{where}"
+                    if itself
+                    else f"{names[number]!r} reads {column!r}, which is defined only below it"
+                    f"{where}",
+                    value=str(variable.get("expr", variable.get("reduce"))),
+                    expected="branches of the input, and columns that are made before",
+                    hint=None if itself else f"move the definition of {column!r} up",
+                ),
+            )
+
+
+def _made(plan: ExecutionPlan, name: str) -> list[str]:
+    produced = (plan.data_flow or {}).get("origins") or {}
+    return [
+        str(column)
+        for column, origin in produced.items()
+        for one in (origin, *(origin.get("origins") or ()))
+        if one.get("kind") == "produced" and one.get("node") == name
+    ]
 
 
 def why_missing(plan: ExecutionPlan) -> Callable[[str], str | None]:

@@ -15,9 +15,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity, upstream
+from fasthep_smk.flow.places import node_place
 from fasthep_smk.flow.reads import CATEGORY, is_published, modifiers_of, user_hooks
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest, not_among
+from fasthep_smk.util.errors import Finding, is_slip, nearest, not_among
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
@@ -76,10 +77,13 @@ def _keys(document: object) -> set[str]:
 def _of_node(plan: Plan, node: PlanNode, said: set[str], workflow: str) -> Iterator[Finding]:
     entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
     spec = _spec(entry)
-    if spec is None or spec.get("dependency_parser"):
-        return  # a parser may read any
+    if spec is None:
+        return
     params = spec.get("params")
     listed: YamlMapping = params if isinstance(params, dict) else {}
+    if spec.get("dependency_parser"):  # it may read any
+        yield from _slips(node, listed, workflow)
+        return
     declared = set(listed) | _read_by_compiler(spec)
     if node.role != "sink":  # of writers, FAST-HEP asks for nothing
         yield from _missing(node, listed, workflow)
@@ -96,7 +100,7 @@ def _of_node(plan: Plan, node: PlanNode, said: set[str], workflow: str) -> Itera
     if observed and "node_id" in node.params and not (known.takes_rest or "node_id" in known.names):
         yield Finding(
             file=workflow,
-            key=_place(node),
+            key=node_place(node),
             problem=f"{node.impl} does not take the name of what it observes, which each of "
             "the observers at the top gets",
             expected="inspect: below the stage",
@@ -112,11 +116,25 @@ def _of_node(plan: Plan, node: PlanNode, said: set[str], workflow: str) -> Itera
         close = nearest(name, read | declared, cutoff=0.7)
         yield Finding(
             file=workflow,
-            key=f"{_place(node)}.{name}",
+            key=f"{node_place(node)}.{name}",
             problem=f"{node.impl} has no parameter of this name",
             expected=", ".join(sorted((declared or read) - _GIVEN)) or "no parameters",
             hint=f"did you mean {close!r}?" if close else None,
         )
+
+
+def _slips(node: PlanNode, listed: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield parameters that are one letter away from a listed one, which is not given."""
+    for name in node.params:
+        meant = next((one for one in listed if is_slip(name, one)), None)
+        if name not in listed and meant is not None and meant not in node.params:
+            yield Finding(
+                file=workflow,
+                key=f"{node_place(node)}.{name}",
+                problem=f"{node.impl} has no parameter of this name",
+                expected=", ".join(listed),
+                hint=f"did you mean {meant!r}?",
+            )
 
 
 def _spec(entry: object) -> YamlMapping | None:
@@ -133,7 +151,7 @@ def _missing(node: PlanNode, params: YamlMapping, workflow: str) -> Iterator[Fin
         if wanted and name not in node.params and name not in _GIVEN:
             yield Finding(
                 file=workflow,
-                key=f"{_place(node)}.{name}",
+                key=f"{node_place(node)}.{name}",
                 problem=f"is missing: {node.impl} needs it",
                 expected=str(said.get("description") or said.get("type") or "a value"),
             )
@@ -149,7 +167,7 @@ def _not_allowed(node: PlanNode, params: YamlMapping, workflow: str) -> Iterator
                 map(str, allowed),
                 problem="is not a valid value",
                 file=workflow,
-                key=f"{_place(node)}.{name}",
+                key=f"{node_place(node)}.{name}",
             )
 
 
@@ -167,7 +185,7 @@ def _of_inputs(
         return  # a modifier or a hook may give it others
     inputs = [ref.input_name for ref in node.inputs if ref.input_name != "dependency"]
     lacking = sorted(known.needed - set(inputs) - set(node.params) - declared)
-    key = _place(node)
+    key = node_place(node)
     for name in inputs:
         if name not in known.names and (lacking or not known.takes_rest):
             taken = lacking or sorted(known.names - set(node.params))
@@ -196,26 +214,6 @@ def _of_inputs(
             problem=f"is missing: the function of {node.impl} needs it",
             expected="a value",
         )
-
-
-def _place(node: PlanNode) -> str:
-    meta = dict(node.meta or {})
-    stage = meta.get("stage_id")
-    kind, _, rest = node.id.partition(".")
-    name, _, number = rest.rpartition(".")
-    if kind == "write" and number.isdigit():
-        return f"analysis.stages[{name!r}].write[{number}]"
-    if kind == "inspect" and number.isdigit():
-        parent = str(meta.get("parent_name"))
-        if meta.get("parent_kind") == "source":
-            return f"sources.{parent}.inspect"
-        return f"analysis.stages[{parent!r}].inspect"
-    if kind == "observe":
-        found = re.search(r"\.(\d+)\.", node.id)
-        return f"observers[{found[1]}]" if found else "observers"
-    if node.role == "source":
-        return f"sources.{meta.get('source_name')}"
-    return f"analysis.stages[{stage!r}].params" if stage else str(node.id)
 
 
 def _read_by_compiler(spec: YamlMapping) -> set[str]:

@@ -26,12 +26,28 @@ def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Findi
         selection = mapping(params.get("selection"))
         for name in selection:
             found += _of_parents(name, selection, f"{key}.params.selection.{name}", workflow)
+    if stage.get("op") == "hep.weights.lookup_csv":
+        found += _of_labels(params, f"{key}.params", workflow)
     if stage.get("op") == "hep.define":
         listed = params.get("variables")
         for number, variable in enumerate(listed if isinstance(listed, list) else ()):
             place = f"{key}.params.variables[{number}]"
             found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
     return found
+
+
+def _of_labels(params: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield weights for which no column of the table is named: each job would fail."""
+    values = mapping(params.get("values"))
+    for label in mapping(params.get("outputs")):
+        if label not in values and not str(label).startswith("x-"):
+            yield not_among(
+                label,
+                map(str, values),
+                problem="values has no entry of this name",
+                file=workflow,
+                key=f"{key}.outputs.{label}",
+            )
 
 
 def _of_dtype(dtype: object, key: str, workflow: str) -> Iterator[Finding]:

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["datasets_at", "mapping", "named", "place_of", "stages_of", "variations_of"]
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import PlanNode
+
+__all__ = [
+    "datasets_at",
+    "mapping",
+    "named",
+    "node_place",
+    "place_of",
+    "stages_of",
+    "variations_of",
+]
 
 #: A key of an item of one of these lists.
 _NUMBERED = re.compile(
@@ -69,6 +81,27 @@ def place_of(key: str, content: object, text: str) -> str:
         if below != key + step:
             return below
     return key
+
+
+def node_place(node: PlanNode) -> str:
+    """Return the key at which a node's parameters stand."""
+    meta = dict(node.meta or {})
+    stage = meta.get("stage_id")
+    kind, _, rest = node.id.partition(".")
+    name, _, number = rest.rpartition(".")
+    if kind in ("write", "render") and number.isdigit():
+        return f"analysis.stages[{name!r}].{kind}[{number}]"
+    if kind == "inspect" and number.isdigit():
+        parent = str(meta.get("parent_name"))
+        if meta.get("parent_kind") == "source":
+            return f"sources.{parent}.inspect"
+        return f"analysis.stages[{parent!r}].inspect"
+    if kind == "observe":
+        found = re.search(r"\.(\d+)\.", node.id)
+        return f"observers[{found[1]}]" if found else "observers"
+    if node.role == "source":
+        return f"sources.{meta.get('source_name')}"
+    return f"analysis.stages[{stage!r}].params" if stage else str(node.id)
 
 
 def named(key: str, content: YamlMapping) -> str:

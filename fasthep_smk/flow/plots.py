@@ -181,7 +181,8 @@ def _of_plot(plot: _Plot, op: str, spec: YamlMapping, path: str) -> Iterator[Fin
     own = mapping(spec.get(name))
     available = list(dict.fromkeys([*plot.datasets, *plot.groups]))
     if plot.datasets:
-        for number, transform in enumerate(spec.get("transforms") or ()):
+        transforms = spec.get("transforms")
+        for number, transform in enumerate(transforms if isinstance(transforms, list) else ()):
             place = f"{path}transforms[{number}]"
             available += yield from _of_transform(plot, mapping(transform), place)
         styled = mapping(mapping(spec.get("style")).get("datasets"))
@@ -223,7 +224,7 @@ def _of_transform(
         return list(map(str, by))
     by = transform.get("by")
     names = {"dataset_name": plot.datasets, "dataset_group": plot.groups}
-    if by not in names:
+    if not isinstance(by, str) or by not in names:
         yield plot.not_among(f"{path}.by", by, names, "is no way to tell datasets apart")
         return []
     if transform.get("mode", "overall") != "overall":
@@ -242,8 +243,12 @@ def _of_data_mc(
     if str(data) not in available:
         yield plot.not_among(f"{path}.data", data, available, "no dataset has this name")
     for key in ("backgrounds", "signals"):
-        listed = own.get(key)
-        for one in slips_among(listed if isinstance(listed, list) else (), available):
+        raw = own.get(key)
+        listed = raw if isinstance(raw, list) else []
+        slips = slips_among(listed, available)
+        if key == "signals":  # a style may serve several workflows, some without any of these
+            slips = [one for one in slips if nearest(one, available, cutoff=0.75)]
+        for one in slips:
             problem = "no dataset has this name: the plot would be without it"
             yield plot.not_among(f"{path}.{key}", one, available, problem)
 
@@ -305,5 +310,9 @@ def _of_axes(
             expected="dataset_axis: true in the histogram",
         )
     # There it is only a name to be shown; but one that is nearly right was meant to be right.
-    elif names["x"] not in (None, *held) and is_slip(str(names["x"]), plot.physics[0]):
+    elif (
+        names["x"] not in (None, *held)
+        and plot.physics
+        and is_slip(str(names["x"]), plot.physics[0])
+    ):
         yield plot.not_among(f"{path}axes.x.name", names["x"], plot.physics, missing)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.compile import load_with_digests, readable_errors
+from fasthep_smk.flow.compile import load_with_digests, registry_of
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.op_identity import modules_of_entry
 
@@ -102,9 +102,7 @@ def registered(workflow: Path | None, root: Path) -> list[Component]:
         own = said if isinstance(said, dict) else {}
         find_local_modules(root, workflow, modules_of_entry(dict(own)))
     named = workflow or root / "workflow.yaml"
-    with readable_errors(named):
-        context = upstream.CompileContext(named, root)
-        registry = upstream.resolve_workflow_registry(dict(document), context=context).registry
+    registry = registry_of(document, named, root)
     found = []
     for section, kind in KINDS.items():
         of_workflow = own.get(section)

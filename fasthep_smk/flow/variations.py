@@ -15,7 +15,7 @@ from fasthep_smk.flow.places import datasets_at, mapping, stages_of, variations_
 from fasthep_smk.flow.reads import CATEGORY, is_published, references, user_hooks
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, not_among, slips_among
+from fasthep_smk.util.errors import Finding, is_slip, not_among, slips_among
 
 __all__ = ["branch_findings", "unchanged_findings", "variation_findings"]
 
@@ -96,8 +96,18 @@ def _of_datasets(
 ) -> Iterator[Finding]:
     problem = "the workflow has no such dataset"
     replaced = mapping(mapping(variation.get("datasets")).get("replace"))
-    for text in dict.fromkeys([*replaced, *replaced.values()]):
-        if isinstance(text, str) and text not in datasets and "{" not in text:
+    for name, other in replaced.items():
+        if not isinstance(other, str):
+            yield Finding(
+                file=workflow,
+                key=f"{key}.datasets.replace.{name}",
+                problem="is not the name of a dataset",
+                value=repr(other),
+                expected="one dataset in the place of another",
+            )
+    texts = [one for one in (*replaced, *replaced.values()) if isinstance(one, str)]
+    for text in dict.fromkeys(texts):
+        if text not in datasets and "{" not in text:
             place = f"{key}.datasets.replace"
             yield not_among(text, datasets, problem=problem, file=workflow, key=place)
     named = mapping(variation.get("applies_to")).get("datasets")
@@ -132,11 +142,13 @@ def unchanged_findings(
     for plan in plans:
         variation = mapping(plan.context.get("variation"))
         if variation and not variation.get("is_nominal") and not _is_seen(plan):
-            found += _unchanged(variation, _template(variation, document), workflow)
+            found += _unchanged(plan, variation, _template(variation, document), workflow)
     return found
 
 
-def _unchanged(variation: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
+def _unchanged(
+    plan: ExecutionPlan, variation: YamlMapping, key: str, workflow: str
+) -> Iterator[Finding]:
     rewrites = mapping(variation.get("rewrites"))
     if mapping(variation.get("weight")).get("multiply") and not rewrites.get("weight_expr"):
         yield Finding(
@@ -150,8 +162,12 @@ def _unchanged(variation: YamlMapping, key: str, workflow: str) -> Iterator[Find
         for one in rewrites.get("fields") or ()
         for name in mapping(mapping(one).get("replacements"))
     }
-    for name in mapping(variation.get("replace")):
-        if name not in used:
+    replaced = mapping(variation.get("replace"))
+    flow = mapping(plan.data_flow)
+    known = {*mapping(flow.get("origins")), *mapping(flow.get("consumers"))} - set(replaced)
+    for name in replaced:
+        # A file of variations may serve several workflows: what they lack has no effect.
+        if name not in used and (not used or any(is_slip(str(name), one) for one in known)):
             yield Finding(
                 file=workflow,
                 key=f"{key}.replace",

@@ -13,6 +13,7 @@ from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.ignored_keys import ignored_findings
 from fasthep_smk.flow.language import language_findings
+from fasthep_smk.flow.missing_keys import missing_findings
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
@@ -52,6 +53,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         *dataset_findings(document, workflow=workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
+        *missing_findings(document, workflow=workflow),
     ]
     told = {one.key for one in found}
     others = language_findings(document, workflow=workflow)

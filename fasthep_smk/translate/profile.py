@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -155,6 +157,36 @@ class _Python(str):
     """The Python expression of a resource, as a profile says it."""
 
 
+#: The names that an expression of a resource may use, besides Python's own: Snakemake's
+#: ``resources.py`` and ``ioutils``.
+SNAKEMAKE_NAMES = frozenset({
+    "wildcards", "input", "attempt", "threads", "system_tmpdir", "shutil", "async_run",
+    "as_py_module", "branch", "choose_file", "choose_folder", "choose_tmp", "collect", "evaluate",
+    "exists", "extract_checksum", "flatten", "lookup", "output", "params", "parse_input",
+    "prepend_param", "resources", "subpath",
+})  # fmt: skip
+
+
+def _default(value: object) -> object:
+    """Return what Snakemake makes of a resource of a site for all: an expression, or plain text.
+
+    It takes for text what is no Python, and what has names that it does not know: ``short``.
+    """
+    text = str(value)
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return text
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    bound = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    known = SNAKEMAKE_NAMES | set(dir(builtins)) | bound
+    return _Python(text) if named <= known else text
+
+
 def _of_system(
     attempts: Iterable[Attempt],
     system: sites.System,
@@ -170,7 +202,7 @@ def _of_system(
     own = [dict(system.resources(attempt)) for attempt in attempts]
     found: dict[str, list[object]] = {}
     for name in dict.fromkeys(name for one in own for name in one):
-        default = _Python(str(defaults[name])) if name in defaults else None
+        default = _default(defaults[name]) if name in defaults else None
         elsewhere: Sequence[object] = common.get(name) or [default] * len(own)
         if name in system.AMOUNTS:
             elsewhere = [next(one[name] for one in own if name in one)] * len(own)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config import schema
@@ -13,13 +14,18 @@ from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
 from fasthep_smk.flow.check import plan_findings, registry_findings
-from fasthep_smk.flow.compile import CompiledPlan, compile_workflow, load_with_digests
+from fasthep_smk.flow.compile import (
+    CompiledPlan,
+    compile_workflow,
+    load_with_digests,
+    registry_of,
+)
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, repeated_keys
 from fasthep_smk.flow.meaning import meaning_findings
-from fasthep_smk.flow.missing_columns import why_missing
+from fasthep_smk.flow.missing_columns import early_findings, why_missing
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -28,6 +34,7 @@ from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
+from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
@@ -41,7 +48,7 @@ from fasthep_smk.flow.workflow_checks import (
 from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import check_inputs, make_partitions, sources_of
+from fasthep_smk.plan.partitions import SourceFacts, check_inputs, make_partitions, sources_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
@@ -65,6 +72,9 @@ from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.remote import is_remote
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan
 
 __all__ = [
     "Compiled",
@@ -226,15 +236,20 @@ def compile_plans(loaded: Loaded) -> Compiled:
             each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
         told_of_graph(aside, loaded.earlier)
     except Findings as error:
-        raise Findings(located(error.findings, workflow, shown=loaded.shown)) from error
+        found = error.findings
+        with contextlib.suppress(Findings):  # a profile is what is wrong
+            registry = registry_of(document, workflow, root)
+            # FAST-HEP stops at the first one, and names no key.
+            found = operation_findings(document, registry, workflow=loaded.shown) or found
+        raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
+    found = [item for one in plans for item in plan_findings(one.plan, workflow=loaded.shown)]
     if plans:
-        found = operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+        found += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+    if plans and not found:  # what an unknown operation makes is not known
         varied = [one.plan for one in plans]
         found += meaning_findings(varied, document, workflow=loaded.shown, told=found)
-        _raise_if_any(found, loaded)
-    wrong = (plan_findings(one.plan, workflow=loaded.shown) for one in plans)
-    _raise_if_any([item for found in wrong for item in found], loaded)
+    _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
     warnings = [*loaded.execution.notices, *not_searched]
@@ -406,6 +421,10 @@ def _variations(
             ],
             hints=why_missing(one.plan),
         )
+        # The same expression is mostly read in all variations.
+        places = {item.key for item in findings}
+        early = _early_findings(one.plan, sources, inputs, compiled)
+        found += [item for item in early if item.key not in places]
         told = {(item.key, item.problem) for item in findings}
         findings += [item for item in found if (item.key, item.problem) not in told]
         warnings += warned
@@ -413,8 +432,26 @@ def _variations(
             continue
         partitions = make_partitions(sources, datasets, chunk_size=chunk_size, inputs=inputs)
         variations.append(Variation(one.variation, graph, tuple(partitions)))
-    _raise_if_any(findings)
+    _raise_if_any(findings, compiled)
     return variations, list(dict.fromkeys(warnings))
+
+
+def _early_findings(
+    plan: Plan, sources: list[SourceFacts], inputs: Inputs, compiled: Compiled
+) -> list[Finding]:
+    """Return the columns that are read before they are made, and are no branch of any file."""
+    early = early_findings(plan, workflow=compiled.shown)
+    if not early or len(sources) > 1:  # a join gives columns other names
+        return []
+    trees = [source.tree for source in sources if source.tree is not None]
+    files = [file for file in _files_of_plan(plan) if not is_remote(file)]
+    looked = inputs.look(files, trees)
+    known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
+    if not known or None in known:
+        return []
+    branches = {name for listed in known for name in listed or ()}
+    branches |= set(mapping(compiled.document.get("fields")))
+    return [finding for column, finding in early.items() if column not in branches]
 
 
 def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
@@ -477,10 +514,13 @@ def _file_findings(document: YamlMapping, inputs: Inputs) -> list[Finding]:
 
 
 def _files_of(compiled: list[CompiledPlan]) -> list[str]:
+    return [file for one in compiled for file in _files_of_plan(one.plan)]
+
+
+def _files_of_plan(plan: Plan) -> list[str]:
     return [
         str(file)
-        for one in compiled
-        for dataset in (one.plan.context.get("datasets") or {}).values()
+        for dataset in (plan.context.get("datasets") or {}).values()
         for file in dataset.get("files") or ()
     ]
 

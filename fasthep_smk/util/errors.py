@@ -35,7 +35,10 @@ def nearest(name: str, valid: Iterable[str], *, cutoff: float = 0.5) -> str | No
     Names that resemble it by less than ``cutoff``, from 0 to 1, do not.
     """
     names = {str(item).lower(): str(item) for item in valid}
-    matches = difflib.get_close_matches(str(name).lower(), names, n=1, cutoff=cutoff)
+    wanted = str(name).lower()
+    matches = difflib.get_close_matches(wanted, names, n=1, cutoff=cutoff)
+    # Of two letters, exchanged ones count as one in common.
+    matches += [one for one in names if sorted(one) == sorted(wanted)]
     return names[matches[0]] if matches else None
 
 

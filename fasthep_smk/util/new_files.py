@@ -41,6 +41,9 @@ def new_files(folder: Path) -> Iterator[Path]:
         if is_open(stage.stat()):
             stage.chmod(stage.stat().st_mode & ~0o022)
         yield stage
+        for path in stage.rglob("*"):
+            if not path.is_symlink() and is_open(path.stat()):
+                path.chmod(path.stat().st_mode & ~0o022)
         if there:
             _move(stage, folder)
         else:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -97,10 +98,8 @@ def cluster(kind: str, files: dict[str, str], name: str | None = None) -> Iterat
         problem = change(running, "up", owner)
         if problem:
             leave(running, mine, owner)
-    if problem and os.environ.get("CI") == "true":
-        pytest.fail(f"{kind} did not start:\n{problem}", pytrace=False)
     if problem:
-        skip_loudly(f"{kind} did not start, its tests do not run:\n{problem}")
+        not_had(kind, problem)
     try:
         yield running
     finally:
@@ -118,9 +117,16 @@ def not_possible_here() -> str:
     return ""
 
 
-def skip_loudly(reason: str) -> None:
+def skip_loudly(reason: str) -> NoReturn:
     warnings.warn(reason, stacklevel=2)
     pytest.skip(reason)
+
+
+def not_had(what: str, problem: str) -> NoReturn:
+    """End a test for which something did not start: a failure where all of it must run."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} did not start:\n{problem}", pytrace=False)
+    skip_loudly(f"{what} did not start, its tests do not run:\n{problem}")
 
 
 def change(running: Cluster, command: str, owner: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 
@@ -71,6 +72,31 @@ def analysis(tmp_path: Path, small_files: Path) -> Path:
     (tmp_path / "data").symlink_to(small_files)
     (tmp_path / "workflow.yaml").write_text(WORKFLOW)
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new virtual environment with the wheel; all else is that of the tests."""
+    folder = tmp_path_factory.mktemp("installed")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    made = subprocess.run(
+        [*pip, "wheel", "--no-deps", "-w", str(folder / "dist"), str(Path(__file__).parents[2])],
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True
+    )
+    (wheel,) = (folder / "dist").glob("*.whl")
+    python = folder / "venv/bin/python"
+    ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    place = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
+    others = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    others |= {one for one in sys.path if one.endswith("-packages")}
+    (place / "others.pth").write_text("".join(f"{one}\n" for one in sorted(others)))
+    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
+    return folder / "venv"
 
 
 #: What these look at is how processes start, what they are, and how they end.

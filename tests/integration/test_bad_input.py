@@ -287,7 +287,7 @@ def test_files_that_include_each_other(document: Document, refused_as: Refused) 
 def test_an_unknown_operation(document: Document, refused_as: Refused) -> None:
     stage(document, "Hist")["op"] = "hep.hst"
     text = refused_as(document)
-    assert "workflow.yaml: Hist: op" in text
+    assert "workflow.yaml: analysis.stages['Hist'].op" in text
     assert "'hep.hst'" in text
     assert "'hep.hist'" in text
 
@@ -295,7 +295,7 @@ def test_an_unknown_operation(document: Document, refused_as: Refused) -> None:
 def test_an_unknown_sink(document: Document, refused_as: Refused) -> None:
     stage(document, "Cut")["write"] = [{"kind": "root_tre", "path": "x.root"}]
     text = refused_as(document)
-    assert "workflow.yaml: Cut: sink" in text
+    assert "workflow.yaml: analysis.stages['Cut'].write[0].kind" in text
     assert "'root_tre'" in text
     assert "'root_tree'" in text
 
@@ -303,7 +303,7 @@ def test_an_unknown_sink(document: Document, refused_as: Refused) -> None:
 def test_an_unknown_observer(document: Document, refused_as: Refused) -> None:
     stage(document, "Cut")["inspect"] = [{"kind": "hep.schema_snapsho"}]
     text = refused_as(document)
-    assert re.search(r"workflow.yaml: .*Cut.*: observer", text)
+    assert "workflow.yaml: analysis.stages['Cut'].inspect.kind" in text
     assert "'hep.schema_snapshot'" in text
 
 
@@ -315,7 +315,7 @@ def test_an_observer_of_an_unknown_node(document: Document, refused_as: Refused)
 def test_an_unknown_modifier(document: Document, refused_as: Refused) -> None:
     stage(document, "Cut")["execution"] = {"modifiers": ["gpu.preloa"]}
     text = refused_as(document)
-    assert "workflow.yaml: Cut: modifier" in text
+    assert "workflow.yaml: analysis.stages['Cut'].execution.modifiers" in text
     assert "'gpu.preload'" in text
 
 

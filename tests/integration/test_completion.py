@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shells import shell
+from tests.support.programs import program
 
 pytestmark = pytest.mark.integration
 
@@ -63,13 +63,13 @@ def said(command: list[str], folder: Path) -> set[str]:
 @pytest.mark.parametrize("typed", CASES)
 def test_bash(folder: Path, typed: str) -> None:
     (folder / "ask").write_text(BASH)
-    assert CASES[typed] <= said([shell("bash"), "ask", typed], folder)
+    assert CASES[typed] <= said([program("bash"), "ask", typed], folder)
 
 
 @pytest.mark.parametrize("typed", CASES)
 def test_fish(folder: Path, typed: str) -> None:
     ask = 'fasthep-smk completion fish | source; complete -C "$argv[1]"'
-    found = said([shell("fish"), "-c", ask, typed], folder)
+    found = said([program("fish"), "-c", ask, typed], folder)
     assert CASES[typed] <= {line.partition("\t")[0].rstrip("/") for line in found}
 
 
@@ -94,5 +94,5 @@ print -r -- "$found"
 @pytest.mark.parametrize("typed", sorted(set(CASES) - {"fasthep-smk workflow.yaml --chunk"}))
 def test_zsh(folder: Path, typed: str) -> None:
     (folder / "ask").write_text(ZSH)
-    text = "\n".join(said([shell("zsh"), "-f", "ask", typed], folder))
+    text = "\n".join(said([program("zsh"), "-f", "ask", typed], folder))
     assert {word for word in CASES[typed] if word not in text} == set(), text

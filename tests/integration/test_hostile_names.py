@@ -219,7 +219,8 @@ def test_files_with_names_that_snakemake_fills_in(tmp_path: Path, name: str) -> 
 )
 def test_datasets_that_cannot_be_folders(tmp_path: Path, name: str) -> None:
     write_events(tmp_path / "data/a.root", 5)
-    document = workflow({name: ["data/a.root"], "a": ["data/a.root"]}, counting_stages())
+    write_events(tmp_path / "data/b.root", 5)
+    document = workflow({name: ["data/b.root"], "a": ["data/a.root"]}, counting_stages())
     (tmp_path / "workflow.yaml").write_text(json.dumps(document))
     done = smk(tmp_path, "translate", "workflow.yaml")
     assert_refused(done, "workflow.yaml", "dataset")

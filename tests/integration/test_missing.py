@@ -291,7 +291,7 @@ def test_what_is_no_partition_must_not_fail(
 ) -> None:
     workflow = fragile / "workflow.yaml"
     document: dict[str, Any] = yaml.safe_load(workflow.read_text())
-    document["styles"]["met"]["axes"]["x"] = {"name": "met", "limits": ["wrong", 1]}
+    document["styles"]["met"]["axes"]["x"] = {"name": "met", "label": r"$\frac$"}
     workflow.write_text(yaml.safe_dump(document, sort_keys=False))
     break_(fragile, *missing)
     said = fail(smk, fragile, "--accept-missing", "2")

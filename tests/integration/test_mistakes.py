@@ -5,7 +5,6 @@ The cases stand in ``tests/mistakes``: each changes one workflow in some places.
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +14,11 @@ import pytest
 import yaml
 
 from fasthep_smk.cli.main import main
-from tests.support import cases, events
+from tests.support import cases, mistakes
 
 pytestmark = pytest.mark.integration
 
-FOLDER = Path(__file__).parents[1] / "mistakes"
-BASE = yaml.safe_load((FOLDER / "workflow.yaml").read_text())
-FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.name != "workflow.yaml")
+FILES = sorted(path for path in mistakes.FOLDER.glob("*.yaml") if path.name != "workflow.yaml")
 
 
 def of_kind(kind: str) -> Iterator[Any]:
@@ -32,41 +29,7 @@ def of_kind(kind: str) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("mistakes")
-    for seed, name in enumerate(("data", "dy", "ttbar", "other")):
-        events.zmumu_file(folder / f"{name}.root", 10, seed)
-    return folder
-
-
-def changed(case: dict[str, Any]) -> dict[str, Any]:
-    """The right workflow with what a case sets; what it sets to null is taken out."""
-    document = copy.deepcopy(BASE)
-    for path, value in case["set"].items():
-        *above, last = path.split("/")
-        holder = document
-        for step in above:
-            holder = below(holder, step)
-        if isinstance(holder, list):
-            held = below(holder, last) if last != "+" else None
-            if value is None:
-                holder.remove(held)
-            elif held is None:
-                holder.append(value)
-            else:
-                holder[holder.index(held)] = value
-        elif value is None:
-            del holder[last]
-        else:
-            holder[last] = value
-    return document
-
-
-def below(holder: Any, step: str) -> Any:
-    if isinstance(holder, dict):
-        return holder.setdefault(step, {})
-    if step.isdigit():
-        return holder[int(step)]
-    return next(item for item in holder if step in (item.get("id"), item.get("name")))
+    return mistakes.make_data(tmp_path_factory.mktemp("mistakes"))
 
 
 def check(
@@ -80,7 +43,7 @@ def check(
     (folder / "data").symlink_to(data)
     for name, text in case.get("files", {}).items():
         (folder / name).write_text(text)
-    text = yaml.safe_dump(changed(case), sort_keys=False)
+    text = yaml.safe_dump(mistakes.changed(case), sort_keys=False)
     (folder / "workflow.yaml").write_text(text)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))

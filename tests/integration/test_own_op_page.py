@@ -40,7 +40,7 @@ MISTAKES = {
     "has no attribute 'MTE'": ("my_ops:MET", "my_ops:MTE"),
     "no op of this name": ("op: my.met", "op: my.mte"),
     "has no parameter of this name": ("{prefix: MET}", "{prefix: MET, outptu: x}"),
-    "is required": ("params: {prefix: MET}", "params: {}"),
+    "prefix: is missing": ("params: {prefix: MET}", "params: {}"),
     "has no branch 'MET_pt'": ('"provides": {', '"provided": {'),
     "unexpected keyword argument 'ctx'": (", ctx=None):", "):"),
     "no field 'MET_px'": ('"requires": {', '"required": {'),

@@ -114,7 +114,7 @@ def test_a_damaged_intermediate_is_named_and_made_again(
 def test_a_plot_that_fails_does_not_cost_the_histograms(analysis: Path, smk: Run) -> None:
     workflow = analysis / "workflow.yaml"
     workflow.write_text(
-        workflow.read_text().replace("{name: met}, y", "{name: met, limits: [wrong, 1]}, y")
+        workflow.read_text().replace("{name: met}, y", "{name: met, label: '$\\\\frac$'}, y")
     )
     done = smk("workflow.yaml", "-j", "2", cwd=analysis)
     assert done.returncode == 1

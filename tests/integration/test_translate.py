@@ -148,7 +148,8 @@ def test_the_profile_asks_for_what_a_run_of_many_small_jobs_needs(analysis: Path
     profile = yaml.safe_load((analysis / "build/smk/profile/config.yaml").read_text())
     assert profile["scheduler"] == "greedy"
     assert profile["rerun-incomplete"] is True
-    ours = yaml.safe_load((Path(__file__).parents[2] / "profiles/local/config.yaml").read_text())
+    root = Path(__file__).parents[2]
+    ours = yaml.safe_load((root / "fasthep_smk/config/profiles/local/config.yaml").read_text())
     assert {key: profile[key] for key in ours} == ours
 
 

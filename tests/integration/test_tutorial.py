@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import sys
-import sysconfig
 from pathlib import Path
 
 import pytest
@@ -39,31 +37,6 @@ def test_its_commands_are_ones_that_there_are() -> None:
         words = shlex.split(line) if kind == "sh" else []
         if words[:1] == ["fasthep-smk"]:
             parse(words[1:])
-
-
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new virtual environment with the wheel; all else is that of the tests."""
-    folder = tmp_path_factory.mktemp("installed")
-    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-    made = subprocess.run(
-        [*pip, "wheel", "--no-deps", "-w", str(folder / "dist"), str(ROOT)],
-        capture_output=True,
-        text=True,
-    )
-    assert made.returncode == 0, made.stderr
-    subprocess.run(
-        [sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True
-    )
-    (wheel,) = (folder / "dist").glob("*.whl")
-    python = folder / "venv/bin/python"
-    ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    place = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
-    others = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    others |= {one for one in sys.path if one.endswith("-packages")}
-    (place / "others.pth").write_text("".join(f"{one}\n" for one in sorted(others)))
-    subprocess.run([*pip, "--python", str(python), "install", "--no-deps", str(wheel)], check=True)
-    return folder / "venv"
 
 
 def test_every_command_up_to_the_cluster(installed: Path, tmp_path: Path) -> None:

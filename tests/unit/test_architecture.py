@@ -100,5 +100,5 @@ def test_one_module_alone_imports_hepflow() -> None:
 def test_the_picture_shows_the_steps_of_a_run() -> None:
     from fasthep_smk.run.pipeline import STEPS
 
-    shown = (ROOT / "docs/architecture.md").read_text().partition("```\n")[2].partition("\n")[0]
+    shown = (ROOT / "docs/architecture.md").read_text().partition("```text\n")[2].partition("\n")[0]
     assert shown.split(" ─► ") == [step.__name__.removesuffix("_plans") for step in STEPS]

@@ -66,6 +66,14 @@ def test_edges_are_round(values: tuple[float, ...], typename: str, bins: dict[st
     assert stage["params"]["axes"][0]["bins"] == bins
 
 
+@pytest.mark.parametrize("values", [(-1.7e308, 1.7e308), (2.0**63, 2.0**63), (-1e300, -1e300)])
+@pytest.mark.parametrize("typename", ["double", "uint64_t"])
+def test_edges_of_huge_values_are_apart(values: tuple[float, ...], typename: str) -> None:
+    (stage,) = yaml.safe_load(written(typename=typename, values=values))["analysis"]["stages"]
+    bins = stage["params"]["axes"][0]["bins"]
+    assert bins["low"] < bins["high"]
+
+
 @pytest.mark.parametrize("scale", [1e-300, 1e-9, 0.3, 7.0, 1e5, 1e17, 1e300])
 @pytest.mark.parametrize("offset", [0.0, 1.0, -1e3])
 def test_edges_hold_the_values(scale: float, offset: float) -> None:

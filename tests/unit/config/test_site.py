@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from snakemake import ioutils
 
 from fasthep_smk import sites
 from fasthep_smk.cli.site_init import init_site
@@ -16,7 +17,7 @@ from fasthep_smk.plan.rules import Bundle, Rule
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.snakefile import lengthened
 
-PROFILES = Path(__file__).parents[3] / "profiles"
+PROFILES = Path(__file__).parents[3] / "fasthep_smk/config/profiles"
 #: What an attempt of a rule may ask for, with characters that mean something to shells and YAML.
 HOSTILE = "$(touch canary) `id` \"q\" 'p' {x} \\ %s : = é"
 
@@ -106,8 +107,21 @@ def test_gpus_among_the_gres_of_one_pool_are_asked_for_as_ever_by_the_next() -> 
     assert [at(found["gres"], attempt) for attempt in (1, 2)] == ["gpu:a100:1", None]
 
 
-def test_what_a_site_sets_for_all_is_what_a_silent_pool_gets() -> None:
-    settings = {"default-resources": {"slurm_partition": "'short'"}}
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("'short'", "short"),
+        ("short", "short"),
+        ("group_u-cms", "group_u-cms"),
+        ("1-00:00:00", "1-00:00:00"),
+        ("it's", "it's"),
+        (30, 30),
+        ("max(1, attempt)", 2),
+        ("[x for x in (4, 5)][attempt - 1]", 5),
+    ],
+)
+def test_what_a_site_sets_for_all_is_what_a_silent_pool_gets(said: object, meant: object) -> None:
+    settings = {"default-resources": {"slurm_partition": said}}
     spot = Attempt("spot", ResourceRequest(), {"slurm": {"partition": "spot"}})
     safe = Attempt("safe", ResourceRequest(), {})
     placement = profile.Placement(
@@ -115,7 +129,13 @@ def test_what_a_site_sets_for_all_is_what_a_silent_pool_gets() -> None:
     )
     settings = rendered(placement, spot, safe)
     found = settings["set-resources"]["stage_A"]["slurm_partition"]  # type: ignore[index]
-    assert [at(found, attempt) for attempt in (1, 2)] == ["spot", "short"]
+    assert [at(found, attempt) for attempt in (1, 2)] == ["spot", meant]
+
+
+def test_the_names_in_an_expression_are_those_that_snakemake_knows() -> None:
+    known: dict[str, object] = {}
+    ioutils.register_in_globals(known)
+    assert set(known) <= profile.SNAKEMAKE_NAMES
 
 
 def test_a_job_needs_as_much_wherever_it_runs() -> None:

@@ -46,7 +46,9 @@ def test_others_may_not_write_to_a_new_folder(tmp_path: Path) -> None:
             fill(stage)
     finally:
         os.umask(before)
-    assert not is_open((tmp_path / "new").stat())
+    assert not any(
+        is_open(path.stat()) for path in (tmp_path / "new", *(tmp_path / "new").rglob("*"))
+    )
 
 
 @pytest.mark.parametrize("name", ["a", "data", "data/b"])

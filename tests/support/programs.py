@@ -1,4 +1,4 @@
-"""Shells of other kinds: on Debian, as root, they are installed when a test needs them."""
+"""Programs of packages of the same name: on Debian, as root, installed when a test needs them."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import pytest
+from tests.clusters.conftest import not_had
 
-__all__ = ["shell"]
+__all__ = ["program"]
 
 
-def shell(name: str) -> str:
-    """Return the path of a shell; the test is listed as not run where there is none."""
+def program(name: str) -> str:
+    """Return the path of a program, which is installed if it is missing."""
     if (found := shutil.which(name)) is None:
         problem = _install(name)
         found = shutil.which(name)
         if found is None:
-            pytest.skip(f"NOT RUN: there is no {name} here: {problem}")
+            not_had(name, problem)
     return found
 
 
@@ -28,7 +28,7 @@ def _install(name: str) -> str:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return "it is installed only by root on Debian"
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    with Path(tempfile.gettempdir(), "fasthep-smk-test-shells.lock").open("w") as lock:
+    with Path(tempfile.gettempdir(), "fasthep-smk-test-programs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = None
         for command in (

@@ -1,0 +1,101 @@
+"""Every key misspelt once: refused before anything runs, with its line and what was meant."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fasthep_smk.cli.main import main
+from tests.support import mistakes, slips
+
+pytestmark = pytest.mark.integration
+
+#: Which keys an environment has depends on its type; ``type`` itself is misspelt without.
+WITH_TYPE = {
+    "prefix": "shared-prefix",
+    "mode": "packed-pixi",
+    "source": "packed-pixi",
+    "environment": "packed-pixi",
+    "archive_path": "packed-pixi",
+    "worker_env_dir": "packed-pixi",
+    "image": "container",
+}
+#: Names that people give: a source, steps of a selection, the side of a variation, a weight, a
+#: column that a variation exports, a known value, and a dataset with a style that does not occur.
+NAMES = {"events", "Loose", "Tight", "side", "up", "W_shifted", "min_pt", "old_sample"}
+SEEDS = int(os.environ.get("FASTHEP_SMK_SLIPS", "1"))
+
+
+@pytest.fixture(scope="session")
+def root_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return mistakes.make_data(tmp_path_factory.mktemp("misspelt")) / "data.root"
+
+
+def shown(place: slips.Place) -> str:
+    return ".".join(map(str, place))
+
+
+def about(key: str, said: str) -> str:
+    """Return what is said of a key."""
+    found = [
+        one for one in re.split(r"^- ", said, flags=re.MULTILINE) if key in one.partition("\n")[0]
+    ]
+    assert len(found) == 1, said
+    return found[0]
+
+
+@pytest.mark.parametrize("place", slips.keys_of_language(), ids=shown)
+def test_a_misspelt_key_is_named_with_its_line_and_the_right_name(
+    place: slips.Place,
+    root_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    *above, name = place
+    odd = slips.slip(str(name), seed=1)
+    document: dict[str, Any] = {
+        "data": {"datasets": [{"name": "a", "files": [str(root_file)]}]},
+        "sources": {"events": {"kind": "root_tree", "tree": "events"}},
+        **slips.only((*above, odd), None),
+    }
+    if above == ["execution", "environment"] and name in WITH_TYPE:
+        document["execution"]["environment"]["type"] = WITH_TYPE[str(name)]
+    text = yaml.safe_dump(document, sort_keys=False)
+    (tmp_path / "workflow.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "workflow.yaml"]) == 1
+    said = about(odd, capfd.readouterr().err)
+    assert f"did you mean {name!r}?" in said
+    line = next(n for n, one in enumerate(text.splitlines(), 1) if f"{odd}:" in one)
+    assert f"workflow.yaml, line {line}\n" in said
+    assert list(tmp_path.iterdir()) == [tmp_path / "workflow.yaml"]
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("place", list(slips.keys_of(mistakes.BASE)), ids=shown)
+def test_no_slip_in_a_key_changes_a_result_in_silence(
+    place: slips.Place,
+    seed: int,
+    root_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    name = str(place[-1])
+    odd = slips.slip(name, seed)
+    document = slips.renamed(mistakes.BASE, place, odd)
+    (tmp_path / "data").symlink_to(root_file.parent)
+    (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    status = main(["check", "workflow.yaml"])
+    said = capfd.readouterr().err
+    assert status == 1 or name in NAMES, f"{shown(place)} as {odd!r} is taken\n{said}"
+    if status and name not in NAMES:
+        assert odd in said
+        assert re.search(r"workflow.yaml, line \d+", said), said
