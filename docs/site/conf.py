@@ -4,6 +4,8 @@ Sources are all pages of the repository where they lie, so that a link that work
 site, and the other way round. `docs/index.md` is the navigation.
 """
 
+from pygments.lexers.python import PythonLexer
+
 project = "fasthep-smk"
 copyright = "The fasthep-smk developers"  # noqa: A001
 extensions = ["myst_parser"]
@@ -17,3 +19,8 @@ html_title = project
 html_copy_source = False
 #: Leads to `docs/index.html`.
 html_extra_path = ["index.html"]
+
+
+def setup(app):
+    """Colour Snakefiles as Python, which they are an extension of."""
+    app.add_lexer("snakemake", PythonLexer)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -55,6 +57,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         done = warm.run(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
     (folder / "file.root").symlink_to("data/data_0.root")
+    own = [one for one in BLOCKS if one.page == "docs/own-snakefile.md"]
+    for name, language in (("fit.py", "python"), ("Snakefile", "snakemake")):
+        (text,) = (one.text for one in own if one.language == language)
+        (folder / name).write_text(text)
     return folder
 
 
@@ -71,6 +77,24 @@ def test_a_command(folder: Path, tmp_path: Path, line: str) -> None:
         command = ["env", f"PATH={path}", program, *arguments]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, f"{typed()[line]}: {done.stderr}"
+
+
+def test_the_own_snakefile_makes_what_is_missing_or_old(folder: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(folder, project, symlinks=True, ignore=shutil.ignore_patterns("build"))
+    made = []
+    for bins in ("nbins: 30", "nbins: 15"):
+        workflow = (project / "workflow.yaml").read_text()
+        (project / "workflow.yaml").write_text(workflow.replace("nbins: 30", bins))
+        assert warm.run("translate", "workflow.yaml", cwd=project).returncode == 0
+        command = [sys.executable, "-m", "snakemake", "-c", "2"]
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path}
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        made.append((project / "fit.json").stat().st_mtime_ns)
+        assert json.loads((project / "fit.json").read_text())["events"] > 1000
+    assert made[0] < made[1]
 
 
 def problems_of_whole(folder: Path, found: list[Block]) -> list[str]:

@@ -3,7 +3,8 @@
 A block of a page says in which language it is. In a ``yaml`` block stands a workflow or some of its
 sections; another part of the language is named after it: ``yaml site`` is a ``pools.yaml``, and
 ``yaml stage`` a stage (the names are those of the parts of the schemas). ``sh`` are commands,
-``python`` is Python, ``diff`` an edit, and ``text`` anything else, such as what a command prints.
+``python`` is Python, ``snakemake`` a Snakefile, ``diff`` an edit, and ``text`` anything else, such
+as what a command prints.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ __all__ = ["ROOT", "Block", "blocks", "commands", "options_of", "pages", "proble
 
 ROOT = Path(__file__).parents[2]
 INCOMPLETE = r"arguments are required|expected one argument"
-LANGUAGES = ("yaml", "sh", "python", "diff", "text", "{toctree}")
+LANGUAGES = ("yaml", "sh", "python", "snakemake", "diff", "text", "{toctree}")
 #: Programs of others, of which nothing is known here.
 OTHERS = (
     *("cd", "export", "eval", "source", "sh", "git", "python", "jupyter", "sbatch", "squeue"),
