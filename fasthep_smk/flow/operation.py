@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from fasthep_smk.util import last_words
+
 __all__ = ["current_operation", "enter_operation"]
 
 _current = "an own module"
 
 
-def enter_operation(name: str) -> None:
-    """Note that an operation begins."""
+def enter_operation(name: str, stage: str) -> None:
+    """Note that an operation begins, also for who asks when this process has died."""
     global _current
     _current = name
+    last_words.say(stage=stage, op=name)
 
 
 def current_operation() -> str:

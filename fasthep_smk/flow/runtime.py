@@ -34,20 +34,35 @@ class StageError(Exception):
     """An operation raised: which node of the plan, and what."""
 
     def __init__(self, node: PlanNode, cause: BaseException) -> None:
-        super().__init__(f"{type(cause).__name__}: {cause}")
+        exited = isinstance(cause, Exited)
+        super().__init__(str(cause) if exited else f"{type(cause).__name__}: {cause}")
         self.node_id: str = node.id
-        self.stage: str = str(dict(node.meta or {}).get("stage_id") or node.id)
+        self.stage: str = _stage_of(node)
         self.impl: str = node.impl
         self.cause = cause
+
+
+class Exited(Exception):
+    """An operation called ``sys.exit``."""
+
+    def __init__(self, code: object) -> None:
+        shown = "" if code is None else repr(code)
+        super().__init__(f"sys.exit({shown}) was called: an operation returns, or raises an error")
+
+
+def _stage_of(node: PlanNode) -> str:
+    return str(dict(node.meta or {}).get("stage_id") or node.id)
 
 
 class _Hooks(upstream.HookManager):  # type: ignore[misc]
     """FAST-HEP's hook manager that also remembers which node raised."""
 
+    entered: PlanNode | None = None
     failed: PlanNode | None = None
 
     def before_node(self, *, node: PlanNode, **details: object) -> None:
-        enter_operation(node.impl)
+        self.entered = node
+        enter_operation(node.impl, _stage_of(node))
         super().before_node(node=node, **details)
 
     def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
@@ -277,6 +292,10 @@ class Session:
         self.hooks.failed = None
         try:
             return call(plan, **arguments)
+        except SystemExit as error:  # it would end the job, and seem to have succeeded
+            if self.hooks.entered is None:
+                raise
+            raise StageError(self.hooks.entered, Exited(error.code)) from error
         except Exception as error:
             if self.hooks.failed is not None:
                 raise StageError(self.hooks.failed, error) from error

@@ -29,6 +29,7 @@ from fasthep_smk.translate.write import Written
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.processes import in_words
 
 __all__ = ["Engine", "Outcome", "dry_run"]
 
@@ -294,13 +295,6 @@ def _let_jobs_end(folder: Path, reader: Reader) -> None:
         time.sleep(0.2)
 
 
-def _signal(status: int) -> str:
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
-
-
 def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:
     # Run in the build folder: Snakemake would expand variables and globs in the profile's path.
     arguments = ["--profile", str(written.profile.relative_to(written.build))]
@@ -342,6 +336,18 @@ def _no_space(build: Path, failed: list[failures.Failure]) -> str:
     return "\n".join(lines)
 
 
+def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]:
+    """Return that Snakemake was killed, and what became of its jobs."""
+    ended = sum(item.kind == "killed" for item in failed)
+    jobs = "a job" if ended == 1 else f"{ended} jobs"
+    return [
+        f"Snakemake was ended by {in_words(status)}: what finished is kept, and the same command "
+        "goes on",
+        *([f"    jobs:    {jobs} under way ended with it, and will run again"] if ended else []),
+        f"    log:     {log}",
+    ]
+
+
 def _what_failed(
     written: Written, log: Path, status: int, reader: Reader, system: sites.System
 ) -> RunFailed:
@@ -352,13 +358,17 @@ def _what_failed(
         or disk_full.is_full(log.parent)
     ):
         return RunFailed(_no_space(written.build, failed))
-    if status < 0 and not failed:
-        return RunFailed(
-            f"Snakemake was killed ({_signal(status)}); what finished is kept, run again to go on\n"
-            f"    log:     {log}"
-        )
+    killed = _killed(status, failed, log) if status < 0 else []
+    if status < 0:  # jobs under way have not failed: they have ended with it
+        failed = [item for item in failed if item.kind != "killed"]
+        if not failed:
+            return RunFailed("\n".join(killed))
     noted = {log for item in failed for log in failures.logs_of(item)}
-    silent = [item for item in dict.fromkeys(reader.failed_logs.values()) if item not in noted]
+    silent = [
+        item
+        for item in dict.fromkeys(reader.failed_logs.values())
+        if item not in noted and not killed
+    ]
     count = len(failed) + len(silent)
     if not count and any(_USAGE.match(line) for line in reader.tail):
         return RunFailed(_refusal(reader))
@@ -390,7 +400,7 @@ def _what_failed(
         found = [f"    log:     {path}" for path in logs if path.exists()]
         shown.append("\n".join([f"{jobs}: {said}", *found]))
     more = [f"... and {count - _SHOWN} more, see {log}"]
-    text = "\n".join([title, *shown, *(more if count > _SHOWN else [])])
+    text = "\n".join([*killed, title, *shown, *(more if count > _SHOWN else [])])
     if status != 1:  # it was killed itself: what would still have run is unknown
         return RunFailed(text)
     reasons = {

@@ -7,6 +7,7 @@ whose machine goes away, has left it too.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
-from fasthep_smk.util.units import format_bytes
+from fasthep_smk.util.units import format_bytes, format_duration
 
 __all__ = [
     "Failure",
@@ -55,6 +56,9 @@ __all__ = [
 Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"]
 #: Of a longer text of an error, only so many characters are looked at: some 600 are shown.
 _LONGEST = 1_000_000
+#: What batch systems say of a job that they have ended.
+_FOR_MEMORY = re.compile("memory|oom", re.IGNORECASE)
+_FOR_TIME = re.compile("timeout|time limit|job duration|walltime", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +67,8 @@ class Failure:
 
     ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
     is in, if any; ``fix`` is what to do about it, where that can be told. ``pid`` and ``born``
-    (its start in the kernel's clock ticks) tell its process from a later one of the same number.
+    (its start in the kernel's clock ticks) tell its process from a later one of the same number;
+    ``walltime`` is in seconds.
     """
 
     rule: str
@@ -88,6 +93,7 @@ class Failure:
     system: str = "local"
     batch_job: str | None = None
     memory: int | None = None
+    walltime: int | None = None
     used: int | None = None
     fix: str | None = None
     earlier: list[Attempt] = field(default_factory=list)
@@ -109,11 +115,17 @@ def note(build: Path, failure: Failure) -> None:
             stream.truncate()
 
 
-def earlier(build: Path, rule: str, key: str) -> list[Attempt]:
-    """Return what the earlier attempts of a job died of, first to last, for its record."""
+def earlier(
+    build: Path, rule: str, key: str, fate: Callable[[str], str | None] | None = None
+) -> list[Attempt]:
+    """Return what the earlier attempts of a job died of, first to last, for its record.
+
+    ``fate`` is asked as for :func:`message`.
+    """
     found = read(path_of(build, rule, key))
     if found is None:
         return []
+    found = _asked(found, fate)
     last = Attempt(
         attempt=found.attempt,
         pool=found.pool,
@@ -187,9 +199,8 @@ def message(
 
     ``fate`` is asked what the batch system says of a job that was killed.
     """
+    failure = _asked(failure, fate)
     facts: list[tuple[str, str]] = []
-    if failure.kind == "killed" and fate is not None and failure.batch_job:
-        facts.append(("reason", fate(failure.batch_job) or ""))
     earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
     facts += [
         ("earlier", f"attempt {attempt}: {problem}")
@@ -222,13 +233,27 @@ def message(
 
 def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) -> str:
     """Return one line that says what failed; ``fate`` is asked as for :func:`message`."""
-    text = headline(failure)
+    text = headline(_asked(failure, fate))
     if failure.variation not in (None, "nominal"):
         text += f" (variation {failure.variation})"
-    if failure.kind == "killed" and fate is not None and failure.batch_job:
-        said = fate(failure.batch_job)
-        text += f" ({said})" if said else ""
     return text
+
+
+def _asked(failure: Failure, fate: Callable[[str], str | None] | None) -> Failure:
+    """Return a failure with what the batch system says of a job that was killed."""
+    if failure.kind != "killed" or fate is None or failure.batch_job is None:
+        return failure
+    said = masked(fate(failure.batch_job) or "")
+    if not said:
+        return failure
+    of_pool = f" of pool {failure.pool!r}" if failure.pool else ""
+    if _FOR_MEMORY.search(said):
+        had = f", {format_bytes(failure.memory)}," if failure.memory else ""
+        return replace(failure, kind="memory", problem=f"over its memory{had}{of_pool} ({said})")
+    if _FOR_TIME.search(said):
+        had = f", {format_duration(failure.walltime)}," if failure.walltime else ""
+        return replace(failure, kind="time", problem=f"over its time limit{had}{of_pool} ({said})")
+    return replace(failure, problem=said)
 
 
 def span(start: int | None, stop: int | None) -> str:

@@ -9,7 +9,7 @@ import ctypes
 import os
 import signal
 
-__all__ = ["die_with_parent", "keep_descendants", "signal_at_parents_end"]
+__all__ = ["die_with_parent", "in_words", "keep_descendants", "signal_at_parents_end"]
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -30,6 +30,14 @@ def signal_at_parents_end(number: int) -> None:
 def keep_descendants() -> None:
     """Let all that this process starts stay below it: a batch system ends what it finds there."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def in_words(status: int) -> str:
+    """Return the exit status of a process, negative for a signal, as people read it."""
+    if status >= 0:
+        return f"status {status}"
+    told = signal.strsignal(-status) if -status < signal.NSIG else None
+    return f"signal {-status} ({told.lower()})" if told else f"signal {-status}"
 
 
 def _prctl(option: int, value: int) -> None:

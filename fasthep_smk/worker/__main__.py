@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from fasthep_smk.worker.job_end import guard
+from fasthep_smk.worker.job_end import End, guard
 
 
-def _say_bad_end(status: int) -> None:
+def _say_bad_end(end: End) -> None:
     from fasthep_smk.worker.runner import note_bad_end
 
-    note_bad_end(Path.cwd(), sys.argv[1:], status)
+    note_bad_end(Path.cwd(), sys.argv[1:], end)
 
 
 guard(_say_bad_end)  # before anything is imported: it waits, and needs little memory

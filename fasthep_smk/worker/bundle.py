@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +19,7 @@ from typing import IO
 from fasthep_smk.storage import failures, layout, markers
 from fasthep_smk.storage.task_table import BundleEntry
 from fasthep_smk.util import files
+from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.processes import LOG, MODULES, ONE_THREAD, has_one_thread, import_for_good
 from fasthep_smk.worker.series import Ended, run_series
 
@@ -32,7 +32,7 @@ def run_bundle(
     bundle: BundleEntry,
     run_one: Callable[[str], int],
     is_done: Callable[[str], bool],
-    take_back: Callable[[str, int], None],
+    take_back: Callable[[str, End], None],
     *,
     attempt: int,
     threads: int,
@@ -42,7 +42,7 @@ def run_bundle(
     """Run the jobs of a bundle, by its entry in the task table; return the exit status.
 
     ``run_one`` runs a job, by its key, and returns its exit status; ``is_done`` tells whether it
-    has its record, and ``take_back`` removes that of one whose process ended with a bad status.
+    has its record, and ``take_back`` removes that of one whose process ended badly.
     ``command`` is the same as ``run_one`` as a command, for a process that cannot be forked. After
     a job that failed, the others still run.
     """
@@ -63,14 +63,14 @@ def run_bundle(
         else:
             with _log(build, rule, left[0], attempt) as stream:
                 done = subprocess.run(command(left[0]), stdout=stream, stderr=stream)
-            ended = [Ended(done.returncode)]
+            ended = [Ended(End(done.returncode, {DONE: ""}))]  # it has said itself what was wrong
         memory = max(memory, *(one.memory for one in ended))
-        for key, (status, _) in zip(left, ended, strict=False):
+        for key, (end, _) in zip(left, ended, strict=False):
             # An operation may end the process, and call that a success.
-            if status != 0 or not is_done(key):
-                take_back(key, status)
+            if end.status != 0 or not is_done(key):
+                take_back(key, end)
                 failed.append(key)
-                print(f"{rule} {key}: failed ({_fate(status)})", file=sys.stderr, flush=True)
+                print(f"{rule} {key}: failed ({end})", file=sys.stderr, flush=True)
         left = left[len(ended) :]
     if failed:
         return 1
@@ -100,11 +100,3 @@ def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
             again.hardlink_to(path)
         os.environ[LOG] = str(again.relative_to(build))
         yield stream
-
-
-def _fate(status: int) -> str:
-    if status >= 0:
-        return f"status {status}"
-    with contextlib.suppress(ValueError):
-        return signal.Signals(-status).name
-    return f"signal {-status}"

@@ -39,7 +39,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fasthep_smk.worker.job_end import kill_group
+from fasthep_smk.util.last_words import LastWords
+from fasthep_smk.worker.job_end import End, bad_end, kill_group
 from fasthep_smk.worker.processes import COLD, MODULES, has_one_thread, import_for_good, live_as
 
 __all__ = ["differing", "main", "serve"]
@@ -90,6 +91,7 @@ class _Job:
 
     connection: socket.socket
     request: _Request
+    words: LastWords
     stopped: bool = False
 
 
@@ -147,13 +149,13 @@ def serve(
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
                     try:
-                        pid, request = _start(connection, variables, close_inherited)
+                        pid, job = _start(connection, variables, close_inherited)
                     except (OSError, ValueError) as why:
                         connection.close()
                         with contextlib.suppress(OSError), cold.open("a") as stream:
                             stream.write(f"{why}\n")
                     else:
-                        jobs[pid] = _Job(connection, request)
+                        jobs[pid] = job
                         selector.register(connection, selectors.EVENT_READ, data=pid)
                 elif key.fileobj == wake:
                     os.read(wake, 4096)
@@ -172,8 +174,8 @@ def serve(
 
 def _start(
     connection: socket.socket, variables: Mapping[bytes, bytes], close_inherited: Callable[[], None]
-) -> tuple[int, _Request]:
-    """Fork a job.
+) -> tuple[int, _Job]:
+    """Fork a job; return its process, and the job.
 
     Raises:
         ValueError, OSError: that cannot be done safely, and why; the client then starts it cold.
@@ -186,17 +188,18 @@ def _start(
         if not has_one_thread():
             raise ValueError("the fork server has more than one thread")
         connection.sendall(b"+")
-        parent = os.getpid()
+        parent, words = os.getpid(), LastWords()
         pid = os.fork()
         if pid == 0:
             close_inherited()
             connection.close()  # or who asked would wait for all that the job leaves running
+            words.speak()
             _become(request, descriptors, parent)
         connection.setblocking(False)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
-    return pid, request
+    return pid, _Job(connection, request, words)
 
 
 def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
@@ -267,19 +270,21 @@ def _reap(jobs: dict[int, _Job], selector: selectors.BaseSelector) -> None:
         if job is None:
             continue
         status = os.waitstatus_to_exitcode(waited)
-        if status != 0 and not job.stopped:
-            with contextlib.suppress(Exception):
-                _say_bad_end(job.request, status)
+        if end := bad_end(status, job.words):
+            if not job.stopped:
+                with contextlib.suppress(Exception):
+                    _say_bad_end(job.request, end)
+            status = status or 1
         with contextlib.suppress(KeyError):
             selector.unregister(job.connection)
         with job.connection, contextlib.suppress(OSError):
             job.connection.sendall(f"{status}\n".encode())
 
 
-def _say_bad_end(request: _Request, status: int) -> None:
+def _say_bad_end(request: _Request, end: End) -> None:
     from fasthep_smk.worker.runner import note_bad_end
 
-    note_bad_end(Path(os.fsdecode(request.folder)), request.arguments, status)
+    note_bad_end(Path(os.fsdecode(request.folder)), request.arguments, end)
 
 
 def _hear(pid: int, jobs: dict[int, _Job]) -> bool:

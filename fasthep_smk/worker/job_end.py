@@ -22,14 +22,28 @@ import stat
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from itertools import takewhile
 from types import FrameType
 from typing import Any, NoReturn
 
-from fasthep_smk.util.processes import die_with_parent, keep_descendants
+from fasthep_smk.util.last_words import LastWords
+from fasthep_smk.util.processes import die_with_parent, in_words, keep_descendants
 
-__all__ = ["Before", "end_python", "guard", "kill_group", "wait_for"]
+__all__ = [
+    "DONE",
+    "Before",
+    "End",
+    "bad_end",
+    "end_python",
+    "guard",
+    "kill_group",
+    "wait_for",
+]
+
+#: Said by a job that has come to its end, whether it has failed or not.
+DONE = "done"
 
 #: What asks a job to end.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -83,23 +97,46 @@ def end_python(status: int, before: Before) -> NoReturn:
     os._exit(status)  # not reached
 
 
-def guard(on_bad_end: Callable[[int], None]) -> None:
+@dataclass(frozen=True)
+class End:
+    """How a job's process ended: with which exit status, negative for a signal.
+
+    ``said`` is what it was about to do, ``seconds`` how long it has lived.
+    """
+
+    status: int
+    said: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return in_words(self.status)
+
+
+def bad_end(status: int, words: LastWords) -> End | None:
+    """Return how a job's process ended, if it failed or did not come to its end."""
+    said = words.heard()
+    return End(status, said, words.seconds()) if status != 0 or DONE not in said else None
+
+
+def guard(on_bad_end: Callable[[End], None]) -> None:
     """Go on in a forked process that leads a group of its own; this one waits, and ends like it.
 
-    ``on_bad_end`` is told the exit status of one that failed, or was killed by a signal that was
-    not for all of us (as a negative number).
+    ``on_bad_end`` is told of one that failed, that something in it has ended before its work was
+    done, or that was killed by a signal that was not for all of us.
     """
     keep_descendants()
-    parent = os.getpid()
+    parent, words = os.getpid(), LastWords()
     pid = os.fork()
     if pid == 0:
         os.setsid()
         die_with_parent(parent)
+        words.speak()
         return
     status = wait_for(pid)
-    if status != 0:
+    if end := bad_end(status, words):
         with contextlib.suppress(Exception):
-            on_bad_end(status)
+            on_bad_end(end)
+        status = status or 1
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one of the job already
         with contextlib.suppress(OSError):  # SIGKILL has no handler

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 from fasthep_smk.credentials.refusals import is_refusal
 from fasthep_smk.storage import failures
+from fasthep_smk.util import last_words
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.worker.job_end import DONE
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import Kind, Requirement, RequirementData
@@ -135,6 +137,7 @@ class Tries:
         os.environ[_VARIABLE] = json.dumps({"since": self.since, **more})
         sys.stdout.flush()
         sys.stderr.flush()
+        last_words.say(**{DONE: ""})  # what comes now speaks for itself
         os.execv(command[0], list(command))
 
     def _look(self) -> dict[Kind, Credential]:

@@ -28,6 +28,7 @@ __all__ = [
     "cpu_time",
     "memory_limit",
     "peak_memory",
+    "time_is_over",
     "time_limit",
     "unwatched",
 ]
@@ -65,8 +66,7 @@ def time_limit(
         return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        where = f" of pool {pool!r}" if pool else ""
-        raise TimeLimit(f"the time limit{where}, {format_duration(seconds)}, has passed")
+        raise TimeLimit(time_is_over(seconds, pool))
 
     global _killed_at
     before = signal.signal(signal.SIGALRM, stop)
@@ -81,6 +81,12 @@ def time_limit(
         _killed_at = None
         faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
+
+
+def time_is_over(seconds: int, pool: str | None) -> str:
+    """Return what a job says that has taken longer than it may."""
+    where = f" of pool {pool!r}" if pool else ""
+    return f"the time limit{where}, {format_duration(seconds)}, has passed"
 
 
 @contextmanager

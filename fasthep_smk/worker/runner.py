@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import faulthandler
 import json
 import os
-import re
 import shutil
-import signal
 import socket
 import sys
 import time
@@ -26,12 +25,13 @@ from fasthep_smk.storage import failures, layout, pickles
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
-from fasthep_smk.util import disk_full, files, system_errors
+from fasthep_smk.util import disk_full, files, last_words, system_errors
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
-from fasthep_smk.worker.causes import cause_of, damaged_record, kind_of
+from fasthep_smk.worker.causes import cause_of, damaged_record, kind_of, what_ended
 from fasthep_smk.worker.job import Job, Sent
+from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.job_retry import tries_of
 from fasthep_smk.worker.limits import MemoryLimit, cpu_time, memory_limit, peak_memory, time_limit
 from fasthep_smk.worker.observe import Observer, observing
@@ -47,6 +47,14 @@ _NOT_AGAIN = ": not tried again"
 
 
 def main(arguments: list[str], *, warm: bool = False) -> int:
+    """Run a job or a bundle, by its rule and place; return the exit status."""
+    faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
+    status = _main(arguments, warm=warm)
+    last_words.say(**{DONE: ""})
+    return status
+
+
+def _main(arguments: list[str], *, warm: bool) -> int:
     """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
 
     ``warm`` is for their records: forked by a fork server. Returns the exit status.
@@ -82,7 +90,7 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
         bundle,
         lambda one: _run_job(jobs[one], _command(given, one)),
         lambda one: _is_done(jobs[one]),
-        lambda one, status: _take_back(jobs[one], status),
+        lambda one, end: _note_end(jobs[one], end),
         attempt=given.attempt,
         threads=given.threads,
         warm=warm,
@@ -90,27 +98,34 @@ def main(arguments: list[str], *, warm: bool = False) -> int:
     )
 
 
-def note_bad_end(build: Path, arguments: list[str], status: int) -> None:
-    """Let a job not count whose process wrote its record, and then ended with ``status``."""
+def note_bad_end(build: Path, arguments: list[str], end: End) -> None:
+    """Say what a job's process died of; a record that it has written does not count."""
     given = _parser().parse_args(arguments)
     if given.rule == layout.HAND_OVER:
         return  # it has no record
     key = "/".join(given.place)
     table = TaskTable.read(build, given.rule, key)
     if key in table.jobs:
-        _take_back(Job(build, table, key, _sent(build, given, False)), status)
+        _note_end(Job(build, table, key, _sent(build, given, False)), end)
 
 
-def _take_back(job: Job, status: int) -> None:
-    if not _is_done(job):
+def _note_end(job: Job, end: End) -> None:
+    if _is_done(job):
+        job.record.unlink(missing_ok=True)
+        problem = (
+            f"its process ended badly after its work was done ({end}): in an exit handler, a "
+            "thread or a library that an operation has brought"
+        )
+        failures.note(job.build, replace(_note(job, []), problem=problem, kind="error"))
         return
-    job.record.unlink(missing_ok=True)
-    what = f"status {status}" if status > 0 else signal.Signals(-status).name
-    problem = (
-        f"its process ended badly after its work was done ({what}): in an exit handler, a thread "
-        "or a library that an operation has brought"
+    started = failures.read(failures.path_of(job.build, job.rule, job.key))
+    if started is None or started.kind != "killed" or DONE in end.said:
+        return  # it has said itself what was wrong
+    kind, problem, fix = what_ended(end, job.sent)
+    stage, op = end.said.get("stage"), end.said.get("op")
+    failures.note(
+        job.build, replace(started, kind=kind, problem=problem, fix=fix, stage=stage, op=op)
     )
-    failures.note(job.build, replace(_note(job, []), problem=problem, kind="error"))
 
 
 def _command(given: argparse.Namespace, key: str, rule: str | None = None) -> list[str]:
@@ -122,6 +137,13 @@ def _command(given: argparse.Namespace, key: str, rule: str | None = None) -> li
 
 def _run_job(job: Job, command: list[str]) -> int:
     """Run a job; ``command`` is for one that starts again in a process of its own."""
+    last_words.say()
+    status = _run_to_its_end(job, command)
+    last_words.say(**{DONE: ""})
+    return status
+
+
+def _run_to_its_end(job: Job, command: list[str]) -> int:
     build = job.build
     tries, told = tries_of(job.sent.credentials, job.sent.walltime)
     job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))
@@ -206,6 +228,7 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         system=job.sent.system,
         batch_job=job.sent.batch_job,
         memory=job.sent.asked.get("memory"),
+        walltime=job.sent.walltime,
         earlier=earlier,
     )
 
@@ -283,17 +306,9 @@ def _stop_if_hopeless(job: Job, earlier: list[Attempt]) -> None:
 
 def _earlier(build: Path, job: Job) -> list[Attempt]:
     """Return what the earlier attempts died of; of a kill, the batch system knows why."""
-    found = failures.earlier(build, job.rule, job.key)
+    found = failures.earlier(build, job.rule, job.key, sites.system(job.sent.system).fate)
     # A job that has waited for a credential and starts again is still at the same attempt.
-    found = [item for item in found if item["attempt"] != job.sent.attempt]
-    last = found[-1] if found else None
-    if last is not None and last.get("kind") == "killed" and last.get("batch_job"):
-        said = sites.system(job.sent.system).fate(str(last["batch_job"]))
-        if said is not None:
-            for_memory = re.search("memory|oom", said, re.IGNORECASE)
-            last["problem"] = masked(said)
-            last["kind"] = "memory" if for_memory else "killed"
-    return found
+    return [item for item in found if item["attempt"] != job.sent.attempt]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -15,7 +15,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import IO, NamedTuple
 
-from fasthep_smk.worker.job_end import Before, wait_for
+from fasthep_smk.util.last_words import LastWords
+from fasthep_smk.worker.job_end import Before, End, wait_for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
 from fasthep_smk.worker.processes import exit_status, live_as
 
@@ -28,9 +29,9 @@ _END = b"."
 
 
 class Ended(NamedTuple):
-    """How a job ended: its exit status, negative for a signal, and its memory in bytes if known."""
+    """How a job ended, and its memory in bytes if known."""
 
-    status: int
+    end: End
     memory: int = 0
 
 
@@ -48,18 +49,21 @@ def run_series(
     parent = os.getpid()
     # A pipe would be full at some thousand jobs: nobody reads while they run.
     tell = os.memfd_create("ended")
+    words = LastWords()
     pid = os.fork()
     if pid == 0:
+        words.speak()
         live_as(partial(_run, keys, run_one, log, tell), parent)
-    code = wait_for(pid)
+    last = End(wait_for(pid), words.heard(), words.seconds())
     with os.fdopen(tell, "rb") as stream:
         stream.seek(0)
         said = stream.read().splitlines()
-    ended = [Ended(*map(int, one.split())) for one in said if one != _END]
+    told = [tuple(map(int, one.split())) for one in said if one != _END]
+    ended = [Ended(End(status), memory) for status, memory in told]
     if _END not in said:
-        return [*ended, Ended(code)]
+        return [*ended, Ended(last)]
     # The last one has ended with the process, and may have failed in that.
-    return [*ended[:-1], ended[-1]._replace(status=ended[-1].status or code)]
+    return [*ended[:-1], ended[-1] if ended[-1].end.status else ended[-1]._replace(end=last)]
 
 
 def _run(

@@ -103,6 +103,17 @@ BAD_ENDS = {
     "a handler that ends the process": "atexit.register(os._exit, 3)",
     "a handler that is killed": "atexit.register(os.kill, os.getpid(), signal.SIGKILL)",
 }
+#: What ends a process before its work is done, and how that is called.
+TOO_EARLY = {
+    "a fault": ("import ctypes; ctypes.string_at(0)", "signal 11 (segmentation fault)"),
+    "abort": ("os.abort()", "signal 6 (aborted)"),
+    "SIGTERM": ("os.kill(os.getpid(), signal.SIGTERM)", "signal 15 (terminated)"),
+    "SIGKILL": ("os.kill(os.getpid(), signal.SIGKILL)", "signal 9 (killed): mostly because memory"),
+    "sys.exit(0)": ("sys.exit(0)", "sys.exit(0) was called: an operation returns, or raises"),
+    "sys.exit()": ("sys.exit()", "sys.exit() was called: an operation returns, or raises"),
+    "os._exit(0)": ("os._exit(0)", "its process ended with status 0 before its work was done"),
+    "os._exit(3)": ("os._exit(3)", "its process ended with status 3 before its work was done"),
+}
 
 
 @pytest.fixture
@@ -171,6 +182,22 @@ def test_what_is_left_open_ends_as_with_python(
     for kind in KINDS:
         assert noted(folder, kind) == ["data", "data", "dy"], kind
     assert not list((folder / "left").glob("folder-*"))
+
+
+@pytest.mark.parametrize(("end", "start"), in_turn(TOO_EARLY, list(STARTS)), indirect=["start"])
+def test_what_ends_a_job_too_early_is_named(
+    own: Callable[[str], Path], start: tuple[str, ...], end: str
+) -> None:
+    what, named = TOO_EARLY[end]
+    folder = own(f"def what(name):\n    if name == 'dy': {what}\n")
+    done = run(*start, "-k", cwd=folder)
+    assert done.returncode == 1
+    assert f"stage 'Own' (own.op) failed: {named}" in done.stderr
+    assert "without an error message" not in done.stderr
+    assert len(records(folder / "build")) == 2
+    if "signal" in named and end in ("a fault", "abort"):
+        logs = folder.glob("build/debug/distributed/logs/*/dy/*.log")
+        assert any('own_ops.py", line' in log.read_text() for log in logs)
 
 
 def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str, ...]) -> None:

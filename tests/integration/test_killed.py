@@ -157,11 +157,28 @@ def test_a_job_that_is_killed_is_named_with_its_events(slow: Path, smk: Run) -> 
     os.kill(tries(slow)[0], signal.SIGKILL)
     said, _ = run.communicate(timeout=90)
     assert run.returncode == 1
-    assert "it ended without an error message: it was killed, or its machine failed" in said
+    named = "signal 9 (killed): mostly because memory ran out"
+    assert f"stage 'Slow' (own.slow) failed: {named}" in said
     assert "data/" in said
     assert "pool 'default' on " in said
     done = smk("workflow.yaml", cwd=slow)
     assert done.returncode == 0, done.stderr
+
+
+def test_snakemake_that_is_killed_is_named_and_its_jobs_have_not_failed(
+    slow: Path, smk: Run
+) -> None:
+    run = start(slow)
+    os.kill(snakemake_of(slow), signal.SIGKILL)
+    for pid in tries(slow):  # jobs would go on, and what they finish would count
+        os.kill(pid, signal.SIGKILL)
+    said, _ = run.communicate(timeout=90)
+    assert run.returncode == 1
+    assert "Snakemake was ended by signal 9 (killed): what finished is kept" in said
+    assert "2 jobs under way ended with it, and will run again" in said
+    assert "failed" not in said
+    (slow / "slow").unlink()
+    assert smk("workflow.yaml", cwd=slow).returncode == 0
 
 
 def test_a_refused_workflow_leaves_no_build_folder(slow: Path, smk: Run) -> None:

@@ -1,0 +1,76 @@
+"""What is said of a failed job, with what the batch system knows of its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.storage import failures
+from fasthep_smk.storage.failures import Failure
+
+KILLED = Failure(
+    rule="stage_Mass",
+    key="data/0_0",
+    record="smk/work/stage_Mass/data/0_0/record.json",
+    problem="it ended without an error message: it was killed, or its machine failed",
+    kind="killed",
+    stage="Mass",
+    op="hep.hist",
+    pool="gpu",
+    host="node1",
+    system="slurm",
+    batch_job="12",
+    memory=600_000_000,
+    walltime=60,
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (
+            "Slurm: TIMEOUT, TimeLimit, exit code 0:15, node n1",
+            "over its time limit, 00:01:00, of pool 'gpu' (Slurm: TIMEOUT, TimeLimit, "
+            "exit code 0:15, node n1)",
+        ),
+        (
+            "Slurm: OUT_OF_MEMORY, node n1: Detected 1 oom_kill event",
+            "over its memory, 600 MB, of pool 'gpu' (Slurm: OUT_OF_MEMORY, node n1: Detected 1 "
+            "oom_kill event)",
+        ),
+        (
+            "HTCondor: held: Job has gone over cgroup memory limit of 573 megabytes",
+            "over its memory, 600 MB, of pool 'gpu' (HTCondor: held: Job has gone over cgroup "
+            "memory limit of 573 megabytes)",
+        ),
+        ("Slurm: NODE_FAIL, node n1", "Slurm: NODE_FAIL, node n1"),
+        (None, KILLED.problem),
+    ],
+)
+def test_the_batch_system_knows_why_a_job_was_killed(
+    tmp_path: Path, said: str | None, problem: str
+) -> None:
+    def fate(job: str) -> str | None:
+        assert job == "12"
+        return said
+
+    text = failures.message(
+        KILLED, tmp_path, log=Path("x.log"), profile=tmp_path / "smk/profile", fate=fate
+    )
+    assert text.splitlines()[0] == f"stage 'Mass' (hep.hist) failed: {problem}"
+    assert failures.in_short(KILLED, fate) == f"stage 'Mass' (hep.hist) failed: {problem}"
+    failures.note(tmp_path, KILLED)
+    (attempt,) = failures.earlier(tmp_path, KILLED.rule, KILLED.key, fate)
+    assert attempt["problem"] == problem
+
+
+def test_without_amounts_the_sentence_is_short() -> None:
+    alone = Failure(**{**vars(KILLED), "pool": None, "memory": None, "walltime": None})
+    said = failures.in_short(alone, lambda _: "Slurm: TIMEOUT")
+    assert said == "stage 'Mass' (hep.hist) failed: over its time limit (Slurm: TIMEOUT)"
+
+
+def test_what_has_said_itself_why_is_not_asked() -> None:
+    said = Failure(**{**vars(KILLED), "kind": "error", "problem": "ValueError: no"})
+    assert failures.in_short(said, lambda _: "Slurm: TIMEOUT").endswith("failed: ValueError: no")
