@@ -446,6 +446,7 @@ def test_a_job_held_at_its_last_attempt_ends_with_the_reason(htcondor: Cluster) 
     assert is_empty_within(htcondor, folder, 10)
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_written_is_named_and_the_next_call_goes_on(
     htcondor: Cluster, right: Callable[[Path], list[str]]
 ) -> None:
@@ -553,6 +554,7 @@ def daemons(fragile: Cluster, name: str) -> list[int]:
     return found
 
 
+@pytest.mark.long
 def test_a_run_waits_for_slots_that_others_have(
     fragile: Cluster, right: Callable[[Path], list[str]]
 ) -> None:
@@ -601,6 +603,7 @@ def test_a_run_survives_a_restart_of_the_schedd(
     assert not right(folder)
 
 
+@pytest.mark.long
 def test_a_run_stopped_while_the_schedd_is_away_says_how_to_clean_up(fragile: Cluster) -> None:
     """Ctrl-C when nothing can be removed: the command for later is on the screen, and works."""
     folder = in_trouble(fragile, sleep=90)

@@ -318,6 +318,7 @@ def test_the_demo_keeps_within_the_workers_of_its_pool(slurm: Cluster) -> None:
 # Jobs that come to harm.
 
 
+@pytest.mark.long
 def test_a_job_killed_by_hand_is_tried_again(slurm: Cluster, moody_reference: Path) -> None:
     """``scancel`` of one job: this one runs again, the others do not."""
     folder = in_trouble(slurm, sleep=8)
@@ -386,6 +387,7 @@ def test_a_job_that_takes_too_long_says_so(slurm: Cluster) -> None:
     assert tries(folder) == {"data": 2, "dy": 1}
 
 
+@pytest.mark.long
 def test_a_partition_that_fails_at_every_attempt_is_missing(slurm: Cluster) -> None:
     """Its attempts are used up first; then the run ends without it, and says so."""
     folder = in_trouble(slurm, retries=1, fail="data/data_1.root")
@@ -395,6 +397,7 @@ def test_a_partition_that_fails_at_every_attempt_is_missing(slurm: Cluster) -> N
     assert "    data: data/data_1.root, all entries: stage 'Moody' (own.moody) failed: " in said
 
 
+@pytest.mark.long
 def test_a_bundle_is_one_job_and_is_tried_again_for_what_is_not_done(
     slurm: Cluster, moody_reference: Path
 ) -> None:

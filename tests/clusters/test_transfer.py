@@ -83,6 +83,7 @@ def test_three_pools_with_an_op_of_ones_own(htcondor: Cluster) -> None:
     assert unpacked(htcondor)["extracted"] == after["extracted"]
 
 
+@pytest.mark.long
 def test_an_op_that_fails_is_named_as_at_home(htcondor: Cluster) -> None:
     folder = htcondor.new_folder()
     prepare_moody(folder, 1, {}, {"default": {"resources": {"memory": "2GB"}}})
@@ -106,6 +107,7 @@ def bare_slurm() -> Iterator[Cluster]:
             yield running
 
 
+@pytest.mark.long
 def test_three_pools_of_slurm(bare_slurm: Cluster) -> None:
     """The nodes find what they are sent in the spool, and leave what they made there."""
     folder = bare_slurm.new_folder()
@@ -207,6 +209,7 @@ def test_a_token_travels_and_is_seen_by_nobody(
     assert not credentials.scan([path for path in places if path.is_dir()], parts, spared=[mine])
 
 
+@pytest.mark.long
 def test_the_doctor_asks_them(node: tuple[Cluster, dict[str, Any], dict[str, Any]]) -> None:
     """Its probes travel as jobs do, and nothing of them stays but what runs will be sent."""
     system, pools, settings = node
@@ -238,6 +241,7 @@ def run(*, stream, **_):
 """
 
 
+@pytest.mark.long
 def test_a_parcel_damaged_on_its_way_is_sent_again(htcondor: Cluster) -> None:
     """That is no failure of the job: it is still its first attempt."""
     folder = htcondor.new_folder()

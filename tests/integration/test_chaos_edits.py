@@ -24,7 +24,7 @@ from tests.support import events
 
 pytestmark = pytest.mark.integration
 
-ROUNDS = int(os.environ.get("FASTHEP_SMK_EDIT_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("FASTHEP_SMK_EDIT_ROUNDS", "1"))
 SEED = int(os.environ.get("FASTHEP_SMK_EDIT_SEED", "1"))
 DATASETS = "abcdef"
 CHUNK, PARTS = 5, 10

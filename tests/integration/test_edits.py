@@ -440,7 +440,7 @@ PAIRS = in_turn(EDITS + VARIATION_EDITS, ["auto", "stage"])
 
 @pytest.mark.parametrize(
     ("edit", "granularity"),
-    some(PAIRS, 26),
+    some(PAIRS, 17),
     ids=lambda value: getattr(value, "name", value),
 )
 def test_what_runs_again_after(edit: Edit, granularity: str, tmp_path: Path, shared: Path) -> None:

@@ -299,7 +299,7 @@ def make(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return make
 
 
-@pytest.mark.parametrize("name", some(KINDS, 16))
+@pytest.mark.parametrize("name", some(KINDS, 11))
 def test_an_edit_is_noticed_named_and_equal_to_a_fresh_run(
     name: str, make: Callable[[Hidden], Analysis]
 ) -> None:

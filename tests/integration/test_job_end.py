@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fasthep_smk.storage.layout import FORK_SERVER
-from tests.support.forms import in_turn
+from tests.support import warm
+from tests.support.forms import in_turn, some
 from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
@@ -131,7 +132,7 @@ def own(analysis: Path) -> Iterator[Callable[[str], Path]]:
         os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture(params=STARTS)
+@pytest.fixture
 def start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """Options of a run whose jobs start in one of the ways."""
     options, warm = STARTS[request.param]
@@ -169,10 +170,10 @@ def until(condition: Callable[[], Any], seconds: float = 60) -> None:
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run ``fasthep-smk``; it must end."""
-    command = [sys.executable, "-m", "fasthep_smk", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+    return warm.run(*arguments, cwd=cwd, timeout=120)
 
 
+@pytest.mark.parametrize("start", STARTS, indirect=True)
 def test_what_is_left_open_ends_as_with_python(
     own: Callable[[str], Path], start: tuple[str, ...]
 ) -> None:
@@ -200,6 +201,7 @@ def test_what_ends_a_job_too_early_is_named(
         assert any('own_ops.py", line' in log.read_text() for log in logs)
 
 
+@pytest.mark.parametrize("start", some(STARTS, 2), indirect=True)
 def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str, ...]) -> None:
     folder = own("def what(name): sys.exit('enough')\n")
     done = run(*start, "-k", cwd=folder)
@@ -250,6 +252,7 @@ def test_stopping_a_run_ends_all_that_its_jobs_have_started(
     until(lambda: not any(map(alive, pids(folder))), 10)
 
 
+@pytest.mark.parametrize("start", some(STARTS, 2), indirect=True)
 def test_stopping_twice_ends_also_what_hears_no_signal(
     own: Callable[[str], Path], start: tuple[str, ...]
 ) -> None:

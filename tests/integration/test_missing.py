@@ -14,6 +14,7 @@ import yaml
 
 from tests.integration.conftest import Run
 from tests.support.compare import compare_histograms
+from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
 
@@ -151,7 +152,7 @@ def speaking_of_missing(build: Path) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("granularity", ["auto", "stage"])
+@pytest.mark.parametrize("granularity", some(["auto", "stage"], 1))
 def test_a_run_ends_without_what_is_missing_and_says_so(
     fragile: Path, smk: Run, granularity: str
 ) -> None:

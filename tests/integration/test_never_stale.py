@@ -18,7 +18,7 @@ from tests.support import events, warm
 
 pytestmark = pytest.mark.integration
 
-MIXES = int(os.environ.get("FASTHEP_SMK_MIXES", "2"))
+MIXES = int(os.environ.get("FASTHEP_SMK_MIXES", "1"))
 STEPS = 6
 EVENTS = {"a": 40, "b": 50, "c": 60}
 

@@ -16,6 +16,7 @@ import pytest
 
 from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
+from tests.support.forms import some
 from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
@@ -140,7 +141,7 @@ def test_a_failed_run_leaves_nothing(own: Path, smk: Run) -> None:
     assert left(own) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 1))
 def test_a_run_that_is_stopped_while_it_compiles_leaves_nothing(
     own: Path, smk: Run, start: Callable[[Path], subprocess.Popen[str]], number: signal.Signals
 ) -> None:

@@ -14,6 +14,7 @@ import uproot
 
 from tests.integration.conftest import Run
 from tests.support.compare import compare_builds
+from tests.support.forms import LONG
 
 pytestmark = pytest.mark.integration
 
@@ -122,10 +123,10 @@ def test_variations_draw_the_same_numbers(project: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ("--granularity", "stage"),
+        pytest.param(("--granularity", "stage"), marks=LONG),
         ("--granularity", "stage", "--bundle", "3"),
         ("--bundle", "1"),
-        ("--bundle", "5"),
+        pytest.param(("--bundle", "5"), marks=LONG),
         ("--variation", "nominal"),
     ],
     ids=" ".join,

@@ -21,6 +21,7 @@ import uproot
 from tests.integration.conftest import Run
 from tests.support import cases, independent
 from tests.support.compare import compare_builds
+from tests.support.forms import in_turn
 
 pytestmark = pytest.mark.integration
 
@@ -60,8 +61,9 @@ def test_each_dataset_has_its_own_cutflow_rows(
     assert datasets == {"data", "dy", "qcd"}
 
 
-@pytest.mark.parametrize("chunk", [(), ("--chunk-size", "80")])
-@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize(
+    ("chunk", "granularity"), in_turn([(), ("--chunk-size", "80")], GRANULARITIES)
+)
 def test_events_of_joined_sources_count_once(
     smk: Run, tmp_path: Path, chunk: tuple[str, ...], granularity: str
 ) -> None:

@@ -19,7 +19,7 @@ import yaml
 
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.compare import compare_builds
-from tests.support.forms import some
+from tests.support.forms import in_turn, some
 
 pytestmark = pytest.mark.integration
 
@@ -127,14 +127,15 @@ def date_ahead(*paths: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "names",
-    [
-        ["data/data_0.root", "data/data_1.root", "data/dy_0.root"],
-        ["workflow.yaml"],
-        ["workflow.yaml", "data/dy_0.root", "data", "."],
-    ],
+    ("names", "granularity"),
+    in_turn(
+        [
+            ["data/data_0.root", "data/data_1.root", "data/dy_0.root"],
+            ["workflow.yaml", "data/dy_0.root", "data", "."],
+        ],
+        ["auto", "stage"],
+    ),
 )
-@pytest.mark.parametrize("granularity", ["auto", "stage"])
 def test_files_of_the_future_are_read(fresh: Path, names: list[str], granularity: str) -> None:
     date_ahead(*(fresh / name for name in names))
     succeed(fresh, f"{RUN} --granularity {granularity}")
@@ -201,7 +202,7 @@ def test_empty_folders_in_the_places_of_files_are_removed(done: Path) -> None:
     assert [path for path in paths if not path.is_file()] == []
 
 
-@pytest.mark.parametrize("name", some(OURS, 7))
+@pytest.mark.parametrize("name", some(OURS, 3))
 def test_a_folder_with_something_in_it_is_left_alone(done: Path, name: str) -> None:
     path = done / "build" / name
     replace_by_folder(path)
@@ -244,8 +245,9 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("name", some(FOLDERS, 6))
-@pytest.mark.parametrize("what", ["a file", "a symbolic link to nothing"])
+@pytest.mark.parametrize(
+    ("name", "what"), some(in_turn(FOLDERS, ["a file", "a symbolic link to nothing"]), 4)
+)
 def test_something_else_in_the_place_of_a_folder_is_named(done: Path, name: str, what: str) -> None:
     path = done / "build" / name
     if path.exists():
@@ -263,7 +265,7 @@ def test_something_else_in_the_place_of_a_folder_is_named(done: Path, name: str,
 # --- files that go while a run goes on ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["all", "others", "raise"])
+@pytest.mark.parametrize("how", some(["all", "others", "raise"], 2))
 def test_input_folders_stay_when_their_files_are_moved_away(troubled: Path, how: str) -> None:
     trouble = troubled / f"trouble.{how}"
     trouble.touch()
@@ -293,16 +295,19 @@ def test_the_current_folder_may_be_gone(fresh: Path) -> None:
 
 @pytest.mark.parametrize(
     "streams",
-    [
-        "2>&-",
-        ">&-",
-        "<&-",
-        "<&- >&- 2>&-",
-        "2>/dev/full",
-        ">/dev/full",
-        ">/dev/full 2>&1",
-        "2>&1 | true",
-    ],
+    some(
+        [
+            "<&- >&- 2>&-",
+            "2>&-",
+            ">&-",
+            ">/dev/full 2>&1",
+            "<&-",
+            "2>/dev/full",
+            "2>&1 | true",
+            ">/dev/full",
+        ],
+        3,
+    ),
 )
 def test_a_run_does_not_depend_on_who_listens(fresh: Path, finished: Path, streams: str) -> None:
     done = sh(f"({RUN}; echo $? >status) {streams}", fresh)
@@ -314,14 +319,17 @@ def test_a_run_does_not_depend_on_who_listens(fresh: Path, finished: Path, strea
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "why workflow.yaml",
-        "why --json workflow.yaml",
-        "explain workflow.yaml",
-        "explain --json workflow.yaml",
-        "status --json",
-        "workflow.yaml -n",
-    ],
+    some(
+        [
+            "why --json workflow.yaml",
+            "why workflow.yaml",
+            "explain workflow.yaml",
+            "explain --json workflow.yaml",
+            "status --json",
+            "workflow.yaml -n",
+        ],
+        3,
+    ),
 )
 def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str) -> None:
     said = refused(f"{SMK} {command} >/dev/full", done, "standard output cannot be written")
@@ -333,7 +341,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str)
 # --- limits, folders that cannot be written -----------------------------------------------------
 
 
-@pytest.mark.parametrize("blocks", [1, 20, 60])
+@pytest.mark.parametrize("blocks", some([1, 20, 60], 2))
 def test_a_limit_on_the_size_of_files_is_named(fresh: Path, finished: Path, blocks: int) -> None:
     said = refused(f"ulimit -f {blocks}; {RUN}", fresh, "ulimit -f unlimited")
     assert "did you mean" not in said
@@ -348,7 +356,8 @@ def test_a_limit_on_open_files_is_named(fresh: Path, finished: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "home", ["unset HOME", "export HOME=/proc/none", "export HOME=/etc/passwd", "export HOME="]
+    "home",
+    some(["unset HOME", "export HOME=", "export HOME=/proc/none", "export HOME=/etc/passwd"], 2),
 )
 def test_no_home_is_needed(fresh: Path, home: str) -> None:
     succeed(fresh, f"{home}; {RUN}")
@@ -399,19 +408,22 @@ def test_a_build_folder_on_a_read_only_disk_is_named(
 # --- what is not a regular file ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["run", "explain", "check"])
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        ("mkfifo workflow.yaml", "is a pipe or a device, not a file"),
-        ("ln -s /dev/null workflow.yaml", "is a pipe or a device, not a file"),
-        ("ln -s nowhere workflow.yaml", "does not exist"),
-        ("mkdir workflow.yaml", "is a folder, not a workflow file"),
-    ],
+    ("case", "command"),
+    in_turn(
+        [
+            ("mkfifo workflow.yaml", "is a pipe or a device, not a file"),
+            ("ln -s /dev/null workflow.yaml", "is a pipe or a device, not a file"),
+            ("ln -s nowhere workflow.yaml", "does not exist"),
+            ("mkdir workflow.yaml", "is a folder, not a workflow file"),
+        ],
+        ["run", "explain", "check"],
+    ),
 )
 def test_a_workflow_that_is_no_file_is_refused(
-    fresh: Path, make: str, said: str, command: str
+    fresh: Path, case: tuple[str, str], command: str
 ) -> None:
+    make, said = case
     refused(f"rm workflow.yaml; {make}; {SMK} {command} workflow.yaml", fresh, said)
 
 

@@ -41,7 +41,7 @@ class Both(NamedTuple):
         return warm.run(*arguments, *options, cwd=self.folder, env=env)
 
 
-@pytest.fixture(scope="module", params=some(CASES, 3))
+@pytest.fixture(scope="module", params=some(CASES, 2))
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Both:
     case = cases.case(request.param)
     folder = tmp_path_factory.mktemp(case.name)

@@ -25,6 +25,7 @@ from fasthep_smk.transfer.tracker import Tracker, Verdict
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support import credentials
 from tests.support.compare import compare_builds
+from tests.support.forms import LONG
 
 pytestmark = pytest.mark.integration
 
@@ -111,7 +112,9 @@ def names_of(folder: Path, text: str) -> list[str]:
     return [str(path) for path in found if text.encode() in path.read_bytes()]
 
 
-@pytest.mark.parametrize("options", [(), ("--granularity", "stage"), ("--bundle", "3")])
+@pytest.mark.parametrize(
+    "options", [(), ("--bundle", "3"), pytest.param(("--granularity", "stage"), marks=LONG)]
+)
 def test_results_are_those_of_jobs_at_home(
     analysis: Path, smk: Run, tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...]
 ) -> None:
