@@ -3,7 +3,7 @@
 
 VENV ?= .venv
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 2 --dist worksteal
+PYTEST_ARGS ?= -n 3 --dist worksteal
 CHAOS_ROUNDS ?= 400
 EDIT_ROUNDS ?= 200
 MIXES ?= 50
@@ -77,7 +77,8 @@ nightly: $(VENV)/.installed-test
 	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) FASTHEP_SMK_SLIPS=$(SLIPS) \
 	$(RUN) -m pytest $(PYTEST_ARGS) -m "" tests/integration/test_chaos.py \
 		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
-		tests/integration/test_misspelt_keys.py tests/unit/test_fuzz.py
+		tests/integration/test_misspelt_keys.py tests/unit/test_fuzz.py \
+		tests/unit/storage/test_pickles.py
 	FASTHEP_SMK_TESTS_COLD=1 $(RUN) -m pytest $(PYTEST_ARGS) -m long
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv

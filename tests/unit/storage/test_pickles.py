@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime
+import os
 import pickle
 import random
 from pathlib import Path
@@ -16,6 +17,9 @@ import pytest
 import vector
 
 from fasthep_smk.storage import pickles
+
+#: How many damaged pickles are read.
+COUNT = int(os.environ.get("FASTHEP_SMK_FUZZ", "300"))
 
 
 class Own:
@@ -134,7 +138,7 @@ def test_odd_bytes_are_an_error_and_nothing_else(
     monkeypatch.chdir(tmp_path)
     chance = random.Random(1)
     good = [pickles.dump(Own(np.arange(3))), Runs("os:system", "touch canary").pickled()]
-    for _ in range(2000):
+    for _ in range(COUNT):
         content = bytearray(chance.choice(good))
         for _ in range(chance.randint(1, 4)):
             content[chance.randrange(len(content))] = chance.randrange(256)
