@@ -21,8 +21,11 @@ __all__ = ["bundle"]
 MOST_JOBS = 3000
 #: A job of so many seconds is long against what it costs to start, and short enough to lose.
 _SECONDS = 5.0
-#: At least so many jobs of a rule are left: all cores have work until the end.
-_FEWEST = 32
+#: At least so many jobs of a rule are left, and so many for each that can run at once: all have work
+#: until the end, and none waits long for the last one.
+_FEWEST, _FOR_EACH = 32, 3
+#: A shorter job costs more to start than others could gain by running at once.
+_TINY = 0.5
 #: Until a rule has run once: what a job takes besides its events, and events per second.
 _BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
 
@@ -32,17 +35,19 @@ def bundle(
     wanted: BundleSize = "auto",
     *,
     seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
+    at_once: int = 1,
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
-    ``seconds`` is asked for times that earlier jobs of a rule took, ``apart`` are rules whose jobs
-    the batch system joins itself. Partitions that a run goes ``without`` share a job with nobody.
+    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` is how many jobs can
+    run at the same time on this machine, ``apart`` are rules whose jobs the batch system joins
+    itself. Partitions that a run goes ``without`` share a job with nobody.
     """
     rules = list(rules)
     sizes = {
-        rule.name: _size(rule, wanted, seconds)
+        rule.name: _size(rule, wanted, seconds, at_once)
         for rule in rules
         if rule.scope == "partition" and rule.name not in apart
     }
@@ -56,7 +61,7 @@ def bundle(
 
 
 def _size(
-    rule: Rule, wanted: BundleSize, seconds: Callable[[Rule], Sequence[float]]
+    rule: Rule, wanted: BundleSize, seconds: Callable[[Rule], Sequence[float]], at_once: int
 ) -> tuple[int, str]:
     if wanted != "auto":
         return wanted, "as asked for"
@@ -69,7 +74,8 @@ def _size(
         if len(known) < len(rule.jobs):
             return 1, ""
         each, how = median(known), "by their events"
-    size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST)
+    shared = max(len(rule.jobs) // (_FOR_EACH * at_once), int(_TINY / each))
+    size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST, shared)
     return max(size, 1), f"each takes about {each:.2g} s, {how}"
 
 

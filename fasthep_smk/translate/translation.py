@@ -319,11 +319,21 @@ def place(planned: Planned) -> Placed:
         planned.rules,
         settings.bundle,
         seconds=lambda rule: seconds(rule, earlier),
+        at_once=_at_once(placement, settings),
         apart=placement.together,
         without=settings.without,
     )
     warnings = list(dict.fromkeys([*planned.warnings, *notes]))
     return _adding(Placed, planned, placement=placement, warnings=warnings)
+
+
+def _at_once(placement: Placement, settings: RunSettings) -> int:
+    """Return how many jobs of one core this machine can run at the same time.
+
+    To submit a job to a batch system takes so long that its jobs are never cut for more at once.
+    """
+    here = sites.system(placement.site.system).machine(placement.site)
+    return 1 if here is None else settings.jobs or here.cpus
 
 
 def reconcile(placed: Placed) -> Reconciled:

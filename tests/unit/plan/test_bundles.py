@@ -61,6 +61,23 @@ def test_as_many_as_take_some_seconds_by_earlier_runs() -> None:
     assert found == [5] * 640
 
 
+@pytest.mark.parametrize(
+    ("seconds", "at_once", "size"),
+    [
+        (1.0, 2, 5),  # as if nobody had asked
+        (1.0, 64, 1),  # 162 jobs for 64 cores
+        (1.0, 20, 2),
+        (0.1, 64, 5),  # shorter ones would be tiny
+        (0.01, 64, 5),  # 32 jobs are left, however short they are
+    ],
+)
+def test_all_that_can_run_at_once_have_work_until_the_end(
+    seconds: float, at_once: int, size: int
+) -> None:
+    [found] = bundled(rule("a", 1000, data=162), seconds=lambda _: [seconds], at_once=at_once)
+    assert max(found, default=1) == size
+
+
 @pytest.mark.parametrize("events", [None, 5_000_000])
 def test_long_ones_and_those_that_nobody_knows_are_left_alone(events: int | None) -> None:
     assert bundled(rule("a", events, data=400)) == [[]]
