@@ -21,8 +21,8 @@ __all__ = ["bundle"]
 MOST_JOBS = 3000
 #: A job of so many seconds is long against what it costs to start, and short enough to lose.
 _SECONDS = 5.0
-#: At least so many jobs of a rule are left, and so many for each that can run at once: all have work
-#: until the end, and none waits long for the last one.
+#: At least so many jobs of a rule are left, and so many for each that can run at once: all cores
+#: have work until the end.
 _FEWEST, _FOR_EACH = 32, 3
 #: A shorter job costs more to start than others could gain by running at once.
 _TINY = 0.5
@@ -41,8 +41,8 @@ def bundle(
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
-    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` is how many jobs can
-    run at the same time on this machine, ``apart`` are rules whose jobs the batch system joins
+    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` is how many jobs
+    can run at the same time on this machine, ``apart`` are rules whose jobs the batch system joins
     itself. Partitions that a run goes ``without`` share a job with nobody.
     """
     rules = list(rules)

@@ -191,7 +191,9 @@ class _Command:
     @staticmethod
     def main(arguments: list[str], *, warm: bool) -> int:
         del warm
+        from fasthep_smk.util import last_words
         from fasthep_smk.worker import runner
+        from fasthep_smk.worker.job_end import DONE
 
         runner.main, runner.note_bad_end = _Command.run_job, _Command.note_bad_end
         importlib.invalidate_caches()
@@ -205,7 +207,10 @@ class _Command:
         sys.orig_argv = [sys.executable, "-P", "-m", "fasthep_smk", *arguments]
         from fasthep_smk.cli.main import main
 
-        return main() or 0
+        try:
+            return main() or 0
+        finally:
+            last_words.say(**{DONE: ""})
 
 
 def _search(path: str) -> None:
