@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
@@ -48,21 +49,35 @@ _Answer = TypeVar("_Answer")
 class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
+    def __post_init__(self, *arguments: object, **options: object) -> None:
+        self._pace = Pace()
+        super().__post_init__(*arguments, **options)
+
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended."""
         if active_jobs:
+            left = 0
             async for job in super().check_active_jobs(active_jobs):
+                left += 1
                 yield job
+            if left < len(active_jobs):
+                self._pace.moved()
+        most = self.workflow.remote_execution_settings.seconds_between_status_checks
+        self.next_seconds_between_status_checks = self._pace.seconds(most)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
+        self._pace.moved()
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
     def _get_exec_args_and_transfer_files(self, job: SnakemakeJob, needs_transfer: bool) -> _Sent:
         """Return executable, arguments, files that go and come, and where these come to."""
+        alone = self._tracker is None and not needs_transfer and not job.resources.get("universe")
+        if alone and (command := command_of(job, self.workflow)):
+            return "/bin/sh", " ".join(command[1:]), [], [], []
         if self._tracker is None or not needs_transfer:
             found: _Sent = super()._get_exec_args_and_transfer_files(job, needs_transfer)
             return found

@@ -20,6 +20,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import RunNamed, Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
@@ -45,13 +46,15 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
+        self._pace = Pace()
         super().__post_init__(*arguments, **options)
         report(RunNamed(str(self.run_uuid)))
 
     def format_job_exec(self, job: SnakemakeJob) -> str:
         """Return the command of a job."""
         if self._tracker is None:
-            return str(super().format_job_exec(job))
+            command = command_of(job, self.workflow)
+            return shell(command) if command else str(super().format_job_exec(job))
         sending = self._tracker.leave(job)
         command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
         return shell(command)
@@ -65,15 +68,18 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
         for job in active_jobs:
             if job.external_jobid not in self._ended:
                 yield job
-        self.next_seconds_between_status_checks = None  # as the profile says
+        most = self.workflow.remote_execution_settings.seconds_between_status_checks
+        self.next_seconds_between_status_checks = self._pace.seconds(most)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         self._silent_since = None
+        self._pace.moved()
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._ended.add(job_info.external_jobid)
+        self._pace.moved()
         super().report_job_success(job_info)
 
     def report_job_error(
@@ -86,6 +92,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
             later.start()
             return
         self._ended.add(job_info.external_jobid)
+        self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
 
     def _is_patient(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fasthep_smk.util.names import encode
 
 __all__ = [
+    "ALONE",
     "ARCHIVE",
     "ARCHIVES",
     "BENCHMARKS",
@@ -20,6 +21,7 @@ __all__ = [
     "FORK_SERVER",
     "HAND_OVER",
     "INPUTS",
+    "IS_ALONE",
     "LEDGER",
     "LOCK",
     "LOGS",
@@ -41,6 +43,7 @@ __all__ = [
     "TASKS",
     "TRANSFER",
     "WORK",
+    "WORKER",
     "benchmark",
     "bundle",
     "is_record",
@@ -97,6 +100,9 @@ LOCK = "smk/lock"
 ARCHIVES = "execution/worker-environments"
 ENVIRONMENTS = f"build/{ARCHIVES}"
 
+#: Starts a job, in the build folder; with ``ALONE`` first where no Snakemake is on the node.
+WORKER = "smk/worker"
+ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import os
 import resource
 import signal
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from fasthep_smk.storage import layout, observed
+from fasthep_smk.storage import benchmark, layout, observed
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.job_files import BUILD, LAUNCH
@@ -125,9 +124,13 @@ def _run(
         finally:
             _stop(job)
     if status == 0:
-        benchmark = build / layout.benchmark(rule, place)
-        benchmark.parent.mkdir(parents=True, exist_ok=True)
-        benchmark.write_text(_benchmark(time.monotonic() - began), encoding="utf-8")
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        text = benchmark.text(
+            time.monotonic() - began,
+            memory=used.ru_maxrss * 1024,
+            cpu=used.ru_utime + used.ru_stime,
+        )
+        files.write_text(build / layout.benchmark(rule, place), text)
     return status
 
 
@@ -137,21 +140,6 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
         job.wait(_GRACE)
     job.kill()
-
-
-def _benchmark(seconds: float) -> str:
-    """Return what Snakemake would write of a job's time and memory: it waits for the file."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime
-    values = {
-        "s": f"{seconds:.4f}",
-        "h:m:s": str(datetime.timedelta(seconds=int(seconds))),
-        "max_rss": f"{used.ru_maxrss / 1024:.2f}",
-        **dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"),
-        "mean_load": f"{100 * cpu / max(seconds, 0.01):.2f}",
-        "cpu_time": f"{cpu:.2f}",
-    }
-    return "\t".join(values) + "\n" + "\t".join(values.values()) + "\n"
 
 
 def _seen(build: Path) -> Seen:

@@ -125,7 +125,7 @@ def write(
     files.write_text(build / layout.RUN, json.dumps(launch, indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
-    files.write_text(smk / "worker", _worker_script(rules), executable=True)
+    files.write_text(build / layout.WORKER, _worker_script(rules), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = Written.below(build)
@@ -300,7 +300,13 @@ def _worker_script(rules: Iterable[Rule]) -> str:
     return (
         "#!/bin/sh\n"
         "# Starts one job, in the build folder:\n"
-        "# worker LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] [PARTITION]\n"
+        f"# worker [{layout.ALONE}] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] [PARTITION]\n"
+        f"# {layout.ALONE}: without a Snakemake beside it, it does what that would do.\n"
+        f'if [ "$1" = {layout.ALONE} ]; then\n'
+        f"    {layout.IS_ALONE}=1\n"
+        f"    export {layout.IS_ALONE}\n"
+        "    shift\n"
+        "fi\n"
         "log=$1 attempt=$2 threads=$3\n"
         "shift 3\n"
         "# Where this is a module of another workflow, Snakemake works in its folder.\n"

@@ -29,6 +29,7 @@ from fasthep_smk.util import disk_full, files, last_words, system_errors
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
+from fasthep_smk.worker import alone
 from fasthep_smk.worker.causes import cause_of, damaged_record, kind_of, what_ended
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
@@ -49,7 +50,11 @@ _NOT_AGAIN = ": not tried again"
 def main(arguments: list[str], *, warm: bool = False) -> int:
     """Run a job or a bundle, by its rule and place; return the exit status."""
     faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
+    began, build = time.monotonic(), Path.cwd()
     status = _main(arguments, warm=warm)
+    if status == 0 and alone.is_alone():
+        given = _parser().parse_args(arguments)
+        alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
     last_words.say(**{DONE: ""})
     return status
 
@@ -169,6 +174,8 @@ def _run_to_its_end(job: Job, command: list[str]) -> int:
             time_limit(job.sent.walltime, pool, used=tries.used),
         ):
             tries.wait_to_begin()
+            if alone.is_alone():
+                alone.wait_for_inputs(job)
             _run(job, earlier)
     except Exception as error:
         if disk_full.shown(error):

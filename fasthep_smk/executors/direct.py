@@ -1,0 +1,60 @@
+"""Batch jobs that are our worker's command, and look at their states as often as jobs are short.
+
+For each job Snakemake's plugins start a Snakemake on the node, on Slurm one in another, which
+starts the rule's command: seconds of CPU for nothing that our worker would not do. Where jobs see
+the files of this machine, a job of ours is its command alone.
+"""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.storage import layout
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.tracker import SnakemakeJob
+
+__all__ = ["Pace", "command_of"]
+
+_STARTS_WITH = ["sh", layout.WORKER]
+#: Seconds between two looks at the states of jobs: at least, and as a part of the time since a job
+#: was submitted or has ended.
+_LEAST, _PART = 2.0, 0.25
+
+
+def command_of(job: SnakemakeJob, workflow: Any) -> list[str] | None:
+    """Return the command of a job on a node, after this machine has made way for what it writes.
+
+    ``None``: only a Snakemake on the node can run it, in a container or environment that it makes,
+    as one of several that share a batch job, or since its rule is not ours.
+    """
+    settings = workflow.deployment_settings
+    if job.is_group() or (settings and settings.deployment_method) or not job.shellcmd:
+        return None
+    words = shlex.split(job.shellcmd)
+    if words[:2] != _STARTS_WITH or not Path(layout.TASKS, f"{job.rule.name}.json").is_file():
+        return None
+    for path in map(Path, [*job.output, *job.log, *([job.benchmark] if job.benchmark else [])]):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if job.attempt == 1:  # as before each attempt in Snakemake; a later one may find its work done
+        for path in map(Path, job.output):
+            path.unlink(missing_ok=True)
+    return [*words[:2], layout.ALONE, *words[2:]]
+
+
+class Pace:
+    """How long to wait between two looks at the states of jobs."""
+
+    def __init__(self) -> None:
+        self._moved = time.monotonic()
+
+    def moved(self) -> None:
+        """Take in that a job was submitted, or has ended."""
+        self._moved = time.monotonic()
+
+    def seconds(self, most: float) -> float:
+        """Return for how long to wait, ``most`` seconds where nothing moves."""
+        return min(most, max(_LEAST, _PART * (time.monotonic() - self._moved)))

@@ -1,0 +1,52 @@
+"""What a Snakemake on the node would do for a job, where there is none."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from fasthep_smk.storage import benchmark, layout
+from fasthep_smk.util import files
+from fasthep_smk.worker.job import Job
+from fasthep_smk.worker.limits import cpu_time, peak_memory
+
+__all__ = ["is_alone", "wait_for_inputs", "write_benchmark"]
+
+#: For how many seconds what another node has written may not be seen on this one.
+_LATE = 60.0
+_PAUSE = 0.5
+
+
+def is_alone() -> bool:
+    """Tell whether this process was started for a batch job without a Snakemake beside it."""
+    return bool(os.environ.get(layout.IS_ALONE))
+
+
+def wait_for_inputs(job: Job) -> None:
+    """Wait until the file system shows what a job reads; after a minute it says itself what lacks.
+
+    A network file system may show for some time what was there before.
+    """
+    reads = [job.build / read.folder / layout.RECORD for read in job.entry.reads]
+    end, told = time.monotonic() + _LATE, False
+    while (late := _missing(reads)) and time.monotonic() < end:
+        if not told:
+            print(f"waiting for {late}, which another node has written", file=sys.stderr)
+        told = True
+        for folder in {path.parent for path in reads}:
+            if folder.parent.is_dir():
+                os.listdir(folder.parent)  # noqa: PTH208 (this lets NFS look again)
+        time.sleep(_PAUSE)
+
+
+def _missing(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if not path.exists()), None)
+
+
+def write_benchmark(build: Path, rule: str, place: Iterable[str], seconds: float) -> None:
+    """Write what a job took: its rule declares the file as an output."""
+    text = benchmark.text(seconds, memory=peak_memory(), cpu=cpu_time())
+    files.write_text(build / layout.benchmark(rule, place), text)
