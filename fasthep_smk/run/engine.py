@@ -124,7 +124,7 @@ class Engine:
         name = str(written.build.resolve())
         screen = display.screen(self.output, self.facts, quiet=settings.quiet)
         well = False
-        reader = Reader(screen, name)
+        reader = Reader(screen, name, functools.partial(failures.said_by, written.build))
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(screen.close)

@@ -10,11 +10,13 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import shorten
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
 from fasthep_smk.run.display import Screen
 from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.storage import layout
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.masking import masked
 
@@ -33,6 +35,8 @@ TEXTS = {
 #: The record of a job, or the marker of a bundle: the first of its outputs.
 _FOLDER = re.compile(r"^(?:(\S+)/record\.json|(smk/bundles/\S+\.json))(?: \(.*)?$")
 _ALL = "all"
+#: Of a longer reason, the rest is for the end of the run.
+_LONG = 120
 _ADVICE = "For further error details see"
 
 
@@ -54,7 +58,10 @@ class Progress:
 class Reader:
     """Follows one process of Snakemake: its events, and the lines that it prints."""
 
-    def __init__(self, screen: Screen | None, run: str = "") -> None:
+    def __init__(
+        self, screen: Screen | None, run: str = "", why: Callable[[str], str] = lambda _: ""
+    ) -> None:
+        """Begin; ``why`` returns what the job of a log has said of its failure."""
         self.jobs: dict[str, int] = {}
         #: The folders of the jobs, and the markers of the bundles, that were announced.
         self.folders: list[str] = []
@@ -73,7 +80,7 @@ class Reader:
         self.disk_full = False
         #: Whether another Snakemake works on the folder.
         self.locked_out = False
-        self._screen = screen
+        self._screen, self._why = screen, why
         #: By the numbers of jobs that failed as one batch job: what that captured.
         self._group_logs: dict[str, str] = {}
 
@@ -136,7 +143,10 @@ class Reader:
         self.last = time.monotonic()
         if event.logs:
             self._note(event.number, event.logs[0], event.message)
-        self.problem(f"failed: {event.rule}")
+        log = event.logs[0] if event.logs else ""
+        place = " ".join(layout.place_of_log(log))
+        said = shorten(self._why(log) or self.messages.get(log, ""), _LONG, placeholder=" ...")
+        self.problem(f"failed: {place or event.rule}" + (f": {said}" if said else ""))
 
     def _retried(self, event: job_events.JobRetried) -> None:
         self.failed_logs.pop(event.number, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePosixPath
 
 from fasthep_smk.util.names import encode
 
@@ -52,6 +53,7 @@ __all__ = [
     "job_folder",
     "log",
     "observed",
+    "place_of_log",
     "plan",
     "stream",
     "table",
@@ -148,6 +150,14 @@ def bundle(rule: str, place: Iterable[str]) -> str:
 def log(rule: str, place: Iterable[str]) -> str:
     """Return the log of a job, in the folder that FAST-HEP's documentation shows."""
     return _file(LOGS, rule, place, "log")
+
+
+def place_of_log(path: str) -> tuple[str, str] | tuple[()]:
+    """Return the rule and the key of the job whose log this is; nothing if it is no job's."""
+    if not path.startswith(f"{LOGS}/"):
+        return ()
+    parts = PurePosixPath(path).relative_to(LOGS).with_suffix("").parts
+    return parts[0], "/".join(parts[1:])
 
 
 def benchmark(rule: str, place: Iterable[str]) -> str:
