@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from pathlib import Path
 
+from fasthep_smk.flow.workflow_checks import exports_of
+from fasthep_smk.plan.results import results_of
 from fasthep_smk.plan.rules import Job, Rule
+from fasthep_smk.reuse.store import read
 from fasthep_smk.run.engine import Outcome
 from fasthep_smk.storage.damage import GONE
 from fasthep_smk.translate.translation import Translation
@@ -51,7 +55,12 @@ def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -
 
 
 def as_data(outcome: Outcome, translation: Translation) -> dict[str, object]:
-    """Return the same as plain data: each job that would run, with its reason."""
+    """Return the same as plain data: each job that would run, with its reason.
+
+    ``made`` are the files for the user that are then there, as far as they are known, ``left_over``
+    those that are there now and that nothing makes; both relative to the build folder.
+    """
+    made = _made(translation)
     return {
         "to_run": [
             {"rule": rule.name, "job": job.key, "reason": _reason(job, translation)}
@@ -59,7 +68,32 @@ def as_data(outcome: Outcome, translation: Translation) -> dict[str, object]:
             for job in _running(rule, outcome)
         ],
         "up_to_date": sum(len(rule.jobs) for rule in translation.rules) - outcome.total,
+        "restored": translation.reuse.restored,
+        "made": made,
+        "left_over": sorted(_in_artifacts(translation.earlier) - {*made}),
     }
+
+
+def _made(translation: Translation) -> list[str]:
+    def recorded(job: Job) -> Collection[str] | None:
+        record = read(translation.build / job.folder) if job.folder in valid else None
+        return None if record is None else record["results"].keys()
+
+    valid = translation.reuse.valid
+    return results_of(
+        translation.rules,
+        translation.variations,
+        recorded=recorded,
+        without=translation.settings.without,
+        exports=exports_of(translation.document),
+    )
+
+
+def _in_artifacts(build: Path) -> set[str]:
+    """Return the files among the results, but for those that tell of the run itself."""
+    found = (path for path in (build / "artifacts").rglob("*") if path.name != "manifest.json")
+    names = {str(path.relative_to(build)) for path in found if not path.is_dir()}
+    return {name for name in names if not name.startswith("artifacts/provenance/")}
 
 
 def _by_reason(rule: Rule, outcome: Outcome, translation: Translation) -> dict[str, list[Job]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
@@ -91,3 +91,16 @@ class RunSettings:
     quiet: bool = False
     verbose: bool = False
     keep: Keep = "auto"
+
+    def to_words(self, names: Iterable[str]) -> list[str]:
+        """Return the options of the command line for those of these fields that were chosen."""
+        chosen = {
+            name: getattr(self, name)
+            for name in names
+            if getattr(self, name) != self.__dataclass_fields__[name].default
+        }
+        words = []
+        for name, value in chosen.items():
+            text = value.text if isinstance(value, Limit) else str(value)
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
+        return words

@@ -23,7 +23,7 @@ from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Store"]
+__all__ = ["Store", "read"]
 
 #: Where a superseded job's files for the user go, in its folder.
 _RESULTS = "results"

@@ -20,14 +20,18 @@ __all__ = [
     "ENVIRONMENTS",
     "EXPORTED",
     "FORK_SERVER",
-    "HAND_OVER",
+    "HANDED_OVER",
+    "HOW_TO_ASK",
     "INPUTS",
     "IS_ALONE",
     "LEDGER",
+    "LEFT_OVER",
     "LOCK",
     "LOGS",
+    "NOT_MADE",
     "OBSERVED",
     "OLD",
+    "OLD_RESULTS",
     "OVERLAY",
     "PARTITIONS",
     "PLANS",
@@ -39,7 +43,6 @@ __all__ = [
     "RUN_EVENTS",
     "RUN_LOG",
     "SMK",
-    "SOURCES",
     "STAGE",
     "TASKS",
     "TRANSFER",
@@ -73,11 +76,13 @@ TASKS = "smk/tasks"
 PARTITIONS = "smk/partitions.tsv"
 #: How the names of histograms end in the formats of ``smk: {export: [...]}``.
 EXPORTED = {"root": ".root", "uhi": ".uhi.json"}
-#: What is handed over to other workflows: files, and the jobs that make them; by a rule of its own.
-RESULTS = "smk/results"
-HAND_OVER = "hand_over"
-#: The files that the workflow is made of, as they were when it was translated.
-SOURCES = "smk/sources.json"
+#: Rules for a Snakefile of a user's own: how to ask what is made, and what was handed over last.
+RESULTS = "smk/results.smk"
+HOW_TO_ASK = "smk/results.json"
+HANDED_OVER = "smk/results.made"
+#: New as long as results are old; and as there are some that nothing makes, for which there is
+#: never a marker.
+OLD_RESULTS, LEFT_OVER, NOT_MADE = "smk/results.old", "smk/left_over.old", "smk/left_over.made"
 WORK = "smk/work"
 OLD = "smk/old"
 BUNDLES = "smk/bundles"

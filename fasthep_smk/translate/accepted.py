@@ -26,8 +26,9 @@ def take_compiled(aside: Path, build: Path) -> None:
         OSError: it cannot be written there.
     """
     build.mkdir(parents=True, exist_ok=True)
-    for left in build.glob(f".{_WHOLE}.*"):
-        files.remove(left)
+    for folder in {build, (build / _WHOLE).resolve().parent}:
+        for left in folder.glob(f".{_WHOLE}.*"):
+            files.remove(left)
     for path in sorted(aside.rglob("*")):
         name = path.relative_to(aside)
         if name.parts[0] == _WHOLE or path.is_dir():
@@ -37,7 +38,8 @@ def take_compiled(aside: Path, build: Path) -> None:
             continue
         with files.atomic_path(build / name, durable=False) as temporary:
             shutil.copyfile(path, temporary)
-    new = build / f".{_WHOLE}.new-{os.getpid()}"
+    goal = (build / _WHOLE).resolve()  # it may lie on another disk
+    new = goal.with_name(f".{_WHOLE}.new-{os.getpid()}")
     shutil.move(aside / _WHOLE, new)
-    files.discard(build / _WHOLE)
-    new.rename(build / _WHOLE)
+    files.discard(goal)
+    new.rename(goal)

@@ -8,10 +8,8 @@ from dataclasses import replace
 from fasthep_smk import sites
 from fasthep_smk.config.pools import DEFAULT_POOL
 from fasthep_smk.config.requests import Attempt
-from fasthep_smk.plan.results import Results
 from fasthep_smk.plan.rules import Rule, output_files
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.handed_over import marker
 from fasthep_smk.translate.waits_for import files_read
 from fasthep_smk.util.names import comment, encode, literal
 
@@ -23,7 +21,6 @@ __all__ = [
     "pool_token",
     "render",
     "render_probe",
-    "render_results",
     "resources",
 ]
 
@@ -31,8 +28,6 @@ __all__ = [
 COMMON = '''\
 """Looks up in the task tables of the build folder which files each job waits for."""
 
-import fcntl
-import hashlib
 import json
 import os
 import shlex
@@ -43,81 +38,15 @@ from pathlib import Path, PurePosixPath
 from snakemake.exceptions import WorkflowError
 
 SMK = Path(os.path.abspath(str(workflow.current_basedir)))
-BUILD = SMK.parent
-
-
-def is_build(path):
-    """Tell whether a path leads to the build folder."""
-    return os.path.exists(path) and os.path.samefile(path, BUILD)
-
-
-def starts_elsewhere():
-    """Tell whether Snakemake was started in another folder than this one: it has to go there.
-
-    As a module of another workflow it stays where it is, and the module's prefix leads here.
-    """
-    above = workflow.modifier.path_modifier.replace_prefix("smk/tasks")
-    if is_build(Path(above).parent.parent):
-        return False
-    where = os.path.relpath(BUILD)
-    if os.path.abspath(str(workflow.main_snakefile)) != str(SMK / "Snakefile"):
-        raise WorkflowError(
-            f"the rules of {SMK / 'Snakefile'} are for files in {where}: "
-            f"load it as a module with  prefix: {json.dumps(where)}"
-        )
-    if workflow.overwrite_workdir:
-        raise WorkflowError(
-            f"the rules of {SMK / 'Snakefile'} run in {BUILD}: leave out --directory"
-        )
-    return True
-
-
-def refuse_edited():
-    """Refuse a workflow that was edited since it was translated: its results would be old ones."""
-    if not (SMK / "sources.json").exists():
-        return
-    found = json.loads((SMK / "sources.json").read_text(encoding="utf-8"))
-    for path, (size, when, digest) in found["files"].items():
-        try:
-            status = os.stat(path)
-            if (status.st_size, status.st_mtime_ns) == (size, when):
-                continue
-            if hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest:
-                continue
-        except OSError:
-            continue  # the project was moved: this translation is all that there is
-        raise WorkflowError(
-            f"{path} has changed since the workflow was translated: "
-            f"first run  {found['command']}  in {found['folder']}"
-        )
-
-
-def keep_others_out():
-    """Return a lock of the build folder for as long as Snakemake works on it from elsewhere."""
-    lock = os.open(SMK / "lock", os.O_RDONLY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise WorkflowError(
-            f"another run is in progress in {BUILD}: wait for it, or stop it"
-        )
-    except OSError:
-        pass  # a file system without locks
-    return lock
-
-
-ELSEWHERE = starts_elsewhere()
-# What fasthep-smk has started was translated a moment ago, and holds the build folder.
-if workflow.is_main_process and "FASTHEP_SMK_RUN" not in os.environ:
-    refuse_edited()
-    LOCK = None if is_build(".") else keep_others_out()
+if not (os.path.isdir("smk") and os.path.samefile("smk", SMK)):
+    raise WorkflowError(
+        f"the rules of {SMK / 'Snakefile'} run in its build folder: "
+        f"add  --directory {shlex.quote(str(SMK.parent))}\\n"
+        f"A Snakefile of your own takes {SMK / 'results.smk'} as a module instead."
+    )
 TASKS = {
     path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted(SMK.glob("tasks/*.json"))
-}
-RESULTS = {
-    path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted(SMK.glob("results/*.json"))
+    for path in sorted(Path("smk", "tasks").glob("*.json"))
 }
 MARKERS = {
     table["jobs"][key]["folder"]: bundle["marker"]
@@ -200,7 +129,6 @@ def is_in_future(path):
     """
     if workflow.is_main_process and not Path(path).is_absolute():
         return False
-    path = BUILD / path
     return os.path.lexists(path) and os.lstat(path).st_mtime > time.time()
 
 
@@ -211,16 +139,6 @@ def files_for(rule, entry):
     paths = [path for one in entries for path in one["inputs"]]
     found = [MARKERS.get(path.rpartition("/")[0], path) for path in paths]
     return [path for path in dict.fromkeys(found) if not is_in_future(path)]
-
-
-def worker(words):
-    """Return the command of a job: its worker, and what that is told.
-
-    The path is relative, so that a project that was moved has the same commands.
-    """
-    path = shlex.quote(os.path.relpath(SMK / "worker", BUILD if ELSEWHERE else "."))
-    path = path.replace("{", "{{").replace("}", "}}")  # Snakemake formats commands
-    return f"sh {path} {words}"
 
 
 def by_attempt(*values):
@@ -238,38 +156,13 @@ def tries(number):
     return number if workflow.is_main_process else 0
 
 
-def records_of(wildcards):
-    """Return what says that the jobs are done that make a group of results."""
-    jobs = (TASKS[rule]["jobs"][key] for rule, key in RESULTS[wildcards.group]["jobs"])
-    records = {job["record"]: job["folder"] for job in jobs}
-    paths = dict.fromkeys(MARKERS.get(records[path], path) for path in records)
-    return ancient(list(paths))
-
-
-def ask_for_lost():
-    """Let the results be made again of which one is gone: Snakemake looks at one file for all."""
-    for group, found in RESULTS.items():
-        made = SMK / "results" / f"{group}.made"
-        if not all((BUILD / path).exists() for path in found["files"]):
-            made.unlink(missing_ok=True)
-
-
 def targets():
     """Return the records of the jobs that make something for the user."""
     jobs = [job for table in TASKS.values() for job in table["jobs"].values()]
     records = {job["record"]: job["folder"] for job in jobs if job["target"]}
     return list(dict.fromkeys(MARKERS.get(records[path], path) for path in records))
-
-
-if workflow.is_main_process:
-    ask_for_lost()
 '''
 
-_CONDA = '    conda:\n        "envs/fasthep-smk.yaml"\n'
-#: What each job is told: its log, which attempt it is, how many threads it has.
-_SENT = ("{log}", "{resources.attempt}", "{threads}")
-#: More files of a rule stand in its table only.
-_LISTED = 100
 _SENTENCE = {
     "side": "Once, before the partitions",
     "partition": "For each partition",
@@ -292,10 +185,6 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
         "\n\n"
         'include: "common.smk"\n'
         "\n\n"
-        "if ELSEWHERE:\n"
-        "\n"
-        "    workdir: str(BUILD)\n"
-        "\n\n"
         "wildcard_constraints:\n"
         '    variation="[A-Za-z0-9_]+",\n'
         '    dataset="[A-Za-z0-9_]+",\n'
@@ -309,49 +198,7 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
     makers = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     pools = has_pools(rules)
     parts += [_rule(rule, makers, conda=conda, pools=pools) for rule in rules]
-    return "\n\n".join([*parts, 'include: "results.smk"\n'])
-
-
-def render_results(results: Iterable[Results], *, conda: bool = True) -> str:
-    """Return the rules that hand results over to other workflows."""
-    results = list(results)
-    place = ["{group}"]
-    text = (
-        '"""What other workflows may wait for. It runs if, and only if, one of them asks."""\n'
-        "\n\n"
-        f"rule {layout.HAND_OVER}:\n"
-        '    """See that a group of results is there, and as new as it was wanted."""\n'
-        "    input:\n"
-        "        records_of,\n"
-        f"        wanted={literal(f'{layout.RESULTS}/{{group}}.json')},\n"
-        "    output:\n"
-        f"        {literal(marker('{group}'))},\n"
-        "    log:\n"
-        f"        {literal(layout.log(layout.HAND_OVER, place))},\n"
-        "    wildcard_constraints:\n"
-        '        group="[A-Za-z0-9_]+",\n'
-        "    localrule: True\n"
-        f"{_CONDA if conda else ''}"
-        "    threads: 1\n"
-        "    resources:\n"
-        "        attempt=attempt_of,\n"
-        "    shell:\n"
-        f"{_command([*_SENT, layout.HAND_OVER, '{wildcards.group}'])}"
-    )
-    for one in results:
-        files = "".join(f"        {literal(path)},\n" for path in one.files)
-        if len(one.files) > _LISTED:
-            files = f'        RESULTS[{literal(one.name)}]["files"],\n'
-        text += (
-            f"\n\nrule {one.name}:\n"
-            f"{_docstring(one.what)}"
-            "    input:\n"
-            f"        {literal(marker(one.name))},\n"
-            f"        {literal(f'{layout.RESULTS}/{one.name}.json')},\n"
-            "    output:\n"
-            f"{files}"
-        )
-    return text
+    return "\n\n".join(parts)
 
 
 def render_probe(rules: Iterable[Rule]) -> str:
@@ -386,14 +233,14 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
         paths = {"marker": layout.bundle(rule.name, place)}
     outputs = "".join(f"        {name}={literal(path)},\n" for name, path in paths.items())
     # How a job was sent out is for its record. This text must stay the same whatever the pool.
-    words = [*_SENT, rule.name]
+    words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
     words += [f"{{wildcards.{name}}}" for name in rule.named_by]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
     given = resources(lengthened(rule, rule.route.attempts), pools=pools)
     asked = "".join(f"        {name}={by_attempt(values)},\n" for name, values in given.items())
     retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)
-    environment = _CONDA if conda else ""
+    environment = '    conda:\n        "envs/fasthep-smk.yaml"\n' if conda else ""
     sentence = _SENTENCE[rule.scope] + (f": {stages}" if stages else "")
     return (
         f"rule {rule.name}:\n"
@@ -412,15 +259,8 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
         "        attempt=attempt_of,\n"
         f"{asked}"
         "    shell:\n"
-        f"{_command(words)}"
+        f"        {literal(' '.join(words))}\n"
     )
-
-
-def _command(words: Iterable[str]) -> str:
-    """Return the command of a job as the formatter has it, in one line or three."""
-    text = literal(" ".join(words))
-    line = f"        worker({text})\n"
-    return line if len(line) <= 89 else f"        worker(\n            {text}\n        )\n"
 
 
 def _inputs(rule: Rule, makers: Mapping[str, Rule]) -> str:

@@ -69,6 +69,7 @@ from fasthep_smk.translate.placement import unsafe_path
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
+from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.remote import is_remote
@@ -232,7 +233,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
     try:
-        with naming(aside, loaded.earlier):
+        with disk_full.saying(aside.parent), naming(aside, loaded.earlier):
             each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
         told_of_graph(aside, loaded.earlier)
     except Findings as error:
@@ -370,7 +371,7 @@ def write(reconciled: Reconciled) -> Translation:
         pickles_of=pickles_of(reconciled.document),
         exports=exports_of(reconciled.document),
         stat=reconciled.inputs.stat,
-        digests=reconciled.digests,
+        settings=reconciled.settings,
     )
     return _adding(Translation, reconciled, written=files)
 

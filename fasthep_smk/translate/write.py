@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
-from fasthep_smk.plan.results import Results, results_of
-from fasthep_smk.plan.rules import Job, Rule, Variation
-from fasthep_smk.reuse import store
+from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.handed_over import HandedOver
 from fasthep_smk.storage.record import Asked
-from fasthep_smk.translate import bundles, profile, snakefile, task_tables
+from fasthep_smk.translate import bundles, profile, result_rules, snakefile, task_tables
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
+    from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Launch, Requests
 
@@ -86,7 +84,7 @@ def write(
     pickles_of: Iterable[str] = (),
     exports: Iterable[str] = (),
     stat: Callable[[str], str] = lambda path: path,
-    digests: Mapping[str, str] | None = None,
+    settings: RunSettings,
 ) -> Written:
     """Write the translation of a workflow; files that would not change are left alone.
 
@@ -95,7 +93,7 @@ def write(
     went wrong with the partitions (dataset and part) that are left out. ``ignore_reads`` are
     patterns of files whose changes do not count, ``pickles_of`` packages whose objects jobs may
     hand on besides those that the plan names; ``stat`` tells size and time of an input file;
-    ``digests`` are those of the workflow's files.
+    ``settings`` are for who asks for the results.
     """
     rules, variations = list(rules), list(variations)
     seen = (root, workflow.resolve().parent)
@@ -131,13 +129,8 @@ def write(
     written = Written.below(build)
     # Snakemake takes braces in the path of an environment file for wildcards.
     conda = not set(str(build)) & set("{}")
-    handed_over = results_of(
-        rules, variations, without or (), made_by=_results_in(build, reuse), exports=exports
-    )
-    _write_results(handed_over, build)
-    sources = _sources_of_workflow(variations, digests, build=build, root=root, workflow=workflow)
-    files.write_text(build / layout.SOURCES, json.dumps(sources, indent=1) + "\n")
-    files.write_text(smk / "results.smk", snakefile.render_results(handed_over, conda=conda))
+    files.write_text(build / layout.RESULTS, result_rules.RULES)
+    files.write_text(build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, settings))
     text = snakefile.render(rules, workflow=workflow.name, conda=conda)
     files.write_text(written.snakefile, text)
     for other in written.profile.glob("*"):
@@ -146,59 +139,6 @@ def write(
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
-
-
-def _results_in(build: Path, reuse: Reuse) -> Callable[[Job], Collection[str] | None]:
-    """Return what tells which files for the user a job has made, if it is done."""
-
-    def made(job: Job) -> Collection[str] | None:
-        record = store.read(build / job.folder) if job.folder in reuse.valid else None
-        return None if record is None else record["results"].keys()
-
-    return made
-
-
-def _write_results(results: Iterable[Results], build: Path) -> None:
-    """Write what is handed over to other workflows, one file for each group."""
-    folder = build / layout.RESULTS
-    names = set()
-    for one in results:
-        names.add(one.name)
-        text = HandedOver(one.signature, one.jobs, one.files).to_text()
-        files.write_text(folder / f"{one.name}.json", text)
-    for stale in folder.glob("*.*"):
-        if stale.name.partition(".")[0] not in names:
-            stale.unlink()
-
-
-def _sources_of_workflow(
-    variations: Iterable[Variation],
-    digests: Mapping[str, str] | None,
-    *,
-    build: Path,
-    root: Path,
-    workflow: Path,
-) -> dict[str, object]:
-    """Return the files that the workflow is made of, with size, time (ns) and SHA-256.
-
-    Profiles and modules of the user's are among them. ``command`` translates them again.
-    """
-    paths = dict.fromkeys(digests or ())
-    for graph in (variation.graph for variation in variations):
-        layers = graph.plan.provenance.get("registry_layers") or ()
-        paths |= {str(one.get("path")): None for one in layers if one.get("kind") == "profile"}
-        named = graph.sources.union(*(node.sources for node in graph.nodes.values()))
-        paths |= {path: None for path in named if path.endswith(".py")}
-    found = {}
-    for path in paths:
-        place = (root / path).absolute()
-        if place.is_file():
-            status = place.stat()
-            digest = (digests or {}).get(path) or files.sha256_file(place)
-            found[str(place)] = (status.st_size, status.st_mtime_ns, digest)
-    outdir = [] if build == root / "build" else ["--outdir", str(build)]
-    command = shell(["fasthep-smk", "translate", str(workflow), *outdir])
-    return {"folder": str(root), "command": command, "files": dict(sorted(found.items()))}
 
 
 def _named_packages(variations: Iterable[Variation]) -> set[str]:
@@ -309,12 +249,6 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "fi\n"
         "log=$1 attempt=$2 threads=$3\n"
         "shift 3\n"
-        "# Where this is a module of another workflow, Snakemake works in its folder.\n"
-        'if [ "$0" != smk/worker ]; then\n'
-        "    here=$(pwd)\n"
-        '    cd "${0%/smk/worker}" || exit 2\n'
-        '    log=$here/$log log=${log#"$(pwd)/"}\n'
-        "fi\n"
         "# Snakemake removes the log of a failed attempt; under a name of its own it stays.\n"
         ': >"$log"\n'
         "FASTHEP_SMK_LOG=${log%.log}.attempt$attempt.log\n"

@@ -50,10 +50,15 @@ def export_histograms(folder: Path, formats: Iterable[str]) -> None:
                 {"root": _write_root, "uhi": _write_uhi}[one](made, name, temporary)
 
 
-def _write_uhi(made: hist.BaseHist, _name: str, path: Path) -> None:
+def _write_uhi(made: hist.BaseHist, name: str, path: Path) -> None:
     import uhi.io.json
 
-    text = json.dumps(made, default=uhi.io.json.default)
+    try:
+        text = json.dumps(made, default=uhi.io.json.default)
+    except TypeError as error:
+        raise SmkError(
+            f"smk.export: histogram {name!r} cannot be written as UHI: {error}"
+        ) from error
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
@@ -138,5 +143,5 @@ def _numbers(axis: hist.axis.AxesMixin, name: str) -> tuple[hist.axis.AxesMixin,
 def _refused(name: str, problem: str) -> str:
     return (
         f"smk.export: histogram {name!r} cannot be written as ROOT: it {problem}; "
-        "export: [uhi] takes every histogram"
+        "export: [uhi] takes it"
     )

@@ -67,10 +67,6 @@ def _main(arguments: list[str], *, warm: bool) -> int:
     files.close_to_others(1, 2)  # the job's log
     build = Path.cwd()
     given = _parser().parse_args(arguments)
-    if given.rule == layout.HAND_OVER:
-        from fasthep_smk.worker.hand_over import hand_over
-
-        return hand_over(build, given.place[0], lambda rule, key: _command(given, key, rule))
     key = "/".join(given.place)
     try:
         table = TaskTable.read(build, given.rule, key)
@@ -106,8 +102,6 @@ def _main(arguments: list[str], *, warm: bool) -> int:
 def note_bad_end(build: Path, arguments: list[str], end: End) -> None:
     """Say what a job's process died of; a record that it has written does not count."""
     given = _parser().parse_args(arguments)
-    if given.rule == layout.HAND_OVER:
-        return  # it has no record
     key = "/".join(given.place)
     table = TaskTable.read(build, given.rule, key)
     if key in table.jobs:
@@ -133,10 +127,10 @@ def _note_end(job: Job, end: End) -> None:
     )
 
 
-def _command(given: argparse.Namespace, key: str, rule: str | None = None) -> list[str]:
-    """Return the command that runs one job alone: of a bundle, or of another ``rule``."""
+def _command(given: argparse.Namespace, key: str) -> list[str]:
+    """Return the command that runs one job of a bundle alone."""
     sent = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
-    words = [*sent, "--", rule or given.rule, *key.split("/")]
+    words = [*sent, "--", given.rule, *key.split("/")]
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
 

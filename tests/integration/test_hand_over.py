@@ -1,14 +1,13 @@
-"""Results as inputs of a user's own Snakefile: what is missing is built, what is old runs again."""
+"""Results as inputs of a user's own Snakefile: what is missing is made, what is old runs again."""
 
 from __future__ import annotations
 
-import fcntl
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,12 +15,14 @@ import pytest
 import yaml
 
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support.forms import in_turn, some
+from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
 
 SNAKEFILE = """\
 module fasthep:
-    snakefile: "build/smk/Snakefile"
+    snakefile: "build/smk/results.smk"
     prefix: "build"
 
 use rule * from fasthep as fasthep_*
@@ -30,10 +31,23 @@ rule fit:
     default_target: True
     input: "build/artifacts/histograms/Met.pkl"
     output: "fit.txt"
-    shell: "sha256sum {input} > {output}"
+    shell: "sha256sum < {input} > {output}"
 """
 MET = "build/artifacts/histograms/Met.pkl"
 SKIM = "build/artifacts/files/skim/dy/0_0.root"
+#: The own operation reads a file that only a run can find out, and a parameter names another.
+OP = """\
+from pathlib import Path
+SPEC = {"name": "own.op", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, ctx=None):
+    factor = float(Path("sf", "b" + ".txt").read_text())
+    stream["MET_px"] = stream["MET_px"] * factor
+    return stream
+"""
 
 
 def snakemake(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -44,44 +58,48 @@ def snakemake(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
 
 
-def edited(folder: Path, change: Callable[[dict], object]) -> None:
-    workflow = yaml.safe_load(WORKFLOW)
-    change(workflow)
-    (folder / "workflow.yaml").write_text(yaml.safe_dump(workflow, sort_keys=False))
-
-
-def bins(number: int) -> Callable[[dict], object]:
-    """Return the edit of a histogram's bins."""
-    return lambda one: one["analysis"]["stages"][3]["params"]["axes"][0]["bins"].update(
-        nbins=number
-    )
-
-
-def label(text: str) -> Callable[[dict], object]:
-    """Return the edit of a plot's label: no histogram comes out differently."""
-    return lambda one: one["styles"]["met"]["axes"]["x"].update(name=text)
-
-
 class Project:
     """A folder with a workflow, and a Snakefile of the user's that goes on from its results."""
 
     def __init__(self, folder: Path, smk: Run) -> None:
         self.folder = folder
-        self._smk = smk
-
-    def translate(self, *options: str) -> None:
-        done = self._smk("translate", "workflow.yaml", *options, cwd=self.folder)
-        assert done.returncode == 0, done.stderr
+        self.smk = smk
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         return snakemake("-c", "2", *words, cwd=self.folder)
 
-    def runs(self, *words: str) -> dict[str, int]:
-        """Run the user's Snakefile; return how many jobs of each rule ran, but for the last."""
+    def runs(self, *words: str) -> list[str]:
+        """Run the user's Snakefile; return which rules ran, in their order."""
         done = self.call(*words)
         assert done.returncode == 0, done.stderr
         said = re.findall(r"^(?:local)?rule (\w+):$", done.stderr, re.MULTILINE)
-        return dict(Counter(one.removeprefix("fasthep_") for one in said))
+        return [one.removeprefix("fasthep_") for one in said]
+
+    def edit(self, change: Callable[[dict], object]) -> None:
+        path = self.folder / "workflow.yaml"
+        workflow = yaml.safe_load(path.read_text())
+        change(workflow)
+        path.write_text(yaml.safe_dump(workflow, sort_keys=False))
+
+    def fit_is_right(self) -> bool:
+        """Whether the fit is made of the histogram of the workflow as it is now."""
+        fresh = self.folder.with_name("fresh")
+        done = self.smk("workflow.yaml", "-q", "--outdir", str(fresh), cwd=self.folder)
+        assert done.returncode == 0, done.stderr
+        right = (fresh / "artifacts/histograms/Met.pkl").read_bytes()
+        shutil.rmtree(fresh)
+        fitted = (self.folder / "fit.txt").read_text().split()[0]
+        return hashlib.sha256(right).hexdigest() == fitted
+
+
+ALL = ["analysis", "results", "fit"]
+
+
+def bins(number: int) -> Callable[[dict], object]:
+    """Return the edit of a histogram's bins."""
+    return lambda one: next(stage for stage in one["analysis"]["stages"] if stage["id"] == "Met")[
+        "params"
+    ]["axes"][0]["bins"].update(nbins=number)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +109,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory, small_files: Path, smk: R
     folder.mkdir()
     (folder / "data").symlink_to(small_files)
     (folder / "workflow.yaml").write_text(WORKFLOW)
+    add_own_op(folder, OP)
+    (folder / "sf").mkdir()
+    (folder / "sf/b.txt").write_text("2.0")
     (folder / "Snakefile").write_text(SNAKEFILE)
     assert smk("translate", "workflow.yaml", cwd=folder).returncode == 0
-    done = snakemake("-c", "2", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert (folder / "fit.txt").exists()
+    assert Project(folder, smk).runs() == ALL
     assert (folder / SKIM).exists()
     return folder
 
@@ -110,144 +129,167 @@ def project(finished: Path, tmp_path: Path, smk: Run) -> Iterator[Project]:
 
 
 def test_nothing_runs_where_nothing_has_changed(project: Project) -> None:
-    assert project.runs() == {}
-    assert "everything was up to date" in project._smk("workflow.yaml", cwd=project.folder).stdout
-    assert project.runs() == {}
-    assert project.runs(MET, SKIM) == {}
+    assert project.runs() == []
+    assert "everything was up to date" in project.smk("workflow.yaml", cwd=project.folder).stdout
+    assert project.runs() == []
+    assert project.runs(MET, SKIM) == []
 
 
-def test_an_edit_is_not_passed_over(project: Project) -> None:
-    before = (project.folder / "fit.txt").read_text()
-    edited(project.folder, bins(10))
+EDITS: dict[str, Callable[[Project], object]] = {
+    "the workflow": lambda one: one.edit(bins(10)),
+    "a module": lambda one: (one.folder / "own_ops.py").write_text(OP.replace("factor", "scale")),
+    "a file that an operation reads": lambda one: (one.folder / "sf/b.txt").write_text("3.0"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_what_is_old_runs_again(project: Project, edit: str) -> None:
+    EDITS[edit](project)
+    assert project.runs() == ALL
+    assert project.fit_is_right()
+    assert project.runs() == []
+
+
+def test_a_translation_alone_hides_no_edit(project: Project) -> None:
+    (project.folder / "sf/b.txt").write_text("3.0")
+    assert project.smk("translate", "workflow.yaml", cwd=project.folder).returncode == 0
+    assert project.runs() == ALL
+    assert project.fit_is_right()
+
+
+def test_an_edit_that_is_undone_is_fitted_again(project: Project) -> None:
+    """The earlier histogram comes back with its time, which is before that of the fit."""
+    project.edit(bins(10))
+    assert project.runs() == ALL
+    project.edit(bins(20))
+    assert project.runs() == ALL
+    assert project.fit_is_right()
+    project.edit(bins(10))
+    assert project.smk("workflow.yaml", "-q", cwd=project.folder).returncode == 0
+    assert project.runs() == ["fit"]
+    assert project.fit_is_right()
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def truncated(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+@pytest.mark.parametrize(
+    ("name", "how"),
+    some(in_turn([MET, SKIM, "build/artifacts/plots/Met.png"], [deleted, truncated]), 2),
+)
+def test_what_was_lost_is_made_again(
+    project: Project, name: str, how: Callable[[Path], None]
+) -> None:
+    path = project.folder / name
+    content = path.read_bytes()
+    how(path)
+    assert project.runs(name)[0] == "analysis"
+    if name != SKIM:  # a ROOT file knows when it was made
+        assert path.read_bytes() == content
+    assert project.runs(name) == []
+
+
+def test_a_histogram_that_is_not_made_any_more_is_refused(project: Project) -> None:
+    project.edit(lambda one: one["analysis"]["stages"][-1].update(id="Mit"))
     refused = project.call()
     assert refused.returncode == 1
-    assert f"{project.folder}/workflow.yaml has changed since the workflow was translated: " in (
-        refused.stderr
-    )
-    assert "fasthep-smk translate workflow.yaml" in refused.stderr
-    assert (project.folder / "fit.txt").read_text() == before
-
-    project.translate()
-    ran = project.runs()
-    assert ran.pop("finish") == ran.pop("hand_over") == ran.pop("results") == ran.pop("fit") == 1
-    assert list(ran.values()) == [3]  # the partitions
-    assert (project.folder / "fit.txt").read_text() != before
-    assert project.runs() == {}
+    assert "no stage of the analysis makes this file now" in refused.stderr
+    assert project.smk("workflow.yaml", "-q", cwd=project.folder).returncode == 0
+    assert project.call().returncode == 1
 
 
-def test_an_edit_of_what_was_never_handed_over(project: Project) -> None:
-    before = (project.folder / SKIM).stat().st_mtime_ns
-    edited(
-        project.folder,
-        lambda one: one["analysis"]["stages"][2]["params"].update(selection={"All": ["met > 9"]}),
-    )
-    project.translate()
-    assert set(project.runs(SKIM)) == {"stages_Vars_to_Met", "hand_over", "files"}
-    assert (project.folder / SKIM).stat().st_mtime_ns > before
-    assert project.runs(SKIM) == {}
-    assert "finish" in project.runs()
+def test_one_variation_is_not_all(project: Project) -> None:
+    weight = {"multiply": ["1.5"]}
+    varied = {"name": "up", "mode": "plan", "group": "w", "direction": "up", "weight": weight}
 
+    def add(one: dict) -> None:
+        one["analysis"]["stages"][-1]["params"]["weight_expr"] = "EventWeight"
+        one["systematics"] = {"include_nominal": True, "variations": [varied]}
 
-def test_an_edit_that_another_run_has_made(project: Project) -> None:
-    before = (project.folder / "fit.txt").read_text()
-    edited(project.folder, bins(10))
-    assert project._smk("workflow.yaml", cwd=project.folder).returncode == 0
-    assert project.runs() == {"hand_over": 1, "results": 1, "fit": 1}
-    other = (project.folder / "fit.txt").read_text()
-    assert other != before
-
-    edited(project.folder, bins(20))  # and undone: the partitions are not computed again
-    project.translate()
-    ran = project.runs()
-    assert set(ran) <= {"finish", "hand_over", "results", "fit"}
-    assert ran["fit"] == 1
-    assert project.runs() == {}
-
-
-def test_a_label_runs_no_partition(project: Project) -> None:
-    edited(project.folder, label("MET"))
-    project.translate()
-    assert set(project.runs()) == {"finish", "hand_over", "results", "fit"}
-    assert project.runs() == {}
-
-
-@pytest.mark.parametrize("gone", [MET, SKIM, "build/artifacts/plots/Met.png"])
-def test_what_was_deleted_is_made_again(project: Project, gone: str) -> None:
-    path = project.folder / gone
-    assert project.call(gone).returncode == 0
-    content = path.read_bytes()
-    path.unlink()
-    ran = project.runs(gone)
-    assert set(ran) - {"hand_over"} in ({"results"}, {"files"})
-    assert path.exists()
-    if gone != SKIM:  # a ROOT file knows when it was made
-        assert path.read_bytes() == content
-    assert project.runs(gone) == {}
-    assert "Nothing to do" in project._smk("why", "workflow.yaml", cwd=project.folder).stdout
+    project.edit(add)
+    text = SNAKEFILE.replace("artifacts/", "artifacts/up/")
+    (project.folder / "Snakefile").write_text(text)
+    assert project.runs() == ALL
+    project.edit(bins(10))
+    words = ("workflow.yaml", "--variation", "nominal", "-q")
+    assert project.smk(*words, cwd=project.folder).returncode == 0
+    refused = project.call()
+    assert refused.returncode == 1
+    assert "variation 'nominal' alone was translated: first run" in refused.stderr
+    assert project.smk("translate", "workflow.yaml", cwd=project.folder).returncode == 0
+    assert project.runs() == ALL
 
 
 def test_a_failure_costs_no_earlier_result(project: Project) -> None:
     before = {
         path: path.read_bytes()
-        for path in (project.folder / "build/artifacts").rglob("*")
-        if path.is_file()
+        for path in (project.folder / "build/artifacts/histograms").glob("*.pkl")
     }
-    edited(project.folder, bins(10))
-    project.translate()
-    shutil.move(project.folder / "build/smk/plans", project.folder / "plans")
+    (project.folder / "own_ops.py").write_text(OP.replace("return stream", "raise ValueError"))
     failed = project.call()
     assert failed.returncode == 1
-    assert {path: path.read_bytes() for path in before if path.exists()} == before
-    shutil.move(project.folder / "plans", project.folder / "build/smk/plans")
-    assert project.runs()["fit"] == 1
+    assert "stage 'Own' (own.op) failed: ValueError" in failed.stderr
+    (project.folder / "own_ops.py").write_text(OP)
+    assert project.runs() == ALL
+    assert {path: path.read_bytes() for path in before} == before
 
 
-def test_an_included_run_and_another_one_do_not_meet(project: Project) -> None:
-    with (project.folder / "build/smk/lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        refused = project.call()
+def test_a_workflow_that_is_wrong_is_refused(project: Project) -> None:
+    project.edit(lambda one: one["analysis"]["stages"][-1].update(parms={}))
+    refused = project.call()
     assert refused.returncode == 1
-    assert f"another run is in progress in {project.folder / 'build'}" in refused.stderr
+    assert "did you mean 'params'" in refused.stderr
 
 
-@pytest.mark.parametrize("prefix", ["", '    prefix: "elsewhere"\n'])
-def test_a_module_without_the_prefix_is_refused(project: Project, prefix: str) -> None:
-    text = SNAKEFILE.replace('    prefix: "build"\n', prefix)
+def test_any_name_of_the_build_folder(analysis: Path, smk: Run) -> None:
+    name = "notes build ü$x's"
+    (analysis / "notes").write_text("mine")
+    done = smk("translate", "workflow.yaml", "-o", name, cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    text = SNAKEFILE.replace('"build', f'"{name}').replace("{input}", "{input:q}")
+    (analysis / "Snakefile").write_text(text)
+    assert Project(analysis, smk).runs() == ALL
+    assert (analysis / "notes").read_text() == "mine"
+    assert Project(analysis, smk).runs() == []
+
+
+def test_without_a_prefix_the_names_are_the_same(project: Project) -> None:
+    text = SNAKEFILE.replace('    prefix: "build"\n', "")
+    (project.folder / "Snakefile").write_text(text)
+    project.edit(bins(10))
+    assert project.runs() == ALL
+    assert project.fit_is_right()
+
+
+def test_a_wrong_prefix_is_refused(project: Project) -> None:
+    text = SNAKEFILE.replace('    prefix: "build"\n', '    prefix: "elsewhere"\n')
     (project.folder / "Snakefile").write_text(text)
     refused = project.call()
     assert refused.returncode == 1
-    assert 'load it as a module with  prefix: "build"' in refused.stderr
+    assert 'prefix: "build"' in refused.stderr
 
 
-def test_the_rules_work_from_any_folder(analysis: Path, smk: Run) -> None:
-    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
-    other = analysis / "other"
+def test_a_dry_run_changes_nothing(project: Project) -> None:
+    project.edit(bins(10))
+    before = (project.folder / MET).read_bytes()
+    asked = project.call("-n")
+    assert asked.returncode == 0
+    assert "fasthep_analysis" in asked.stdout + asked.stderr
+    assert (project.folder / MET).read_bytes() == before
+    assert project.runs() == ALL
+
+
+def test_the_rules_of_the_analysis_say_where_they_run(project: Project) -> None:
+    build = project.folder / "build"
+    other = project.folder / "other"
     other.mkdir()
-    done = snakemake("-s", "../build/smk/Snakefile", "-c", "2", cwd=other)
+    refused = snakemake("-s", "../build/smk/Snakefile", "-n", cwd=other)
+    assert refused.returncode == 1
+    assert f"add  --directory {build}" in refused.stdout + refused.stderr
+    done = snakemake("-s", "build/smk/Snakefile", "-n", "-d", "build", cwd=project.folder)
     assert done.returncode == 0, done.stderr
-    assert (analysis / MET).exists()
-    assert {path.name for path in other.iterdir()} <= {".snakemake"}
-    assert "Nothing to do" in smk("why", "workflow.yaml", cwd=analysis).stdout
-    done = snakemake("-s", "build/smk/Snakefile", "-c", "2", "-d", "other", cwd=analysis)
-    assert done.returncode == 1
-    assert "leave out --directory" in done.stderr
-
-
-def test_variations_have_rules_of_their_own(analysis: Path, smk: Run) -> None:
-    def add(one: dict) -> None:
-        weight = {"multiply": ["EventWeight"]}
-        one["analysis"]["stages"][3]["params"]["weight_expr"] = "EventWeight"
-        varied = {"name": "up", "mode": "plan", "group": "w", "direction": "up", "weight": weight}
-        one["systematics"] = {"include_nominal": True, "variations": [varied]}
-
-    edited(analysis, add)
-    done = smk("translate", "workflow.yaml", cwd=analysis)
-    assert done.returncode == 0, done.stderr
-    text = SNAKEFILE.replace("artifacts/", "artifacts/up/")
-    (analysis / "Snakefile").write_text(text)
-    done = snakemake("-c", "2", cwd=analysis)
-    assert done.returncode == 0, done.stderr
-    assert (analysis / "build/artifacts/up/histograms/Met.pkl").exists()
-    assert not (analysis / "build/artifacts/nominal/histograms/Met.pkl").exists()
-    done = snakemake("-c", "2", cwd=analysis)
-    assert "Nothing to be done" in done.stderr

@@ -1,0 +1,128 @@
+"""``python -m fasthep_smk.cli.hand_over BUILD ask``, ``run THREADS`` or ``refuse``.
+
+Called by ``smk/results.smk``. Snakemake compares times: so a result that came back from an earlier
+edit, which is older than what a user has made since, gets the time at which it came back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from fasthep_smk.cli.main import main as fasthep_smk
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import SmkError
+
+__all__ = ["main"]
+
+#: Seconds since 1970: nothing is older than the marker.
+_LONG_AGO = 1
+
+
+class _Answer(TypedDict):
+    """What ``why --json`` says of results: paths relative to the build folder."""
+
+    to_run: list[object]
+    restored: int
+    made: list[str]
+    left_over: list[str]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Say what the analysis makes, run it, or refuse the rest; return the exit status."""
+    build, what = Path(arguments[0]).absolute(), arguments[1]
+    if what == "refuse":
+        print("fasthep-smk: no stage of the analysis makes this file now", file=sys.stderr)
+        return 1
+    try:
+        how = json.loads((build / layout.HOW_TO_ASK).read_text(encoding="utf-8"))
+        if how["only"] is not None:
+            raise SmkError(
+                f"variation {how['only']!r} alone was translated: first run\n"
+                f"    fasthep-smk translate {how['workflow']} --outdir {build}"
+            )
+        os.chdir(how["folder"])
+        given = [how["workflow"], "--outdir", str(build), *how["what"]]
+        if what == "run":
+            here = [] if "--profile" in given else ["-j", arguments[2]]
+            if status := fasthep_smk(["run", *given, *how["how"], *here]):
+                return status
+        found = _asked(given)
+    except FileNotFoundError as error:
+        print(f"fasthep-smk: {error.filename} is gone: translate the analysis", file=sys.stderr)
+        return 1
+    except SmkError as error:
+        print(f"fasthep-smk: {error}", file=sys.stderr)
+        return 1
+    if found is None:
+        return 1
+    old = bool(found["to_run"] or found["restored"])
+    if old and what == "run":
+        print("fasthep-smk: the analysis was edited while it ran", file=sys.stderr)
+        return 1
+    if old:
+        (build / layout.HANDED_OVER).unlink(missing_ok=True)
+    else:
+        _mark(build, found["made"])
+    _stamp(build / layout.OLD_RESULTS, new=old)
+    _stamp(build / layout.LEFT_OVER, new=bool(found["left_over"]))
+    if what == "ask":
+        print(json.dumps({name: found[name] for name in ("made", "left_over")}))
+    return 0
+
+
+def _asked(given: list[str]) -> _Answer | None:
+    """Return what ``why`` says; ``None`` if it refuses the workflow, which it has said."""
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        status = fasthep_smk(["why", "--json", *given])
+    if status:
+        return None
+    found: _Answer = json.loads(text.getvalue())
+    return found
+
+
+def _mark(build: Path, made: Iterable[str]) -> None:
+    """Note that all results are there; those that are others than before are new now."""
+    marker = build / layout.HANDED_OVER
+    try:
+        before = json.loads(marker.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        before = {}
+    there = {}
+    for name in made:
+        with contextlib.suppress(OSError):
+            if before.get(name) != _seen(build / name):
+                os.utime(build / name)
+            there[name] = _seen(build / name)
+    if there != before:
+        files.write_text(marker, json.dumps(there, indent=1) + "\n")
+    os.utime(marker, (_LONG_AGO, _LONG_AGO))
+
+
+def _stamp(path: Path, *, new: bool) -> None:
+    """Let a file be as new as can be, or older than all others.
+
+    Of small files Snakemake compares the content, too.
+    """
+    if new or not path.exists():
+        path.write_text(f"{time.time_ns()}\n", encoding="utf-8")
+    if not new:
+        os.utime(path, (_LONG_AGO, _LONG_AGO))
+
+
+def _seen(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
