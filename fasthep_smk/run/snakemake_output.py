@@ -145,7 +145,7 @@ class Reader:
             self._note(event.number, event.logs[0], event.message)
         log = event.logs[0] if event.logs else ""
         place = " ".join(layout.place_of_log(log))
-        said = shorten(self._why(log) or self.messages.get(log, ""), _LONG, placeholder=" ...")
+        said = shorten(self._why(log), _LONG, placeholder=" ...")
         self.problem(f"failed: {place or event.rule}" + (f": {said}" if said else ""))
 
     def _retried(self, event: job_events.JobRetried) -> None:

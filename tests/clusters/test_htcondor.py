@@ -441,7 +441,7 @@ def test_a_job_held_at_its_last_attempt_ends_with_the_reason(htcondor: Cluster) 
     [job] = running(htcondor, folder)
     htcondor.run("condor_hold", "-reason", "looks odd", job)
     said = run.ended(status=1, seconds=30)
-    assert "reason:    HTCondor: held: looks odd (by user physicist)" in said
+    assert "failed: HTCondor: held: looks odd (by user physicist)" in said
     assert f"htcondor job {job}" in said
     assert is_empty_within(htcondor, folder, 10)
 

@@ -82,11 +82,11 @@ def test_a_command(folder: Path, tmp_path: Path, line: str) -> None:
 def test_the_own_snakefile_makes_what_is_missing_or_old(folder: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(folder, project, symlinks=True, ignore=shutil.ignore_patterns("build"))
+    assert warm.run("translate", "workflow.yaml", cwd=project).returncode == 0
     made = []
     for bins in ("nbins: 30", "nbins: 15"):
         workflow = (project / "workflow.yaml").read_text()
         (project / "workflow.yaml").write_text(workflow.replace("nbins: 30", bins))
-        assert warm.run("translate", "workflow.yaml", cwd=project).returncode == 0
         command = [sys.executable, "-m", "snakemake", "-c", "2"]
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path}

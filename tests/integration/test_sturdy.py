@@ -387,14 +387,15 @@ def read_only() -> Iterator[Callable[[Path], None]]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("command", [RUN, f"{SMK} translate workflow.yaml", f"{RUN} -n"])
+@pytest.mark.parametrize("command", [RUN, f"{SMK} translate workflow.yaml"])
 def test_a_read_only_build_folder_is_named(
     done: Path, read_only: Callable[[Path], None], command: str
 ) -> None:
     read_only(done / "build")
     refused(command, done, f"{done}/build/smk", "Read-only file system", "choose another --outdir")
     assert sh(f"{SMK} status", done).returncode == 0
-    assert sh(f"{SMK} explain workflow.yaml", done).returncode == 0
+    for asking in ("explain workflow.yaml", "why workflow.yaml", "workflow.yaml -n"):
+        assert sh(f"{SMK} {asking}", done).returncode == 0
 
 
 def test_a_build_folder_on_a_read_only_disk_is_named(
