@@ -65,9 +65,6 @@ class SnakemakeJob(Protocol):
     @property
     def benchmark(self) -> str | None: ...
 
-    @property
-    def resources(self) -> Mapping[str, object]: ...
-
     def is_group(self) -> bool: ...
 
     @property
