@@ -1,8 +1,8 @@
-"""Jobs of Slurm that are our worker's command; states that are asked for as jobs are short.
+"""Batch jobs that are our worker's command; states that are asked for as often as jobs are short.
 
-For each job Snakemake's plugin starts a Snakemake on the node, and that another one, which starts
-the rule's command: seconds of CPU for nothing that our worker would not do. Where jobs see the
-files of this machine, a job of ours is its command alone.
+For each job Snakemake's plugins start a Snakemake on the node, on Slurm one in another, which
+starts the rule's command: seconds of CPU for nothing that our worker would not do. Where jobs see
+the files of this machine, a job of ours is its command alone.
 """
 
 from __future__ import annotations

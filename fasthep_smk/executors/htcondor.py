@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from fasthep_smk.executors.direct import Pace
+from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
@@ -75,6 +75,10 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
 
     def _get_exec_args_and_transfer_files(self, job: SnakemakeJob, needs_transfer: bool) -> _Sent:
         """Return executable, arguments, files that go and come, and where these come to."""
+        alone = self._tracker is None and not needs_transfer and not job.resources.get("universe")
+        if alone and (command := command_of(job, self.workflow)):
+            # A job starts in a folder of its own.
+            return "/bin/sh", " ".join([str(Path.cwd() / command[1]), *command[2:]]), [], [], []
         if self._tracker is None or not needs_transfer:
             found: _Sent = super()._get_exec_args_and_transfer_files(job, needs_transfer)
             return found

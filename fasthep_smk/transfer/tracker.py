@@ -65,6 +65,9 @@ class SnakemakeJob(Protocol):
     @property
     def benchmark(self) -> str | None: ...
 
+    @property
+    def resources(self) -> Mapping[str, object]: ...
+
     def is_group(self) -> bool: ...
 
     @property

@@ -245,6 +245,7 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         f'if [ "$1" = {layout.ALONE} ]; then\n'
         f"    {layout.IS_ALONE}=1\n"
         f"    export {layout.IS_ALONE}\n"
+        f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
         "    shift\n"
         "fi\n"
         "log=$1 attempt=$2 threads=$3\n"
