@@ -80,6 +80,14 @@ class _Site(TypedDict):
     profile: str | None
 
 
+class _Pilots(_Amounts):
+    """Batch jobs that stay, for one pool: how many at most, and of how many jobs at a time."""
+
+    pool: str
+    most: int
+    tasks: int
+
+
 class Explanation(TypedDict):
     """All that is explained, as ``--json`` prints it."""
 
@@ -88,6 +96,7 @@ class Explanation(TypedDict):
     credentials: list[RequirementData]
     rules: list[_Rule]
     pools: list[_Pool]
+    pilots: list[_Pilots]
     files: list[_File]
     warnings: list[str]
 
@@ -105,6 +114,7 @@ def as_data(placed: Placed) -> Explanation:
         "credentials": [one.as_data() for one in placed.placement.credentials],
         "rules": [_rule(rule, placed) for rule in placed.rules],
         "pools": _pools(placed),
+        "pilots": _pilots(placed),
         "files": _files(placed),
         "warnings": placed.warnings,
     }
@@ -132,6 +142,9 @@ def as_text(placed: Placed) -> str:
                 disable_numparse=True,
             )
         ],
+        ["Pilots, which stay and run one job after the other:", *map(_pilot, data["pilots"])]
+        if data["pilots"]
+        else [],
         ["What runs in each rule, and why there:", *map(_why, data["rules"])],
         [
             tabulate(
@@ -230,6 +243,32 @@ def _pools(placed: Placed) -> list[_Pool]:
             }
         )
     return found
+
+
+def _pilots(placed: Placed) -> list[_Pilots]:
+    crews = placed.placement.crews
+    return [
+        {
+            "pool": crew.attempt.pool,
+            "most": crew.most,
+            "tasks": crew.tasks,
+            **_amounts(crew.attempt.request),
+        }
+        for crew in (crews.by_name.values() if crews else ())
+    ]
+
+
+def _pilot(one: _Pilots) -> str:
+    request = ResourceRequest(one["cpus"], one["memory"], one["disk"], one["gpus"], one["walltime"])
+    asked = ", ".join(
+        f"{name} {request.shown(name)}"
+        for name in _AMOUNTS
+        if request.shown(name) not in ("-", "0")
+    )
+    return (
+        f"    pool {one['pool']}: up to {one['most']}, each for {one['tasks']} "
+        f"job{'' if one['tasks'] == 1 else 's'} at a time: {asked}"
+    )
 
 
 def _files(placed: Placed) -> list[_File]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Attempt", "ResourceRequest", "Route"]
+__all__ = ["Attempt", "Pilot", "ResourceRequest", "Route"]
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,28 @@ class ResourceRequest:
 
 
 @dataclass(frozen=True)
+class Pilot:
+    """Batch jobs that stay and run one job of a pool after the other.
+
+    Each has room for ``tasks`` jobs at a time and lasts ``walltime`` seconds, or as the site says.
+    """
+
+    tasks: int = 1
+    walltime: int | None = None
+
+
+@dataclass(frozen=True)
 class Attempt:
-    """One try of a job: its pool, what it asks, and the options of each batch system."""
+    """One try of a job: its pool, what it asks, and the options of each batch system.
+
+    With a ``pilot``, it is run by one.
+    """
 
     pool: str
     request: ResourceRequest
     options: Mapping[str, YamlMapping] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
+    pilot: Pilot | None = None
 
     def place(self, leaf: str) -> str:
         """Return where a setting (``resources.memory``) is written down, for a message."""

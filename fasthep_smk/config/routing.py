@@ -166,7 +166,7 @@ class Router:
                 # The stage asks for less than that: its pool is what lets it grow.
                 origins["resources.memory"] = pool.settings.origins["resources.memory"]
             request = replace(request, memory=min(grown, size))
-        return Attempt(pool.name, request, settings.options, origins)
+        return Attempt(pool.name, request, settings.options, origins, settings.pilot)
 
     def _settings(self, pool: Pool, stage: str | None) -> Settings:
         needs = self.needs.get(stage or "")

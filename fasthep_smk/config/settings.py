@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
-from fasthep_smk.config.requests import ResourceRequest
+from fasthep_smk.config.requests import Pilot, ResourceRequest
 from fasthep_smk.config.site import SYSTEMS
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
@@ -19,7 +19,8 @@ __all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
 
 #: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
 CONFIG_KEYS = (
-    "walltime", "retries", "memory_growth", "partitions_per_job", "queue", "account", *SYSTEMS
+    "walltime", "retries", "memory_growth", "partitions_per_job", "pilot", "queue", "account",
+    *SYSTEMS,
 )  # fmt: skip
 #: What FAST-HEP's words are in each batch system's.
 _WORDS = {
@@ -42,6 +43,7 @@ class Settings:
     retries: int | None = None
     growth: float = 2.0
     partitions_per_job: int = 1
+    pilot: Pilot | None = None
     options: Mapping[str, YamlMapping] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,6 +67,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         retries=read(_count_or_none, "config", "retries"),
         growth=read(_factor, "config", "memory_growth") or 2.0,
         partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
+        pilot=_pilot(read, merged.get("config", "pilot")),
         options={system: dict(merged.get("config", system) or {}) for system in SYSTEMS},
         origins={".".join(leaf): layer.place(leaf) for leaf, layer in merged.origins.items()},
     )
@@ -115,6 +118,17 @@ class _Reader:
                 )
             )
             return None
+
+
+def _pilot(read: _Reader, said: object) -> Pilot | None:
+    if not said and not isinstance(said, Mapping):
+        return None
+    if not isinstance(said, Mapping):  # true
+        return Pilot()
+    return Pilot(
+        tasks=read(units.parse_count, "config", "pilot", "tasks") or 1,
+        walltime=read(units.parse_duration, "config", "pilot", "walltime"),
+    )
 
 
 def _warnings(merged: Merged) -> list[str]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
 
@@ -46,7 +47,7 @@ _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 
-class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
+class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
     def __post_init__(self, *arguments: object, **options: object) -> None:

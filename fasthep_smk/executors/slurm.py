@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import RunNamed, Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.util.names import shell
@@ -40,7 +41,7 @@ _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
+class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __post_init__(self, *arguments: object, **options: object) -> None:

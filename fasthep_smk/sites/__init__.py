@@ -11,22 +11,30 @@ import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.util import units
-from fasthep_smk.util.errors import Finding, UsageError
+from fasthep_smk.util.errors import Finding, SmkError, UsageError
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
-    "Draft", "System", "Waiting", "common_resources", "require_plugin", "shrink", "system",
-    "too_large",
+    "Batch", "Draft", "NotSubmitted", "State", "System", "Waiting", "batch", "common_resources",
+    "require_plugin", "shrink", "system", "too_large",
 ]  # fmt: skip
 
 
 _AMOUNTS = ("cpus", "memory", "disk", "gpus")
+
+
+#: What a batch job is doing, as far as anybody needs to know.
+State = Literal["waits", "runs", "held", "ended"]
+
+
+class NotSubmitted(SmkError):
+    """A batch system has not taken a job; the message is its own sentence."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +113,30 @@ class System(Protocol):
     """Return in one line what the system says of how a job ended."""
 
 
+class Batch(Protocol):
+    """What the modules of batch systems offer besides: jobs that are not Snakemake's."""
+
+    submit: Callable[[str, str, Attempt, Path], str]
+    """Submit a shell command under a name, with what an attempt asks for; return the batch id.
+
+    What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``.
+    """
+
+    states: Callable[[Iterable[str]], Mapping[str, State] | None]
+    """Return what batch jobs are doing; ``None`` if the system does not answer."""
+
+    cancel: Callable[[Iterable[str]], bool]
+    """Take batch jobs out of the queue, and end those that run; ``False`` without an answer."""
+
+
 def system(name: str) -> System:
     """Return the module of a system, by its name in :data:`fasthep_smk.config.site.SYSTEMS`."""
     return cast("System", importlib.import_module(f"fasthep_smk.sites.{name}"))
+
+
+def batch(name: str) -> Batch:
+    """Return the module of a batch system, by its name."""
+    return cast("Batch", importlib.import_module(f"fasthep_smk.sites.{name}"))
 
 
 def require_plugin(name: str) -> None:

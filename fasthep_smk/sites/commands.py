@@ -7,10 +7,19 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-__all__ = ["ask", "number"]
+__all__ = ["Answer", "ask", "number", "order"]
 
 _TIMEOUT = 20  # seconds: a scheduler that takes longer must not hold up a run
+
+
+class Answer(NamedTuple):
+    """What a command has printed, and whether it did what it was told."""
+
+    well: bool
+    text: str
+    problem: str
 
 
 def ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
@@ -18,11 +27,20 @@ def ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> s
 
     ``variables`` are added to its environment.
     """
+    answer = order(command, variables=variables)
+    return answer.text if answer.well else None
+
+
+def order(
+    command: Sequence[str], text: str = "", *, variables: Mapping[str, str] | None = None
+) -> Answer:
+    """Run a command that reads ``text``; ``variables`` are added to its environment."""
     if shutil.which(command[0]) is None:
-        return None
+        return Answer(False, "", f"there is no {command[0]} here")
     try:
         done = subprocess.run(
             command,
+            input=text,
             capture_output=True,
             text=True,
             errors="replace",
@@ -30,9 +48,11 @@ def ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> s
             check=False,
             env={**os.environ, **(variables or {})},
         )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
+    except subprocess.TimeoutExpired:
+        return Answer(False, "", f"{command[0]} has not answered for {_TIMEOUT} seconds")
+    except OSError as error:
+        return Answer(False, "", f"{command[0]}: {error}")
+    return Answer(done.returncode == 0, done.stdout, " ".join(done.stderr.split()))
 
 
 def number(text: str) -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, Waiting
-from fasthep_smk.sites.commands import ask, number
+from fasthep_smk.sites import Draft, NotSubmitted, State, Waiting
+from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding
@@ -30,12 +30,15 @@ __all__ = [
     "SNAKEMAKE",
     "TRAVELLING",
     "batch_job",
+    "cancel",
     "fate",
     "machine",
     "problems",
     "resources",
     "settings",
     "slots",
+    "states",
+    "submit",
     "take_back",
     "waiting",
 ]
@@ -71,6 +74,7 @@ _RESOURCES = {
 }
 #: HTCondor's numbers for the states of a job.
 _IDLE, _REMOVED, _HELD = 1, 3, 5
+_STATES: Mapping[str, State] = {"1": "waits", "5": "held", "2": "runs", "6": "runs", "7": "runs"}
 #: What a job's record says of its end.
 _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
@@ -221,6 +225,66 @@ def _ending(ad: JsonObject) -> str:
     if "ExitSignal" in ad:
         return f"ended by signal {ad['ExitSignal']}"
     return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
+
+
+def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
+    """Submit a shell command as a batch job; return its id.
+
+    Source: condor_submit(1), "Submitting a Job" in HTCondor's manual.
+    """
+    request = attempt.request
+    lines = {
+        "universe": "vanilla",
+        "executable": "/bin/sh",
+        "transfer_executable": "false",
+        "should_transfer_files": "no",
+        "initialdir": str(Path.cwd()),
+        "JobBatchName": name,
+        "request_cpus": request.cpus,
+        "output": f"{output}.log",
+        "error": f"{output}.err",
+        "log": f"{output}.events",
+    }
+    if request.memory is not None:
+        lines["request_memory"] = units.whole_mib(request.memory)
+    if request.disk is not None:
+        lines["request_disk"] = f"{units.whole_mib(request.disk)}MB"
+    if request.gpus:
+        lines["request_gpus"] = request.gpus
+    for key, value in resources(attempt).items():
+        if key.startswith("classad_"):
+            lines[f"+{key.removeprefix('classad_')}"] = json.dumps(value)
+        else:
+            lines[key.removeprefix("htcondor_submit_").replace("__", ".")] = value
+    # In arguments of the new syntax, quotes are doubled.
+    inner = f"exec {command}".replace("'", "''").replace('"', '""')
+    lines["arguments"] = f"\"-c '{inner}'\""
+    text = "".join(f"{key} = {value}\n" for key, value in lines.items())
+    if any("\n" in f"{key}{value}" for key, value in lines.items()):
+        raise NotSubmitted("a setting of its pool has a line end")
+    answer = order(["condor_submit", "-terse", "-"], f"{text}queue\n")
+    job = answer.text.partition(".")[0].strip()
+    if not answer.well or not job.isdigit():
+        raise NotSubmitted(answer.problem or "condor_submit gives no number")
+    return job
+
+
+def states(jobs: Iterable[str]) -> Mapping[str, State] | None:
+    """Return what batch jobs are doing; what is not in the queue has ended."""
+    jobs = list(jobs)
+    if not jobs:
+        return {}
+    listed = ask(["condor_q", *jobs, "-af", "ClusterId", "JobStatus"])
+    if listed is None:
+        return None
+    known = dict(line.strip().partition(" ")[::2] for line in listed.splitlines())
+    return {job: _STATES.get(known.get(job, ""), "ended") for job in jobs}
+
+
+def cancel(jobs: Iterable[str]) -> bool:
+    """Take batch jobs out of the queue, and end those that run."""
+    jobs = list(jobs)
+    return not jobs or ask(["condor_rm", *jobs]) is not None
 
 
 def waiting(run: str) -> list[Waiting]:

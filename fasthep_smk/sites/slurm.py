@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, Waiting
-from fasthep_smk.sites.commands import ask, number
+from fasthep_smk.sites import Draft, NotSubmitted, State, Waiting
+from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.files import read_plain
@@ -33,12 +33,15 @@ __all__ = [
     "TRAVELLING",
     "Partition",
     "batch_job",
+    "cancel",
     "fate",
     "machine",
     "partitions",
     "problems",
     "resources",
     "settings",
+    "states",
+    "submit",
     "take_back",
     "waiting",
 ]
@@ -62,6 +65,13 @@ NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
 #: What Snakemake calls a run: its jobs have this name.
 _RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+#: Slurm's states of jobs that are still to end (squeue(1)); a requeued one waits again.
+_STATES: Mapping[str, State] = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"), "waits"),
+    **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING"), "runs"),
+    **dict.fromkeys(("SIGNALING", "STAGE_OUT"), "runs"),
+}
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -292,6 +302,54 @@ def fate(job: str) -> str | None:
         said += f", node {found['NodeList']}"
     word = _last_word(text)
     return f"{said}: {word}" if word else said
+
+
+def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
+    """Submit a shell command as a batch job; return its id.
+
+    Source: sbatch(1).
+    """
+    request, options = attempt.request, attempt.options.get("slurm", {})
+    words = ["sbatch", "--parsable", f"--job-name={name}", f"--output={output}.log"]
+    words += [f"--cpus-per-task={request.cpus}", "--ntasks=1"]
+    if request.memory is not None:
+        words.append(f"--mem={units.whole_mib(request.memory)}")
+    if request.walltime is not None:
+        words.append(f"--time={units.whole_minutes(request.walltime)}")
+    if options.get("gres"):
+        words.append(f"--gres={options['gres']}")
+    elif request.gpus:
+        model = f"{options['gpu_model']}:" if options.get("gpu_model") else ""
+        words.append(f"--gpus={model}{request.gpus}")
+    for option in ("partition", "account", "qos", "constraint", "cluster", "nodes", "reservation"):
+        if options.get(option):
+            words.append(f"--{option}{'s' if option == 'cluster' else ''}={options[option]}")
+    extra = options.get("extra") or []
+    words += extra if isinstance(extra, list) else shlex.split(extra)
+    answer = order(words, f"#!/bin/sh\nexec {command}\n")
+    job = answer.text.strip().partition(";")[0]
+    if not answer.well or not job.isdigit():
+        raise NotSubmitted(answer.problem or answer.text.strip() or "sbatch gives no number")
+    return job
+
+
+def states(jobs: Iterable[str]) -> Mapping[str, State] | None:
+    """Return what batch jobs are doing; what squeue does not list has ended."""
+    jobs = list(jobs)
+    if not jobs:
+        return {}
+    # A number that Slurm has forgotten is an error of --jobs, unless there are several.
+    listed = ask(["squeue", "--noheader", "--me", "--states=all", "--format=%A|%T"])
+    if listed is None:
+        return None
+    known = dict(line.strip().partition("|")[::2] for line in listed.splitlines())
+    return {job: _STATES.get(known.get(job, ""), "ended") for job in jobs}
+
+
+def cancel(jobs: Iterable[str]) -> bool:
+    """Take batch jobs out of the queue, and end those that run."""
+    jobs = list(jobs)
+    return not jobs or ask(["scancel", "--quiet", *jobs]) is not None
 
 
 def _last_word(record: str) -> str | None:

@@ -107,6 +107,10 @@ LOCK = "smk/lock"
 ARCHIVES = "execution/worker-environments"
 ENVIRONMENTS = f"build/{ARCHIVES}"
 
+#: Which jobs pilots run, and what these leave: keys of a run's own, and logs.
+PILOTS = "smk/pilots.json"
+PILOT_FILES = "debug/distributed/pilots"
+
 #: Starts a job, in the build folder; with ``ALONE`` first where no Snakemake is on the node.
 WORKER = "smk/worker"
 ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -11,6 +12,8 @@ from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.storage.pilots import Crews
+from fasthep_smk.translate import pilots
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
@@ -60,6 +63,19 @@ def place(
         if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
+    crews = Crews(site.system)
+    if any(one.pilot for one in used):
+        findings += pilots.too_short(used)
+        if why := _no_pilots(execution, here is not None, transfers):
+            notes.append(f"no pilots: {why}")
+        else:
+            single = [rule for rule in rules if rule.name not in together]
+            crews = pilots.crews(
+                single, attempts, system=site.system, workers=workers, longest=site.longest
+            )
+            # Pilots are as many as a pool has workers: jobs may wait for them in any number.
+            kept = {one.pool for rule in attempts.values() for one in rule if not one.pilot}
+            workers = {name: count for name, count in workers.items() if name in kept}
     placement = Placement(
         site,
         workers,
@@ -69,8 +85,22 @@ def place(
         execution.credentials,
         execution.staging,
         execution.environment,
+        crews,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
+
+
+def _no_pilots(execution: Execution, here: bool, transfers: bool) -> str | None:
+    """Return why jobs are not run by pilots although a pool asks for them."""
+    if here:
+        return "all jobs are on this machine"
+    if transfers:
+        return "jobs are sent their files (staging.mode: transfer), and pilots share the folder"
+    if execution.environment is not None and execution.environment.image is not None:
+        return "jobs run in a container"
+    if importlib.util.find_spec("parsl") is None:
+        return "Parsl is not installed (pip install 'fasthep-smk[pilots]'): each job is a batch job"
+    return None
 
 
 def contained(attempt: Attempt, execution: Execution) -> Attempt:

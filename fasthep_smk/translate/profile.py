@@ -17,6 +17,7 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.config.site import Site
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
 from fasthep_smk.util.names import literal, shell
 
@@ -58,7 +59,7 @@ class Placement:
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
     ``together`` is how many jobs of a rule share one of the batch system, where several do.
     ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
-    what runs them.
+    what runs them, ``crews`` the pilots that some jobs go to.
     """
 
     site: Site
@@ -69,6 +70,7 @@ class Placement:
     credentials: tuple[Requirement, ...] = ()
     staging: Staging = field(default_factory=Staging)
     environment: Environment | None = None
+    crews: Crews | None = None
 
     @property
     def image(self) -> str | None:

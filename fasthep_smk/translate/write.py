@@ -14,7 +14,7 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.record import Asked
 from fasthep_smk.translate import bundles, profile, result_rules, snakefile, task_tables
 from fasthep_smk.translate.waits_for import Waits
@@ -137,6 +137,7 @@ def write(
         if other.name != "config.yaml":  # Snakemake would read config.v9+.yaml in its place
             files.remove(other)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
+    pilots.write(placement.crews or pilots.Crews(placement.site.system), build)
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
     return written
 

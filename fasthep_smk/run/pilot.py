@@ -1,0 +1,36 @@
+"""A pilot on its node: Parsl's workers, and a fork server that their jobs come from.
+
+``python -m fasthep_smk.run.pilot ARGUMENT ...`` takes the arguments of Parsl's
+``process_worker_pool``. All that is left running ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from fasthep_smk.run.fork_server import fork_server
+from fasthep_smk.util.processes import die_with_parent
+
+__all__ = ["main"]
+
+_MANAGER = "parsl.executors.high_throughput.process_worker_pool"
+
+
+def main() -> int:
+    """Start both, and return the status of Parsl's."""
+    here = os.getpid()
+    with fork_server(dict(os.environ)) as server:
+        command = [sys.executable, "-P", "-m", _MANAGER, *sys.argv[1:]]
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **server.connection.environment},
+            pass_fds=server.connection.shared,
+            preexec_fn=lambda: die_with_parent(here),
+        )
+        return process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""``pilots.json``: which jobs of a translation are run by pilots, and what a pilot asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+
+__all__ = ["Crew", "Crews", "read", "write"]
+
+
+@dataclass(frozen=True)
+class Crew:
+    """Pilots of one kind: at most ``most`` at a time, each with room for ``tasks`` jobs.
+
+    ``attempt`` is what a pilot asks for; none starts a job later than ``until`` seconds after its
+    own start.
+    """
+
+    name: str
+    most: int
+    tasks: int
+    attempt: Attempt
+    until: int | None = None
+
+
+@dataclass(frozen=True)
+class Crews:
+    """All of them, by name; and for each rule the one of each attempt, or nothing."""
+
+    system: str
+    by_name: Mapping[str, Crew] = field(default_factory=dict)
+    of_rules: Mapping[str, list[str | None]] = field(default_factory=dict)
+
+    def of(self, rule: str, attempt: int) -> Crew | None:
+        """Return the crew of a job at an attempt, the first being 1."""
+        names = self.of_rules.get(rule)
+        name = names[min(attempt, len(names)) - 1] if names else None
+        return self.by_name[name] if name else None
+
+
+def write(crews: Crews, build: Path) -> None:
+    """Write the file of a translation; where nothing is run by pilots, remove it."""
+    path = build / layout.PILOTS
+    if crews.by_name:
+        files.write_text(path, json.dumps(asdict(crews), indent=1, default=dict) + "\n")
+    else:
+        path.unlink(missing_ok=True)
+
+
+def read(build: Path) -> Crews | None:
+    """Return what a translation has written; ``None`` where nothing is run by pilots."""
+    try:
+        found = json.loads((build / layout.PILOTS).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    crews = (_crew(**one) for one in found["by_name"].values())
+    return Crews(found["system"], {one.name: one for one in crews}, found["of_rules"])
+
+
+def _crew(name: str, most: int, tasks: int, attempt: Mapping[str, object], until: int) -> Crew:
+    request = attempt["request"]
+    assert isinstance(request, dict)
+    options = attempt["options"]
+    assert isinstance(options, dict)
+    asked = Attempt(str(attempt["pool"]), ResourceRequest(**request), options)
+    return Crew(name, most, tasks, asked, until)
