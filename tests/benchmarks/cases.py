@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import workflows
+from .clusters import clusters
 from .load import load
 from .measure import Failed, Measured
 from .patches import patches
@@ -249,4 +250,8 @@ CASES: dict[str, Callable[[Settings], Result]] = {
     "memory": memory,
 }
 #: What runs only if it is asked for by its name.
-LONG: dict[str, Callable[[Settings], Result]] = {"load": load, "patches": patches}
+LONG: dict[str, Callable[[Settings], Result]] = {
+    "load": load,
+    "patches": patches,
+    "clusters": clusters,
+}

@@ -1,0 +1,175 @@
+"""Short jobs on a real Slurm and a real HTCondor on this machine, with pilots and without.
+
+Both are started as the tests start them: as root, on Debian.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.clusters.analyses import site
+from tests.clusters.conftest import Cluster, cluster
+from tests.support import events
+
+from .measure import Failed, Measured
+from .report import Figure, Result, Row
+from .steps import Settings, Step, jobs_done, run, smk
+
+__all__ = ["clusters"]
+
+_SYSTEMS = {
+    "slurm": ({"SLURM_CONF": "etc/slurm.conf"}, "Slurm"),
+    "htcondor": ({"CONDOR_CONFIG": "condor_config"}, "HTCondor"),
+}
+_OPS = """\
+import time
+
+SPEC = {"name": "own.sleep", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, ctx=None, **_):
+    time.sleep(SECONDS)
+    return stream
+"""
+_POOLS = {"default": None, "high_memory": None, "gpu": None}
+_SITE: dict[str, dict[str, Any]] = {
+    "default": {"config": {"walltime": "00:30:00", "slurm": {"partition": "standard"}}},
+    "pool_profiles": {
+        "default": {"resources": {"memory": "500MB"}},
+        "high_memory": {
+            "resources": {"memory": "1GB"},
+            "config": {"slurm": {"partition": "highmem"}},
+        },
+        "gpu": {
+            "resources": {"memory": "500MB", "gpus": 1},
+            "config": {"slurm": {"partition": "gpu"}},
+        },
+    },
+}
+#: Jobs of one second, how many at a time, and what all of them would take without any cost.
+_MANY, _SLOTS = 500, 8
+
+
+def clusters(settings: Settings) -> Result:
+    """Return what short jobs take on batch systems, by pilots and as a batch job each."""
+    rows: list[Row] = []
+    figures: list[Figure] = []
+    with ExitStack() as stack:
+        for system, (files, name) in _SYSTEMS.items():
+            found = stack.enter_context(cluster(system, files))
+            more, reached = _on(found, system, name, settings)
+            rows += more
+            figures += reached
+    return Result(
+        "clusters",
+        "Jobs on a Slurm and an HTCondor whose nodes all share the processors of this machine.",
+        rows,
+        figures,
+    )
+
+
+def _on(
+    found: Cluster, system: str, name: str, settings: Settings
+) -> tuple[list[Row], list[Figure]]:
+    chain = _workflow(found, system, files=4, seconds=1.0)
+    many = _workflow(found, system, files=_MANY, seconds=1.0, stages=1, workers=_SLOTS)
+    wide = _workflow(found, system, files=300, seconds=0.0)
+    single = {"--bundle": "1"}
+    steps = [
+        _step(found, f"{name}, 13 jobs of 1 s in a chain, a batch job each", chain, "plain", 13),
+        _step(found, f"{name}, the same, pilots", chain, "pilots", 13),
+        _step(found, f"{name}, {_MANY} jobs of 1 s, {_SLOTS} pilots", many, "pilots", **single),
+        _step(found, f"{name}, 300 partitions, four rules, pilots", wide, "pilots", **single),
+        _at_home(f"{name}, the same on this machine, `-j 2`", wide),
+    ]
+    took = run(steps, settings)
+    each, chained, short, over, home = (took[step.name] for step in steps)
+    rows = [
+        Row(steps[0].name, each),
+        Row(steps[1].name, chained, each),
+        Row(steps[2].name, short),
+        Row(steps[4].name, home),
+        Row(steps[3].name, over, home, 1.3),
+    ]
+    ideal = _MANY / _SLOTS
+    wall = statistics.median(one.wall for one in short)
+    what = f"{name}: {_MANY} jobs of 1 s in {_SLOTS} pilots, to {ideal:.1f} s"
+    return rows, [Figure(what, wall / ideal, 1.15)]
+
+
+def _workflow(
+    found: Cluster, system: str, *, files: int, seconds: float, stages: int = 3, workers: int = 4
+) -> Path:
+    """Make a workflow in the user's folder: ``plain.yaml``, and ``pilots.yaml`` with pilots."""
+    folder = found.new_folder()
+    (folder / "own_ops.py").write_text(_OPS.replace("SECONDS", str(seconds)))
+    (folder / "data").mkdir()
+    events.zmumu_file(folder / "data/0.root", 20, 0, is_data=False)
+    for number in range(1, files):
+        os.link(folder / "data/0.root", folder / f"data/{number}.root")
+    pools = list(_POOLS)
+    axis = {"name": "met", "source": "MET_px", "type": "regular"}
+    document = {
+        "version": 1.0,
+        "use": {"profiles": ["hep"]},
+        "registry": {"transforms": {"own.sleep": {"spec": "own_ops:SPEC", "impl": "own_ops:run"}}},
+        "data": {
+            "defaults": {"eventtype": "mc", "tree_primary": "events"},
+            "datasets": [{"name": "mc", "files": [f"data/{n}.root" for n in range(files)]}],
+        },
+        "sources": {"events": {"kind": "root_tree", "tree": "events"}},
+        "execution": {"pools": {name: {"workers": workers} for name in pools[:stages]}},
+        "analysis": {
+            "stages": [
+                *(
+                    {"id": f"Stage{n}", "op": "own.sleep", "execution": {"require": pools[n]}}
+                    for n in range(stages)
+                ),
+                {
+                    "id": "Met",
+                    "op": "hep.hist",
+                    "execution": {"require": pools[stages - 1]},
+                    "params": {"axes": [axis | {"bins": {"low": 0, "high": 100, "nbins": 20}}]},
+                },
+            ]
+        },
+    }
+    (folder / "plain.yaml").write_text(yaml.safe_dump(document))
+    document["execution"]["config"] = {"pilot": True}  # type: ignore[index]
+    (folder / "pilots.yaml").write_text(yaml.safe_dump(document))
+    site(folder, _SITE, executor=system)  # it gives everything to the user, too
+    return folder
+
+
+def _step(
+    found: Cluster, name: str, folder: Path, kind: str, jobs: int | None = None, **options: str
+) -> Step:
+    build = folder / f"build_{kind}"
+    more = [word for option in options.items() for word in option]
+    ours = smk(str(folder / f"{kind}.yaml"), "-o", str(build), "--profile", str(folder / "site"))
+    command = ["env", "-C", str(folder), *found.command(*ours, *more)]
+
+    def check(measured: Measured) -> None:
+        done = jobs_done(measured)
+        if not done or (jobs and done != jobs):
+            raise Failed(f"{name}: {done} jobs")
+        if kind == "pilots" and "pilots cannot be used" in measured.output:
+            raise Failed(measured.output)
+
+    return Step(name, command, lambda: shutil.rmtree(build, ignore_errors=True), check)
+
+
+def _at_home(name: str, folder: Path) -> Step:
+    build = folder / "build_home"
+    ours = smk("plain.yaml", "-o", str(build), "-j", "2", "--bundle", "1", "--shrink-to-fit")
+    command = ["env", "-C", str(folder), *ours]
+    return Step(name, command, lambda: shutil.rmtree(build, ignore_errors=True))
