@@ -127,7 +127,7 @@ def _run_held(
 
     placed = pipeline.up_to(pipeline.place, start)
     sites.require_plugin(placed.placement.site.system)
-    translation = pipeline.accepted(placed)
+    translation = pipeline.accepted_beside_jobs(placed, cancel=options.cancel)
     found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, prestarted)))
     print(_last_line(found))
     if not options.quiet:
@@ -161,7 +161,8 @@ def _translate(options: argparse.Namespace) -> int:
 
     build = build_folder(options.outdir)
     with hold(build, options.outdir), scratch() as folder:
-        translation = pipeline.up_to(pipeline.write, _start(options, build, folder / "aside"))
+        placed = pipeline.up_to(pipeline.place, _start(options, build, folder / "aside"))
+        translation = pipeline.accepted_beside_jobs(placed)
         asked.keep(translation.build, translation.settings.rerun)
     pipeline.warn(translation.warnings)
     written = translation.written

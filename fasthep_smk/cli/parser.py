@@ -242,6 +242,12 @@ def make_parser() -> Parser:
         "this number (3) or share of all partitions (1%%)",
     )
     run.add_argument(
+        "--cancel",
+        action="store_true",
+        help="cancel the batch jobs of an earlier run that are still in the queue; without it, "
+        "those that are still wanted go on",
+    )
+    run.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
     )
     run.add_argument(
@@ -460,7 +466,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build",
+        "--trust-build", "--cancel",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

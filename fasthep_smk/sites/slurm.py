@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, Waiting
+from fasthep_smk.sites import Draft, Queued, QueueState
 from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, nearest
@@ -33,14 +32,14 @@ __all__ = [
     "TRAVELLING",
     "Partition",
     "batch_job",
+    "cancel",
     "fate",
     "machine",
     "partitions",
     "problems",
+    "queued",
     "resources",
     "settings",
-    "take_back",
-    "waiting",
 ]
 
 #: The module of Snakemake's plugin for it.
@@ -60,8 +59,8 @@ TRAVELLING: Mapping[str, object] = {}
 NOT_IN_FOLDERS = frozenset("$`\n\r\0")
 NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
-#: What Snakemake calls a run: its jobs have this name.
-_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: Slurm's words for jobs that do not run: pending, cancelled or ended and not yet gone.
+_STATES: Mapping[str, QueueState] = {"PD": "waiting", "CG": "ending", "CA": "ending"}
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -174,15 +173,24 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
         yield from _too_large(attempt, here)
 
 
-def waiting(run: str) -> list[Waiting]:
-    """Return the pending jobs of a run (its id is the jobs' name), with Slurm's reasons."""
-    text = ask(["squeue", "--noheader", "--states=PD", f"--name={run}", "--format=%P|%r"])
-    counts = Counter(line for line in (text or "").splitlines() if "|" in line)
-    return [
-        Waiting(f"partition {partition}", count, reason)
-        for line, count in counts.items()
-        for partition, _, reason in [line.partition("|")]
-    ]
+def queued(folder: Path) -> list[Queued] | None:
+    """Return the user's jobs that were submitted from a folder; of an array, its first number."""
+    text = ask(["squeue", "--noheader", "--me", "--format=%F|%t|%P|%r|%j|%Z"])
+    if text is None:
+        return None
+    found = []
+    for line in text.splitlines():
+        job, state, partition, reason, rest = (*line.split("|", 4), *[""] * 4)[:5]
+        name, _, where = rest.rpartition("|")
+        if job.isdigit() and _is_same(where, folder):
+            at = f"partition {partition}"
+            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason))
+    return found
+
+
+def cancel(jobs: Iterable[str]) -> Sequence[str]:
+    """Return the command that cancels jobs."""
+    return ["scancel", "--quiet", *jobs]
 
 
 def batch_job() -> str | None:
@@ -243,29 +251,6 @@ def _profile(partition: Partition, gpus: int = 0) -> dict[str, object]:
     if partition.walltime is not None and partition.walltime < 3600:
         config["walltime"] = units.format_duration(partition.walltime)
     return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}
-
-
-def take_back(run: str, folder: Path, _submitted: Iterable[str]) -> str | None:
-    """Cancel what a run leaves in the queue; return what to do where Slurm does not answer.
-
-    Only jobs that were submitted from ``folder``, the run's build folder, are its own. Snakemake's
-    plugin forgets its jobs for as long as it asks for their states, and cancels none then; what it
-    still submits after that is not cancelled either.
-    """
-    if not _RUN.fullmatch(run):
-        return None  # nothing was submitted
-    listed = ask(["squeue", "--noheader", "--me", f"--name={run}", "--format=%A|%Z"])
-    jobs = [line.partition("|") for line in (listed or "").splitlines()]
-    mine = [job for job, _, where in jobs if job.isdigit() and _is_same(where, folder)]
-    if listed is not None and not mine:
-        return None
-    if mine and ask(["scancel", "--quiet", *mine]) is not None:
-        return None
-    command = ["scancel", "--quiet", *(mine or [f"--name={run}"])]
-    return (
-        "Slurm does not answer: jobs of this run may be left in its queue. Later, cancel them:\n"
-        f"    {shell(command)}"
-    )
 
 
 def _is_same(where: str, folder: Path) -> bool:

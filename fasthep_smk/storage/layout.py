@@ -11,6 +11,7 @@ __all__ = [
     "ALONE",
     "ARCHIVE",
     "ARCHIVES",
+    "BATCH_JOBS",
     "BENCHMARKS",
     "BUNDLES",
     "CACHED",
@@ -32,6 +33,7 @@ __all__ = [
     "OBSERVED",
     "OLD",
     "OLD_RESULTS",
+    "OUTPUT",
     "OVERLAY",
     "PARTITIONS",
     "PLANS",
@@ -72,6 +74,10 @@ OVERLAY = "smk/overlay.yaml"
 RUN_LOG = "debug/distributed/snakemake.log"
 #: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
 RUN_EVENTS = "debug/distributed/events.jsonl"
+#: What was submitted to a batch system, and has not ended (``fasthep_smk.storage.batch_jobs``).
+BATCH_JOBS = "smk/batch_jobs.jsonl"
+#: What a run says that has lost its terminal, or never had one.
+OUTPUT = "debug/distributed/run.log"
 TASKS = "smk/tasks"
 PARTITIONS = "smk/partitions.tsv"
 #: How the names of histograms end in the formats of ``smk: {export: [...]}``.
