@@ -53,10 +53,11 @@ _Answer = TypeVar("_Answer")
 class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
-    def __post_init__(self, *arguments: object, **options: object) -> None:
+    def __init__(self, *arguments: object, **options: object) -> None:
+        # First of all: the plugin's own begins to look for ended jobs.
         self._pace = Pace()
         self._submissions = Submissions("htcondor")
-        super().__post_init__(*arguments, **options)
+        super().__init__(*arguments, **options)
 
     def run_job(self, job: SnakemakeJob) -> None:
         """Take a job over, or submit it under a name that people understand."""

@@ -44,12 +44,13 @@ plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
-    def __post_init__(self, *arguments: object, **options: object) -> None:
+    def __init__(self, *arguments: object, **options: object) -> None:
+        # First of all: the plugin's own begins to look for ended jobs.
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
         self._pace = Pace()
         self._submissions = Submissions("slurm")
-        super().__post_init__(*arguments, **options)
+        super().__init__(*arguments, **options)
 
     def format_job_exec(self, job: SnakemakeJob) -> str:
         """Return the command of a job."""

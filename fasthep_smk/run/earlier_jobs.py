@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import variables_of_run
+from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.util.errors import RunFailed
 from fasthep_smk.util.names import shell
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
     from fasthep_smk.translate.translation import Placed
 
-__all__ = ["await_end", "cancel_all", "drop_done", "find", "settle", "stay", "take_back"]
+__all__ = ["await_end", "cancel_all", "drop_done", "settle", "stay", "take_back"]
 
 #: How long a submission may be under way whose process has ended, how long jobs may take to be
 #: gone that were cancelled, and how long a run that ends waits for that; in seconds.
@@ -39,55 +40,6 @@ _TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 _CHANGED = "what they were submitted for has changed, or is not wanted any more"
 _OTHER = "they cannot be taken over: their files are sent, or they are more than one of our jobs"
 _VARIABLES = "they waited, and environment variables have changed"
-
-
-@dataclass(frozen=True)
-class Left:
-    """A job of an earlier run that is in the queue."""
-
-    job: BatchJob
-    queued: Queued
-
-
-def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:
-    """Return what a batch system still has of a build folder's jobs.
-
-    A submission whose process was killed may still arrive: ``patience`` is for how long. ``None``
-    if a system does not answer.
-    """
-    noted = batch_jobs.read(build)
-    end = time.monotonic() + patience
-    while True:
-        found = _matching(noted, build)
-        if found is None or time.monotonic() > end:
-            return found
-        seen = {left.job.token for left in found}
-        if all(one.batch_id or one.token in seen for one in noted):
-            return found
-        time.sleep(_PAUSE)
-
-
-def _matching(noted: list[BatchJob], build: Path) -> list[Left] | None:
-    found: list[Left] = []
-    for system in dict.fromkeys(one.system for one in noted):
-        queued = sites.system(system).queued(build)
-        if queued is None:
-            return None
-        mine = [one for one in noted if one.system == system]
-        known = {one.batch_id.partition("_")[0]: one for one in mine if one.batch_id}
-        found += [Left(known[one.batch_id], one) for one in queued if one.batch_id in known]
-        # Of a submission whose answer was not heard, the name tells.
-        for lost in (one for one in mine if not one.batch_id and one.name):
-            named = [one for one in queued if _is_named(one, lost) and one.batch_id not in known]
-            sure = len(named) == 1 and sum(one.name == lost.name for one in mine) == 1
-            for one in named:
-                job = replace(lost, batch_id=one.batch_id)
-                found.append(Left(job if sure else replace(job, signature=""), one))
-    return found
-
-
-def _is_named(queued: Queued, job: BatchJob) -> bool:
-    return queued.name == job.name or queued.name.endswith(f"_{job.name}")
 
 
 def settle(placed: Placed, *, cancel: bool = False) -> list[str]:

@@ -21,8 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from fasthep_smk.run import earlier_jobs
-from fasthep_smk.storage import batch_jobs, failures, layout, obstacles
+from fasthep_smk.storage import batch_jobs, failures, layout, obstacles, queue
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.storage.run_lock import MARK, holder, is_orphan, read_lock
 from fasthep_smk.util import disk_full, files, system_errors
@@ -284,7 +283,7 @@ def _clear_after_crash(build: Path, descriptor: int) -> None:
     counts.
     """
     noted = batch_jobs.read(build)
-    left = earlier_jobs.find(build) if noted else []
+    left = queue.find(build) if noted else []
     known = (
         [one.batch_id for one in noted] if left is None else [one.queued.batch_id for one in left]
     )
