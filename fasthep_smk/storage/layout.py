@@ -17,6 +17,7 @@ __all__ = [
     "CACHED",
     "CAPTURED",
     "DEPOT",
+    "DETACHED",
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "EXPORTED",
@@ -118,6 +119,8 @@ WORKER = "smk/worker"
 ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
+#: Says to a run that nobody reads its output once its jobs are under way.
+DETACHED = "FASTHEP_SMK_DETACHED"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
 _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})

@@ -54,7 +54,8 @@ def one_runs_one_waits(slurm: Cluster) -> tuple[Path, Run, list[str]]:
 
 def released(slurm: Cluster, folder: Path, run: Run) -> str:
     """What a run says that ends as soon as all that waits is released."""
-    while run.process.poll() is None:
+    end = time.monotonic() + 120
+    while run.process.poll() is None and time.monotonic() < end:
         for job in jobs_of(slurm, folder, "PENDING"):
             slurm.run("scontrol", "release", job)
         time.sleep(0.5)

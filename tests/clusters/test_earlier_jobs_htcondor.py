@@ -56,7 +56,8 @@ def one_runs_one_waits(htcondor: Cluster) -> tuple[Path, Run, list[str]]:
 
 def released(htcondor: Cluster, folder: Path, run: Run) -> str:
     """What a run says that ends as soon as all that is held is released."""
-    while run.process.poll() is None:
+    end = time.monotonic() + 120
+    while run.process.poll() is None and time.monotonic() < end:
         held = [job for job, status in queue(htcondor, folder).items() if status == _HELD]
         if held:
             htcondor.run("condor_release", *held)
