@@ -13,6 +13,7 @@ the job.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 import threading
@@ -37,6 +38,8 @@ __all__ = ["Executor", "main"]
 _PATIENCE, _PAUSE = 1800, 5
 #: Nothing has reached the controller: the job is not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
+#: Something may have: sbatch has heard no answer.
+_NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -88,6 +91,12 @@ class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
         self._submissions.taken(str(job_info.external_jobid), logfile)
         super()._report_job_submission_threadsafe(job_info)
 
+    def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
+        """Take a job as refused, unless nobody knows whether it was."""
+        if not _NO_WORD.search(msg):
+            self._submissions.refused()
+        super()._report_job_error_threadsafe(job_info, msg)
+
     def _report_adopted(self, job_info: SnakemakeJobInfo) -> None:
         self._report_job_submission_threadsafe(job_info)
 
@@ -136,7 +145,8 @@ _asked_for: list[str] = []
 
 def _query_squeue(_run: str) -> str:
     """Return the command that asks for states: those of all jobs of the user's."""
-    return shell(["squeue", "--format=%i|%T", "--states=all", "--noheader", "--me"])
+    mine = f"--user={os.getuid()}"
+    return shell(["squeue", "--format=%i|%T", "--states=all", "--noheader", mine])
 
 
 def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:

@@ -105,6 +105,12 @@ class Submissions:
         batch_jobs.queued(self._build, job.token, batch_id, str(captured))
         self._tokens[batch_id] = job.token
 
+    def refused(self) -> None:
+        """Note that the batch system has not taken the job whose submission is under way."""
+        job: BatchJob | None = getattr(self._told, "job", None)
+        if job is not None:
+            batch_jobs.ended(self._build, job.token)
+
     def ended(self, batch_id: str) -> None:
         """Note that a job has ended well. One that has failed may be in the queue, held."""
         token = self._tokens.pop(batch_id, None)
@@ -205,7 +211,7 @@ def prepare_to_adopt() -> None:
 
     def job_selector(self: object, jobs: Collection[SnakemakeJob]) -> object:
         left = {job for job in jobs for one in _all if one.is_left(job)}
-        return choose(self, left or jobs)
+        return (left and choose(self, left)) or choose(self, jobs)
 
     def leave(_number: int, _frame: object) -> None:
         for one in _all:

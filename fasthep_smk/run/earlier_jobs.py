@@ -37,9 +37,11 @@ _PAUSE = 0.5
 _AT_ONCE = 500
 _TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 
-_CHANGED = "what they were submitted for has changed, or is not wanted any more"
-_OTHER = "they cannot be taken over: their files are sent, or they are more than one of our jobs"
-_VARIABLES = "they waited, and environment variables have changed"
+#: Why jobs of an earlier run are cancelled.
+_CHANGED = "this run would submit something else, or nothing"
+_OTHER = "what has its files sent, shares a job or is in a container cannot be taken over"
+_ENDING = "somebody has cancelled it already"
+_VARIABLES = "environment variables have changed while it waited"
 
 
 def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
@@ -93,13 +95,14 @@ def _unwanted(found: Iterable[Left], placed: Placed) -> dict[str, str]:
     unwanted: dict[str, str] = {}
     latest: dict[str, str] = {}
     for job, queued in ((left.job, left.queued) for left in found):
-        if not job.signature or not takes:
+        if queued.state == "ending":
+            unwanted[job.token] = _ENDING
+        elif not job.signature or not takes:
             unwanted[job.token] = _OTHER
         elif (
             job.system != system
             or signatures.get(job.record) != job.signature
             or job.asked not in asked.get(job.rule, ())
-            or queued.state == "ending"
         ):
             unwanted[job.token] = _CHANGED
         elif queued.state == "waiting" and job.environment != variables:

@@ -175,7 +175,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
 
 def queued(folder: Path) -> list[Queued] | None:
     """Return the user's jobs that were submitted from a folder; of an array, its first number."""
-    text = ask(["squeue", "--noheader", "--me", "--format=%F|%t|%P|%r|%j|%Z"])
+    text = ask(["squeue", "--noheader", f"--user={os.getuid()}", "--format=%F|%t|%P|%r|%j|%Z"])
     if text is None:
         return None
     found = []

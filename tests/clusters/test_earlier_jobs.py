@@ -13,6 +13,7 @@ import pytest
 from tests.clusters.analyses import records, set_mood
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_slurm import (
+    FASTHEP_SMK,
     Run,
     at,
     in_trouble,
@@ -94,6 +95,33 @@ def test_jobs_of_a_killed_run_go_on(slurm: Cluster, moody_reference: Path, snake
     assert not (folder / "build/smk/batch_jobs.jsonl").exists()
 
 
+def test_jobs_go_on_when_snakemake_alone_is_killed(slurm: Cluster, moody_reference: Path) -> None:
+    """The run says so, and which job waits where; the next call takes them over."""
+    folder, run, left = one_runs_one_waits(slurm)
+    names = slurm.run("squeue", "--noheader", "--format=%j", f"--jobs={left[1]}").stdout
+    assert names.strip() == "stages_Moody_to_Met:dy/0_0"
+    os.kill(json.loads((folder / "build/smk/lock").read_text())["snakemake"], signal.SIGKILL)
+    said = run.ended(status=1, seconds=30)
+    assert "Snakemake was ended by signal 9" in said
+    assert "2 jobs may go on in the queue: the same command takes them over" in said
+    status = slurm.run(FASTHEP_SMK, "status", cwd=folder).stdout
+    assert f"slurm job {left[1]}: stages_Moody_to_Met dy/0_0: waiting (JobHeldUser)" in status
+    again = Run(slurm, folder / "workflow.yaml")
+    again.says("2 jobs of an earlier run go on: 1 running, 1 waiting")
+    released(slurm, folder, again)
+    assert sum(tries(folder).values()) == 3
+    assert never_twice(folder)
+    is_right(folder, moody_reference)
+
+
+def test_cancel_ends_what_a_killed_run_has_left(slurm: Cluster) -> None:
+    folder, run, _ = one_runs_one_waits(slurm)
+    kill(run, folder)
+    done = slurm.run(FASTHEP_SMK, "cancel", cwd=folder)
+    assert (done.returncode, done.stdout) == (0, "2 jobs cancelled\n"), done.stderr
+    assert jobs_of(slurm, folder) == []
+
+
 def test_what_a_killed_run_has_submitted_last_is_found_by_its_name(
     slurm: Cluster, moody_reference: Path
 ) -> None:
@@ -135,7 +163,10 @@ def test_jobs_for_another_workflow_are_cancelled_first(slurm: Cluster) -> None:
     workflow = folder / "workflow.yaml"
     workflow.write_text(workflow.read_text().replace("nbins: 20", "nbins: 10"))
     said = Run(slurm, workflow).ended()
-    assert "3 jobs of an earlier run cancelled: what they were submitted for has changed" in said
+    assert (
+        "3 jobs of an earlier run cancelled: this run would submit something else, or nothing"
+        in said
+    )
     assert sum(tries(folder).values()) == 6
     assert never_twice(folder)
     is_right(folder, local_run(folder, workflow))
@@ -150,7 +181,10 @@ def test_jobs_that_were_to_run_elsewhere_are_cancelled(
     set_mood(folder)
     at(folder)
     said = Run(slurm, folder / "workflow.yaml").ended()
-    assert "2 jobs of an earlier run cancelled: what they were submitted for has changed" in said
+    assert (
+        "2 jobs of an earlier run cancelled: this run would submit something else, or nothing"
+        in said
+    )
     assert never_twice(folder)
     is_right(folder, moody_reference)
 
