@@ -1,4 +1,4 @@
-"""Runs in the background: ``run --detach``, ``attach`` and ``cancel``."""
+"""Runs in the background: ``run --detach``, ``attach``, ``cancel`` and ``retry``."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from fasthep_smk import sites
 from fasthep_smk.run import earlier_jobs, lock
+from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import layout, run_lock
 from fasthep_smk.storage.jobs import find_build, is_done, read_jobs
 from fasthep_smk.storage.queue import find
 from fasthep_smk.storage.run_lock import Holder
-from fasthep_smk.util.errors import RunFailed, SmkError
+from fasthep_smk.util.errors import RunFailed, SmkError, WrongArgument, nearest
 from fasthep_smk.util.names import shell
 
-__all__ = ["attach", "cancel", "detach"]
+__all__ = ["attach", "cancel", "detach", "retry"]
 
 _PAUSE = 0.2
 #: How long a run may take to end that is stopped: its batch jobs are cancelled first.
@@ -136,6 +138,37 @@ def cancel(folder: Path) -> int:
         lines = earlier_jobs.cancel_all(build)
     for line in lines or ([] if who else ["nothing to cancel: no run, and no job in a queue"]):
         print(line)
+    return 0
+
+
+def retry(name: str, folder: Path) -> int:
+    """Cancel one batch job, which is submitted again: on another node, perhaps.
+
+    Raises:
+        RunFailed: the batch system does not answer.
+        WrongArgument: it has no such job of this build folder.
+    """
+    build = find_build(folder)
+    found = find(build)
+    if found is None:
+        raise RunFailed("the batch system does not answer: run this again when it does")
+    mine = [left for left in found if name in (left.queued.batch_id, left.job.name)]
+    if not mine:
+        names = [left.job.name for left in found]
+        close = nearest(name, names)
+        raise WrongArgument.one(
+            "is no job in the queue",
+            key="JOB",
+            value=name,
+            expected=f"a name or number that {shell(['fasthep-smk', 'status', folder])!r} lists",
+            hint=f"did you mean {close!r}?"
+            if close
+            else "a job that has failed runs again with the next run",
+        )
+    for left in mine:
+        ask(sites.system(left.job.system).cancel([left.queued.batch_id]))
+        who = "the run" if run_lock.holder(build) else "the next run"
+        print(f"job {left.queued.batch_id} ({left.job.name}) cancelled: {who} submits it again")
     return 0
 
 

@@ -371,6 +371,12 @@ def _cancel(options: argparse.Namespace) -> int:
     return background.cancel(options.build)
 
 
+def _retry(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import background
+
+    return background.retry(options.job, options.build)
+
+
 def _pack(options: argparse.Namespace) -> int:
     from fasthep_smk.transfer.environment.command import pack_environment
 
@@ -409,6 +415,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "clean": _clean,
     "attach": _attach,
     "cancel": _cancel,
+    "retry": _retry,
     "pack": _pack,
     "ops": _ops,
     "schema": _schema,

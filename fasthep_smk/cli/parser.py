@@ -26,7 +26,7 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "attach",
-    "cancel", "clean", "pack", "ops", "schema", "completion", "help",
+    "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -365,6 +365,15 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         description="Stop the run of a build folder as Ctrl-C does, and cancel jobs that an "
         "earlier run has left in a batch system's queue. What finished is kept.",
     )
+    retry = commands.add_parser(
+        "retry",
+        help="let a job be submitted to its batch system again",
+        description="Cancel one job in the queue, such as one that hangs: the run submits it "
+        "again, as its next attempt.",
+    )
+    retry.add_argument(
+        "job", metavar="JOB", help="its name or number in the queue, as status lists them"
+    )
     clean = commands.add_parser(
         "clean",
         help="free what a finished run does not need",
@@ -378,7 +387,7 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, attach, cancel, clean):
+    for command in (status, attach, cancel, retry, clean):
         command.add_argument(
             "build",
             type=_folder,

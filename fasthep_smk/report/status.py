@@ -211,8 +211,7 @@ def _queue(status: Status) -> str:
     for left in status.queue[:_IN_QUEUE]:
         queued = left.queued
         state = f"{queued.state} ({queued.reason})" if queued.state == "waiting" else queued.state
-        what = f"{left.job.rule} {left.job.key}".rstrip()
-        line = f"    {left.job.system} job {queued.batch_id}: {what}: {state}"
+        line = f"    {left.job.system} job {queued.batch_id}: {queued.name}: {state}"
         lines.append(printable(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."))
     if count > _IN_QUEUE:
         lines.append(f"    ... and {count - _IN_QUEUE} more")

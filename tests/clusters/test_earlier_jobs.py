@@ -105,13 +105,32 @@ def test_jobs_go_on_when_snakemake_alone_is_killed(slurm: Cluster, moody_referen
     assert "Snakemake was ended by signal 9" in said
     assert "2 jobs may go on in the queue: the same command takes them over" in said
     status = slurm.run(FASTHEP_SMK, "status", cwd=folder).stdout
-    assert f"slurm job {left[1]}: stages_Moody_to_Met dy/0_0: waiting (JobHeldUser)" in status
+    assert f"slurm job {left[1]}: stages_Moody_to_Met:dy/0_0: waiting (JobHeldUser)" in status
     again = Run(slurm, folder / "workflow.yaml")
     again.says("2 jobs of an earlier run go on: 1 running, 1 waiting")
     released(slurm, folder, again)
     assert sum(tries(folder).values()) == 3
     assert never_twice(folder)
     is_right(folder, moody_reference)
+
+
+def test_a_job_is_submitted_again_when_asked_for(slurm: Cluster) -> None:
+    """One that hangs: it is cancelled, and the run goes on with its next attempt."""
+    folder = in_trouble(slurm, sleep=60)
+    run = Run(slurm, folder / "workflow.yaml")
+    run.until(lambda: sum(tries(folder).values()) == 3)
+    set_mood(folder)
+    name = "stages_Moody_to_Met:dy/0_0"
+    for job in ("dy", "stages_Moody_to_Met:d/0_0"):
+        wrong = slurm.run(FASTHEP_SMK, "retry", job, cwd=folder)
+        assert wrong.returncode == 2
+        assert "is no job in the queue" in wrong.stderr
+    assert f"did you mean '{name}'?" in wrong.stderr
+    done = slurm.run(FASTHEP_SMK, "retry", name, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert f"({name}) cancelled: the run submits it again" in done.stdout
+    run.ended()
+    assert tries(folder) == {"data": 2, "dy": 2}
 
 
 def test_cancel_ends_what_a_killed_run_has_left(slurm: Cluster) -> None:
