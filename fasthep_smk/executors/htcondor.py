@@ -25,7 +25,7 @@ from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
-from fasthep_smk.executors.submissions import Adopting, Submissions, name_of, prepare_to_adopt
+from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 
-class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
@@ -122,7 +122,7 @@ def main() -> None:
 
     schedd.submit = patiently(submit_named)
     prepare()
-    prepare_to_adopt()
+    prepare_to_take_over()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -25,7 +25,7 @@ from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
-from fasthep_smk.executors.submissions import Adopting, Submissions, name_of, prepare_to_adopt
+from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.util.names import shell
 
@@ -44,7 +44,7 @@ _NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
@@ -63,6 +63,9 @@ class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
         sending = self._tracker.leave(job)
         command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
         return shell(command)
+
+    def _name(self, job: SnakemakeJob) -> str:
+        return _prefixed(self.workflow.executor_settings, name_of(job))
 
     def run_array_jobs(self, jobs: list[SnakemakeJob]) -> None:
         """Submit several jobs at once, which are called like their rule."""
@@ -97,7 +100,7 @@ class Executor(Travelling, Adopting, plugin.Executor):  # type: ignore[misc]
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
-    def _report_adopted(self, job_info: SnakemakeJobInfo) -> None:
+    def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
         self._report_job_submission_threadsafe(job_info)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
@@ -159,6 +162,11 @@ def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:
     return ask
 
 
+def _prefixed(settings: Any, name: str) -> str:
+    """Return a name as the site wants it."""
+    return f"{settings.jobname_prefix}_{name}" if settings.jobname_prefix else name
+
+
 def _named(submit: Callable[..., str]) -> Callable[..., str]:
     """Return the function that makes a job's command line, with a name that people understand."""
 
@@ -179,7 +187,7 @@ def main() -> None:
     plugin.query_job_status_squeue = _query_squeue
     plugin.query_job_status_sacct = _by_number(plugin.query_job_status_sacct)
     prepare()
-    prepare_to_adopt()
+    prepare_to_take_over()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

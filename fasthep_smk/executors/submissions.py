@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["Adopting", "Submissions", "name_of", "prepare_to_adopt"]
+__all__ = ["Submissions", "TakingOver", "name_of", "prepare_to_take_over"]
 
 #: For how many seconds an answer of the batch system is good enough.
 _FRESH = 5.0
@@ -157,7 +157,7 @@ class Submissions:
         return self._queued
 
 
-class Adopting(_Executor):
+class TakingOver(_Executor):
     """To be laid over a plugin's executor: takes over what an earlier run has submitted."""
 
     _submissions: Submissions
@@ -167,7 +167,7 @@ class Adopting(_Executor):
         earlier = self._submissions.take_over(job)
         if earlier is None:
             alone = self._tracker is None and is_alone(job, self.workflow)
-            with self._submissions.submitting(job, name_of(job), alone=alone):
+            with self._submissions.submitting(job, self._name(job), alone=alone):
                 super().run_job(job)
             return
         one, goes_on = earlier
@@ -177,7 +177,7 @@ class Adopting(_Executor):
             aux={"slurm_logfile": Path(one.captured)},
         )
         if goes_on:
-            self._report_adopted(info)
+            self._report_taken_over(info)
         else:
             self.report_job_success(info)
 
@@ -185,8 +185,12 @@ class Adopting(_Executor):
         self._submissions.ended(str(job_info.external_jobid))
         super().report_job_success(job_info)
 
-    def _report_adopted(self, job_info: SnakemakeJobInfo) -> None:
+    def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
         self.report_job_submission(job_info)
+
+    def _name(self, job: SnakemakeJob) -> str:
+        """Return what a job is called in the queue."""
+        return name_of(job)
 
     def _number(self, batch_id: str) -> Any:
         """Return the id of a job as the plugin knows it."""
@@ -197,7 +201,7 @@ class Adopting(_Executor):
 _all: list[Submissions] = []
 
 
-def prepare_to_adopt() -> None:
+def prepare_to_take_over() -> None:
     """Let Snakemake's scheduler choose first what an earlier run has left.
 
     Such jobs run, whether it has chosen them or not: others beside them would be more than the
@@ -224,7 +228,7 @@ def prepare_to_adopt() -> None:
 
 
 def name_of(job: SnakemakeJob) -> str:
-    """Return what a job is called in the queue: its rule, and its dataset and partition."""
+    """Return a job's rule, and its dataset and partition."""
     words = None if job.is_group() else words_of(job)
     return f"{words[0]}:{'/'.join(words[1:])}".rstrip(":") if words else job.name
 

@@ -53,16 +53,15 @@ def _matching(noted: list[BatchJob], build: Path) -> list[Left] | None:
             return None
         mine = [one for one in noted if one.system == system]
         known = {one.batch_id.partition("_")[0]: one for one in mine if one.batch_id}
-        found += [Left(known[one.batch_id], one) for one in queued if one.batch_id in known]
+        for one in queued:  # numbers may begin anew, and another one's job may have this one
+            if (job := known.get(one.batch_id)) and job.name in ("", one.name):
+                found.append(Left(job, one))
         # Of a submission whose answer was not heard, the name tells.
         for lost in (one for one in mine if not one.batch_id and one.name):
-            named = [one for one in queued if _is_named(one, lost) and one.batch_id not in known]
-            sure = len(named) == 1 and sum(one.name == lost.name for one in mine) == 1
+            named = [one for one in queued if one.name == lost.name and one.batch_id not in known]
+            alike = [one for one in mine if one.name == lost.name and not one.batch_id]
+            sure = len(named) == len(alike) == 1
             for one in named:
                 job = replace(lost, batch_id=one.batch_id)
                 found.append(Left(job if sure else replace(job, signature=""), one))
     return found
-
-
-def _is_named(queued: Queued, job: BatchJob) -> bool:
-    return queued.name == job.name or queued.name.endswith(f"_{job.name}")

@@ -47,7 +47,8 @@ def on_the_node(htcondor: Cluster, path: str) -> Path:
     """A path as the nodes see it."""
     found = subprocess.run(["pgrep", "-f", "condor_master -f"], capture_output=True, text=True)
     roots = [Path(f"/proc/{pid}/root") for pid in found.stdout.split()]
-    mine = [root for root in roots if (root / str(htcondor.folder)[1:] / "run").is_dir()]
+    config = f"CONDOR_CONFIG={htcondor.folder}/daemons_config".encode()
+    mine = [root for root in roots if config in (root.parent / "environ").read_bytes().split(b"\0")]
     return next(root for root in mine if (root / "machine").is_dir()) / path[1:]
 
 

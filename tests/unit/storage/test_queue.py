@@ -43,6 +43,7 @@ def found(build: Path) -> dict[str, tuple[str, str, bool]]:
 def test_a_job_is_found_by_its_number(tmp_path: Path, squeue: list[str]) -> None:
     submitted(tmp_path, ("1", "dy", "41"), ("2", "data", "42"), ("3", "top", "43"))
     squeue += ["41|PD|cpu|Resources|A:dy", "43|CG|cpu|None|A:top", "44|R|cpu|None|A:data"]
+    squeue += ["42|R|cpu|None|my_own_job"]
     assert found(tmp_path) == {"1": ("41", "waiting", True), "3": ("43", "ending", True)}
 
 
@@ -51,12 +52,18 @@ def test_a_submission_without_an_answer_is_found_by_its_name(
 ) -> None:
     """The first attempt at a job has a number: what else is called so is the second."""
     submitted(tmp_path, ("1", "dy", "41"), ("2", "dy/1", ""), ("3", "data", ""))
-    squeue += ["41|R|cpu|None|A:dy", "42|R|cpu|None|A:dy/1", "43|PD|cpu|None|prefix_A:data"]
+    squeue += ["41|R|cpu|None|A:dy", "42|R|cpu|None|A:dy/1", "43|PD|cpu|None|A:data"]
     assert found(tmp_path) == {
         "1": ("41", "running", True),
         "2": ("42", "running", True),
         "3": ("43", "waiting", True),
     }
+
+
+def test_another_rule_is_not_taken_for_it(tmp_path: Path, squeue: list[str]) -> None:
+    submitted(tmp_path, ("1", "dy", ""))
+    squeue += ["41|R|cpu|None|other_A:dy", "42|R|cpu|None|A:dy/1"]
+    assert found(tmp_path) == {}
 
 
 def test_where_names_do_not_tell_no_job_is_taken_over(tmp_path: Path, squeue: list[str]) -> None:
