@@ -53,9 +53,11 @@ def _matching(noted: list[BatchJob], build: Path) -> list[Left] | None:
             return None
         mine = [one for one in noted if one.system == system]
         known = {one.batch_id.partition("_")[0]: one for one in mine if one.batch_id}
-        for one in queued:  # numbers may begin anew, and another one's job may have this one
-            if (job := known.get(one.batch_id)) and job.name in ("", one.name):
-                found.append(Left(job, one))
+        found += [
+            Left(job, one)
+            for one in queued  # numbers may begin anew, and another one's job may have this one
+            if (job := known.get(one.batch_id)) and job.name in ("", one.name)
+        ]
         # Of a submission whose answer was not heard, the name tells.
         for lost in (one for one in mine if not one.batch_id and one.name):
             named = [one for one in queued if one.name == lost.name and one.batch_id not in known]
