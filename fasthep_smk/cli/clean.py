@@ -9,6 +9,7 @@ from fasthep_smk.run.cleanup import Freed, delete, freed_amounts
 from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.disk_usage import Amount, survey
 from fasthep_smk.storage.jobs import find_build, is_done, read_jobs
+from fasthep_smk.storage.queue import find
 from fasthep_smk.storage.retention import Freeable, cleanable
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.units import about_bytes
@@ -33,6 +34,13 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
     with lock.hold(build) as held:
         if held is None:
             raise Findings.one("cannot be written to", key="BUILD", value=str(folder))
+        if find(build) != []:
+            raise Findings.one(
+                "jobs of an earlier run may be in the queue of its batch system, and write here",
+                key="BUILD",
+                value=str(folder),
+                hint="the next run takes them over; 'fasthep-smk cancel' ends them",
+            )
         parts = _to_clean(build, everything=everything)
         freed = freed_amounts(parts)
         problems = delete(build, parts)

@@ -29,6 +29,7 @@ from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
+from fasthep_smk.run.stalled import waiting
 from fasthep_smk.storage import layout
 from fasthep_smk.translate import profile, snakefile
 from fasthep_smk.translate.placement import contained, unsafe_path
@@ -266,13 +267,13 @@ def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
         arguments=["--profile", "smk/profile", "--keep-going", *arguments],
     )
     reader = Reader(None)
-    waiting: list[sites.Waiting] | None = None
+    waits: list[str] | None = None
 
     def give_up() -> None:
-        nonlocal waiting
-        waiting = []
+        nonlocal waits
+        waits = []
         try:
-            waiting = list(sites.system(system).waiting(reader.run))
+            waits = waiting(sites.system(system).queued(place))
         finally:
             snakemake.signal(signal.SIGINT)
             kill.start()
@@ -286,8 +287,8 @@ def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
         limit.cancel()
         limit.join()  # it may have begun, and starts the other one
         kill.cancel()
-    if waiting is not None:
-        said = "; ".join(f"{item.where}: {item.reason}" for item in waiting)
+    if waits is not None:
+        said = "; ".join(waits)
         return f"no answer in {timeout} s" + (f" ({said})" if said else "")
     return "" if status == 0 else " ".join(" ".join(reader.tail).split())[-300:]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.cli import console
 from fasthep_smk.cli.parser import make_parser, misplaced, parse
+from fasthep_smk.storage.layout import DETACHED
 from fasthep_smk.util import disk_full, system_errors
 from fasthep_smk.util.errors import Findings, SmkError, UsageError, unsupported
 from fasthep_smk.util.names import shell
@@ -50,7 +51,9 @@ def _main(arguments: list[str]) -> int:
                 f"{options.command} runs nothing: no use for {' '.join(extra)} after --"
             )
         _check_build(options)
-        if options.command == "run":
+        if options.command == "run" and options.detach and DETACHED not in os.environ:
+            status = _detach(options, arguments)
+        elif options.command == "run":
             status = _run(options, extra)
         else:
             status = _RUN_NOTHING[options.command](options)
@@ -99,7 +102,17 @@ def _refused(error: OSError) -> str:
     return str(Findings([system_errors.finding(error)]))
 
 
+def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
+    from fasthep_smk.cli import background
+    from fasthep_smk.storage.outdir import build_folder
+
+    if options.dry_run:
+        raise UsageError("--dry-run runs nothing: no use for --detach")
+    return background.detach(arguments, build_folder(options.outdir))
+
+
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
+    from fasthep_smk.run.hangup import outliving_the_terminal
     from fasthep_smk.run.lock import hold
     from fasthep_smk.run.prestart import is_likely_idle, prestart
     from fasthep_smk.storage.outdir import build_folder
@@ -110,7 +123,11 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     if options.dry_run:
         return _dry_run(options, extra)
     build = build_folder(options.outdir)
-    with hold(build, options.outdir) as held, scratch() as folder:
+    with (
+        hold(build, options.outdir) as held,
+        outliving_the_terminal(build),
+        scratch() as folder,
+    ):
         here = options.profile in (None, "local")
         wanted = here and not is_likely_idle(options.workflow, build)
         with prestart(build, held, wanted=wanted) as prestarted:
@@ -127,7 +144,7 @@ def _run_held(
 
     placed = pipeline.up_to(pipeline.place, start)
     sites.require_plugin(placed.placement.site.system)
-    translation = pipeline.accepted(placed)
+    translation = pipeline.accepted_beside_jobs(placed, cancel=options.cancel)
     found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, prestarted)))
     print(_last_line(found))
     if not options.quiet:
@@ -161,7 +178,8 @@ def _translate(options: argparse.Namespace) -> int:
 
     build = build_folder(options.outdir)
     with hold(build, options.outdir), scratch() as folder:
-        translation = pipeline.up_to(pipeline.write, _start(options, build, folder / "aside"))
+        placed = pipeline.up_to(pipeline.place, _start(options, build, folder / "aside"))
+        translation = pipeline.accepted_beside_jobs(placed)
         asked.keep(translation.build, translation.settings.rerun)
     pipeline.warn(translation.warnings)
     written = translation.written
@@ -341,6 +359,24 @@ def _clean(options: argparse.Namespace) -> int:
     return 0
 
 
+def _attach(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import background
+
+    return background.attach(options.build)
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import background
+
+    return background.cancel(options.build)
+
+
+def _retry(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import background
+
+    return background.retry(options.job, options.build)
+
+
 def _pack(options: argparse.Namespace) -> int:
     from fasthep_smk.transfer.environment.command import pack_environment
 
@@ -377,6 +413,9 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "site": _site,
     "status": _status,
     "clean": _clean,
+    "attach": _attach,
+    "cancel": _cancel,
+    "retry": _retry,
     "pack": _pack,
     "ops": _ops,
     "schema": _schema,

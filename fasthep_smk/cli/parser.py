@@ -25,8 +25,8 @@ _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
 _COMMANDS = (
-    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "clean",
-    "pack", "ops", "schema", "completion", "help",
+    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "attach",
+    "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -242,6 +242,18 @@ def make_parser() -> Parser:
         "this number (3) or share of all partitions (1%%)",
     )
     run.add_argument(
+        "--detach",
+        action="store_true",
+        help="go on in the background once jobs are under way; 'fasthep-smk attach' shows what "
+        "the run says",
+    )
+    run.add_argument(
+        "--cancel",
+        action="store_true",
+        help="cancel the batch jobs of an earlier run that are still in the queue; without it, "
+        "those that are still wanted go on",
+    )
+    run.add_argument(
         "-n", "--dry-run", action="store_true", help="show what would run; run nothing"
     )
     run.add_argument(
@@ -341,6 +353,27 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="also list the files of finished jobs that are gone, truncated or changed, which "
         "reads all of them: exit status 1 if there are any",
     )
+    attach = commands.add_parser(
+        "attach",
+        help="show what a run in the background says",
+        description="Show what a run says that was started with --detach, or that has lost its "
+        "terminal, until it ends; Ctrl-C ends this, not the run. Exit status 1 if jobs are left.",
+    )
+    cancel = commands.add_parser(
+        "cancel",
+        help="stop a run, and cancel the jobs that it has in a batch system",
+        description="Stop the run of a build folder as Ctrl-C does, and cancel jobs that an "
+        "earlier run has left in a batch system's queue. What finished is kept.",
+    )
+    retry = commands.add_parser(
+        "retry",
+        help="let a job be submitted to its batch system again",
+        description="Cancel one job in the queue, such as one that hangs: the run submits it "
+        "again, as its next attempt.",
+    )
+    retry.add_argument(
+        "job", metavar="JOB", help="its name or number in the queue, as status lists them"
+    )
     clean = commands.add_parser(
         "clean",
         help="free what a finished run does not need",
@@ -354,7 +387,7 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, clean):
+    for command in (status, attach, cancel, retry, clean):
         command.add_argument(
             "build",
             type=_folder,
@@ -460,7 +493,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build",
+        "--trust-build", "--cancel", "--detach",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

@@ -17,26 +17,44 @@ from fasthep_smk.storage import layout
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
-__all__ = ["Pace", "command_of"]
+__all__ = ["Pace", "command_of", "is_alone", "words_of"]
 
 _STARTS_WITH = ["sh", layout.WORKER]
+#: Words of that command before those that name the job: also its log, attempt and threads.
+_BEFORE = len(_STARTS_WITH) + 3
 #: Seconds between two looks at the states of jobs: at least, and as a part of the time since a job
 #: was submitted or has ended.
 _LEAST, _PART = 2.0, 0.25
 
 
-def command_of(job: SnakemakeJob, workflow: Any) -> list[str] | None:
-    """Return the command of a job on a node, after this machine has made way for what it writes.
+def words_of(job: SnakemakeJob) -> list[str] | None:
+    """Return the rule of a job of ours and the values of its wildcards; ``None`` for others."""
+    words = shlex.split(job.shellcmd or "")
+    if words[:2] != _STARTS_WITH or not Path(layout.TASKS, f"{job.rule.name}.json").is_file():
+        return None
+    return words[_BEFORE:]
 
-    ``None``: only a Snakemake on the node can run it, in a container or environment that it makes,
+
+def is_alone(job: SnakemakeJob, workflow: Any) -> bool:
+    """Tell whether a batch job is our worker's command alone.
+
+    Otherwise only a Snakemake on the node can run it, in a container or environment that it makes,
     as one of several that share a batch job, or since its rule is not ours.
     """
     settings = workflow.deployment_settings
-    if job.is_group() or (settings and settings.deployment_method) or not job.shellcmd:
+    if job.is_group() or (settings and settings.deployment_method):
+        return False
+    return words_of(job) is not None
+
+
+def command_of(job: SnakemakeJob, workflow: Any) -> list[str] | None:
+    """Return the command of a job on a node, after this machine has made way for what it writes.
+
+    ``None``: it is not our worker's command alone.
+    """
+    if not is_alone(job, workflow):
         return None
-    words = shlex.split(job.shellcmd)
-    if words[:2] != _STARTS_WITH or not Path(layout.TASKS, f"{job.rule.name}.json").is_file():
-        return None
+    words = shlex.split(job.shellcmd or "")
     for path in map(Path, [*job.output, *job.log, *([job.benchmark] if job.benchmark else [])]):
         path.parent.mkdir(parents=True, exist_ok=True)
     if job.attempt == 1:  # as before each attempt in Snakemake; a later one may find its work done

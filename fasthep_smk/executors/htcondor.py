@@ -15,6 +15,7 @@ import functools
 import importlib
 import re
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
+from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ _OUTCOME = "outcome.tar"
 #: Nothing has reached the schedd: a job was not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
 
+#: What the job is called that a thread submits.
+_naming = threading.local()
 plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
 
 #: Executable, arguments, files that go and that come, and where these come to.
@@ -47,12 +51,22 @@ _Given = ParamSpec("_Given")
 _Answer = TypeVar("_Answer")
 
 
-class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
+class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
-    def __post_init__(self, *arguments: object, **options: object) -> None:
+    def __init__(self, *arguments: object, **options: object) -> None:
+        # First of all: the plugin's own begins to look for ended jobs.
         self._pace = Pace()
-        super().__post_init__(*arguments, **options)
+        self._submissions = Submissions("htcondor")
+        super().__init__(*arguments, **options)
+
+    def run_job(self, job: SnakemakeJob) -> None:
+        """Take a job over, or submit it under a name that people understand."""
+        _naming.name = name_of(job)
+        super().run_job(job)
+
+    def _number(self, batch_id: str) -> int:
+        return int(batch_id)
 
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
@@ -70,6 +84,7 @@ class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
+        self._submissions.taken(str(job_info.external_jobid))
         self._pace.moved()
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
@@ -101,8 +116,14 @@ def main() -> None:
     schedd.__init__ = patiently(schedd.__init__)
     # A schedd that was restarted has another address: it is looked up again for each try.
     submit = schedd.submit
-    schedd.submit = patiently(lambda _self, *args, **kwargs: submit(schedd(), *args, **kwargs))
+
+    def submit_named(_self: object, job: Any, *arguments: object, **options: object) -> object:
+        job["batch_name"] = _naming.name
+        return submit(schedd(), job, *arguments, **options)
+
+    schedd.submit = patiently(submit_named)
     prepare()
+    prepare_to_take_over()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -1,7 +1,7 @@
 """What Snakemake's process reports of a run: one line of JSON for each event.
 
 Most are log events of Snakemake's own (``snakemake_interface_logger_plugins.LogEvent``) with the
-fields that a run needs; ``Submitted``, ``RunNamed`` and ``Problem`` come from our executors.
+fields that a run needs; ``Submitted`` and ``Problem`` come from our executors.
 Snakemake numbers its jobs; a number stands for the same job in all attempts.
 """
 
@@ -23,7 +23,6 @@ __all__ = [
     "JobsPlanned",
     "Problem",
     "Progressed",
-    "RunNamed",
     "Submitted",
     "from_line",
     "to_line",
@@ -94,13 +93,6 @@ class Submitted:
 
 
 @dataclass(frozen=True)
-class RunNamed:
-    """All jobs of this run have this name in the batch system."""
-
-    name: str
-
-
-@dataclass(frozen=True)
 class Progressed:
     """So many of all jobs are done, Snakemake's own rule ``all`` among both."""
 
@@ -123,7 +115,6 @@ Event = (
     | JobRetried
     | GroupFailed
     | Submitted
-    | RunNamed
     | Progressed
     | Problem
 )  # fmt: skip
@@ -131,7 +122,7 @@ _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
         JobsPlanned, JobStarted, JobFinished, JobFailed, JobRetried, GroupFailed, Submitted,
-        RunNamed, Progressed, Problem,
+        Progressed, Problem,
     )
 }  # fmt: skip
 

@@ -15,12 +15,14 @@ from fasthep_smk.storage.pilots import read
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.pilots import Ended, Pilots
+    from fasthep_smk.executors.submissions import Submissions
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""
 
         workflow: Any
+        _submissions: Submissions
 
         def __post_init__(self, *arguments: object, **options: object) -> None: ...
 
@@ -53,12 +55,12 @@ class Piloted(_Executor):
             # Imported when needed: most runs have none.
             from fasthep_smk.executors.pilots import Pilots
 
-            self._pilots = Pilots(
-                crews,
-                getattr(self, "run_uuid", None),
-                told=lambda job: report(Submitted(job)),
-                say=problem,
-            )
+            self._pilots = Pilots(crews, told=self._note_pilot, say=problem)
+
+    def _note_pilot(self, batch_id: str) -> None:
+        """Note a pilot as a batch job of this run, which no later one takes over."""
+        self._submissions.taken(batch_id)
+        report(Submitted(batch_id))
 
     def cancel(self) -> None:
         if self._pilots is not None:
@@ -72,7 +74,10 @@ class Piloted(_Executor):
 
     def run_job(self, job: SnakemakeJob) -> None:
         """Hand a job to a pilot; submit it where it is none of theirs."""
-        crew = self._pilots.crew_of(job.rule.name, job.attempt) if self._pilots else None
+        left = self._submissions.is_left(job)  # by an earlier run, as a batch job of its own
+        crew = None
+        if self._pilots and not left:
+            crew = self._pilots.crew_of(job.rule.name, job.attempt)
         command = command_of(job, self.workflow) if crew else None
         if crew is None or command is None:
             super().run_job(job)
@@ -97,6 +102,6 @@ class Piloted(_Executor):
     def _submit(self, job: SnakemakeJob) -> None:
         """Submit a job from another thread than Snakemake's, where an error would go unheard."""
         try:
-            super().run_job(job)
+            self.run_job(job)  # it is none of a pilot's now
         except Exception as error:
             super().report_job_error(SubmittedJobInfo(job=job), msg=f"not submitted: {error}")

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from fasthep_smk import sites
+from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.names import encode, shell
@@ -41,6 +42,10 @@ _LOSSES = 3
 _PATIENCE = 30
 
 
+#: What a pilot is doing in the queue. ``held``: it stays there, and never runs again.
+_State = Literal["waiting", "running", "held", "ended"]
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a job has ended: with a status, or not at all since no pilot can run it, and why."""
@@ -52,19 +57,17 @@ class Ended:
 class Pilots:
     """All pilots of a run; each job is reported once, from any thread.
 
-    ``name`` is what their batch jobs are called, if they have one name; ``told`` hears of each
-    batch job, ``say`` what a user has to know.
+    ``told`` hears of each batch job, ``say`` what a user has to know.
     """
 
     def __init__(
         self,
         crews: Crews,
-        name: str | None,
         *,
         told: Callable[[str], None],
         say: Callable[[str], None],
     ) -> None:
-        self._crews, self._name, self._told, self._say = crews, name, told, say
+        self._crews, self._told, self._say = crews, told, say
         self._kernel: Any = None
         self._executors: list[Any] = []
         self._batches: dict[str, _Batch] = {}
@@ -175,7 +178,7 @@ class Pilots:
         folder.chmod(0o700)
         crews = self._crews.by_name.values()
         for crew in crews:
-            name = self._name or f"pilot_{encode(crew.attempt.pool)}-{crew.name}"
+            name = f"pilot:{encode(crew.attempt.pool)}"
             self._batches[crew.name] = _Batch(self._crews.system, crew, name, folder, self._told)
         self._executors = [_executor(crew, self._batches[crew.name]) for crew in crews]
         started = kernel.DataFlowKernel(
@@ -212,45 +215,54 @@ class _Batch:
         self, system: str, crew: Crew, name: str, folder: Path, told: Callable[[str], None]
     ) -> None:
         self.system, self.crew = system, crew
-        self._batch = sites.batch(system)
+        self._submit, self._system = sites.batch(system).submit, sites.system(system)
         self._name, self._folder, self._told = name, folder, told
-        self._states: dict[str, sites.State] = {}
+        self._states: dict[str, _State] = {}
         #: Why the batch system did not take the last one, if it did not.
         self.problem: str | None = None
 
     def submit(self, command: str, label: str) -> str:
         output = self._folder / f"{encode(self.crew.attempt.pool)}-{label}"
         try:
-            job = self._batch.submit(command, self._name, self.crew.attempt, output)
+            job = self._submit(command, self._name, self.crew.attempt, output)
         except sites.NotSubmitted as error:
             self.problem = str(error)
             raise
         self.problem = None
-        self._states[job] = "waits"
+        self._states[job] = "waiting"
         self._told(job)
         return job
 
-    def states(self) -> Mapping[str, sites.State]:
+    def states(self) -> Mapping[str, _State]:
         """Return what they are doing, as of the last answer of the batch system.
 
         What is held, since it took too much memory for example, is taken out of the queue.
         """
-        left = [job for job, state in self._states.items() if state in ("waits", "runs")]
-        self._states |= self._batch.states(left) or {}
+        left = [job for job, state in self._states.items() if state in ("waiting", "running")]
+        queued = self._system.queued(Path.cwd()) if left else None
+        if queued is not None:
+            known = {one.batch_id: one for one in queued}
+            self._states |= {job: _state(known.get(job)) for job in left}
         self.cancel([job for job in left if self._states[job] == "held"])
         return self._states
 
-    def cancel(self, jobs: Iterable[str]) -> bool:
-        return self._batch.cancel(jobs)
+    def cancel(self, jobs: Sequence[str]) -> bool:
+        return not jobs or ask(self._system.cancel(jobs)) is not None
 
     def end(self, wait: float = 0) -> None:
         """Cancel them all; wait for their end, up to so many seconds."""
         end = time.monotonic() + wait
-        while left := [job for job, now in self.states().items() if now in ("waits", "runs")]:
+        while left := [job for job, now in self.states().items() if now in ("waiting", "running")]:
             self.cancel(left)
             if time.monotonic() >= end:
                 return
             time.sleep(_LOOK)
+
+
+def _state(queued: sites.Queued | None) -> _State:
+    if queued is None or queued.state == "ending":
+        return "ended"
+    return "held" if queued.reason.startswith("held: ") else queued.state
 
 
 def _apart(call: Callable[[], object]) -> threading.Thread:
@@ -316,8 +328,8 @@ def _provider(batch: _Batch) -> Any:
     base = importlib.import_module("parsl.providers.base")
     jobs = importlib.import_module("parsl.jobs.states")
     as_theirs = {
-        "waits": jobs.JobState.PENDING,
-        "runs": jobs.JobState.RUNNING,
+        "waiting": jobs.JobState.PENDING,
+        "running": jobs.JobState.RUNNING,
         "held": jobs.JobState.FAILED,
         "ended": jobs.JobState.COMPLETED,
     }

@@ -13,18 +13,20 @@ the job.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.executors.direct import Pace, command_of
-from fasthep_smk.executors.job_events import RunNamed, Submitted
+from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
+from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.util.names import shell
 
@@ -37,19 +39,22 @@ __all__ = ["Executor", "main"]
 _PATIENCE, _PAUSE = 1800, 5
 #: Nothing has reached the controller: the job is not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
+#: Something may have: sbatch has heard no answer.
+_NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
+class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
-    def __post_init__(self, *arguments: object, **options: object) -> None:
+    def __init__(self, *arguments: object, **options: object) -> None:
+        # First of all: the plugin's own begins to look for ended jobs.
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
         self._pace = Pace()
-        super().__post_init__(*arguments, **options)
-        report(RunNamed(str(self.run_uuid)))
+        self._submissions = Submissions("slurm")
+        super().__init__(*arguments, **options)
 
     def format_job_exec(self, job: SnakemakeJob) -> str:
         """Return the command of a job."""
@@ -60,10 +65,22 @@ class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
         command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
         return shell(command)
 
+    def _name(self, job: SnakemakeJob) -> str:
+        return _prefixed(self.workflow.executor_settings, name_of(job))
+
+    def run_array_jobs(self, jobs: list[SnakemakeJob]) -> None:
+        """Submit several jobs at once, which are called like their rule."""
+        _array.jobs = True
+        try:
+            super().run_array_jobs(jobs)
+        finally:
+            _array.jobs = False
+
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
+        _asked_for[:] = {str(job.external_jobid).partition("_")[0] for job in active_jobs}
         async for _ in super().check_active_jobs(active_jobs):
             pass
         for job in active_jobs:
@@ -71,6 +88,21 @@ class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
                 yield job
         most = self.workflow.remote_execution_settings.seconds_between_status_checks
         self.next_seconds_between_status_checks = self._pace.seconds(most)
+
+    def _report_job_submission_threadsafe(self, job_info: SnakemakeJobInfo) -> None:
+        """Take a job as submitted, in the thread that has submitted it."""
+        logfile = (getattr(job_info, "aux", None) or {}).get("slurm_logfile", "")
+        self._submissions.taken(str(job_info.external_jobid), logfile)
+        super()._report_job_submission_threadsafe(job_info)
+
+    def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
+        """Take a job as refused, unless nobody knows whether it was."""
+        if not _NO_WORD.search(msg):
+            self._submissions.refused()
+        super()._report_job_error_threadsafe(job_info, msg)
+
+    def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
+        self._report_job_submission_threadsafe(job_info)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         self._silent_since = None
@@ -104,10 +136,59 @@ class Executor(Piloted, Travelling, plugin.Executor):  # type: ignore[misc]
         return bool(self.wait) and now - self._silent_since < _PATIENCE
 
 
+class _Array(threading.local):
+    """Whether the submission of a thread is one of several jobs."""
+
+    jobs = False
+
+
+_array = _Array()
+#: The jobs, by their numbers, whose states are asked for now.
+_asked_for: list[str] = []
+
+
+def _query_squeue(_run: str) -> str:
+    """Return the command that asks for states: those of all jobs of the user's."""
+    mine = f"--user={os.getuid()}"
+    return shell(["squeue", "--format=%i|%T", "--states=all", "--noheader", mine])
+
+
+def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:
+    """Return a query of sacct's for jobs by their numbers: each has a name of its own."""
+
+    def ask(run: str) -> str:
+        words = query(run).removesuffix(f" --name {run}")
+        return f"{words} --jobs {','.join(_asked_for) or '0'}"
+
+    return ask
+
+
+def _prefixed(settings: Any, name: str) -> str:
+    """Return a name as the site wants it."""
+    return f"{settings.jobname_prefix}_{name}" if settings.jobname_prefix else name
+
+
+def _named(submit: Callable[..., str]) -> Callable[..., str]:
+    """Return the function that makes a job's command line, with a name that people understand."""
+
+    def get_submit_command(job: SnakemakeJob, params: dict[str, Any], **options: Any) -> str:
+        prefix = options["settings"].jobname_prefix
+        name = job.name if _array.jobs else name_of(job)
+        return submit(
+            job, {**params, "run_uuid": f"{prefix}_{name}" if prefix else name}, **options
+        )
+
+    return get_submit_command
+
+
 def main() -> None:
     """Run Snakemake's command line."""
     plugin.Executor = Executor
+    plugin.get_submit_command = _named(plugin.get_submit_command)
+    plugin.query_job_status_squeue = _query_squeue
+    plugin.query_job_status_sacct = _by_number(plugin.query_job_status_sacct)
     prepare()
+    prepare_to_take_over()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast
 
@@ -18,10 +18,12 @@ from tabulate import tabulate
 from fasthep_smk.storage import damage, failures, layout, missing_report, run_lock
 from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, survey
 from fasthep_smk.storage.jobs import TaskJob, find_build, is_done, read_jobs
+from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.retention import cleanable
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util import files
+from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["State", "Status", "as_data", "as_text", "look", "state_of"]
@@ -30,6 +32,8 @@ State = Literal["done", "running", "failed", "to do"]
 _STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 #: How many failed jobs are shown, and how much of each.
 _FAILED, _WIDTH = 10, 160
+#: How many jobs of a batch system are shown.
+_IN_QUEUE = 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Status:
 
     ``run`` says who works on it: ``host``, ``pid``, ``since``; ``freeable`` is what
     ``fasthep-smk clean`` would delete: nothing as long as somebody does. ``damaged`` are files of
-    finished jobs, and how; ``None`` if they were not looked at.
+    finished jobs, and how; ``None`` if they were not looked at. ``queue`` are the jobs that a batch
+    system has; ``None`` if it does not answer.
     """
 
     build: Path
@@ -49,6 +54,7 @@ class Status:
     disk: Survey
     freeable: dict[str, Amount]
     damaged: dict[str, str] | None = None
+    queue: list[Left] | None = field(default_factory=list)
 
 
 def look(folder: Path, *, verify: bool = False) -> Status:
@@ -77,6 +83,7 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         disk=disk,
         freeable={part.what: one for part, one in zip(parts, freed, strict=True)},
         damaged=_damaged(build, states) if verify else None,
+        queue=find(build),
     )
 
 
@@ -116,7 +123,7 @@ def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> S
 def as_text(status: Status) -> str:
     """Return the status as lines for a person."""
     lacking = missing_report.reported(status.build)
-    parts = [_rules(status), lacking, _run(status), _failed(status.failed)]
+    parts = [_rules(status), lacking, _run(status), _queue(status), _failed(status.failed)]
     parts += [_verified(status.damaged), _disk(status)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -128,6 +135,7 @@ def as_data(status: Status) -> dict[str, object]:
         "rules": [{"rule": rule, **counts} for rule, counts in _counts(status).items()],
         "run": status.run,
         "incomplete": bool(missing_report.reported(status.build)),
+        "queue": None if status.queue is None else [_in_queue(left) for left in status.queue],
         "failed": [
             {
                 "rule": note.rule,
@@ -176,6 +184,40 @@ def _run(status: Status) -> str:
     if run is None:
         return "no run in progress"
     return f"run in progress: process {run['pid']} on {run['host']}, since {run['since']}"
+
+
+def _in_queue(left: Left) -> dict[str, str]:
+    """Return a job in the queue as plain data."""
+    job, queued = left.job, left.queued
+    return {
+        "rule": job.rule,
+        "key": job.key,
+        "system": job.system,
+        "batch_job": queued.batch_id,
+        "state": queued.state,
+        "where": queued.where,
+        "reason": queued.reason,
+    }
+
+
+def _queue(status: Status) -> str:
+    """Return the jobs of the batch system: their numbers, and why they wait."""
+    if status.queue is None:
+        return "the batch system does not answer: what is in its queue is not known"
+    if not status.queue:
+        return ""
+    count = len(status.queue)
+    lines = [f"{count} job{'s' if count != 1 else ''} in the queue:"]
+    for left in status.queue[:_IN_QUEUE]:
+        queued = left.queued
+        state = f"{queued.state} ({queued.reason})" if queued.state == "waiting" else queued.state
+        line = f"    {left.job.system} job {queued.batch_id}: {queued.name}: {state}"
+        lines.append(printable(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."))
+    if count > _IN_QUEUE:
+        lines.append(f"    ... and {count - _IN_QUEUE} more")
+    if status.run is None:
+        lines.append("the next run takes over those that it wants; 'fasthep-smk cancel' ends them")
+    return "\n".join(lines)
 
 
 def _failed(failed: list[failures.Failure]) -> str:

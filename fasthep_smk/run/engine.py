@@ -16,14 +16,14 @@ from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.flow import plan_files
-from fasthep_smk.run import display, job_counts, stalled
+from fasthep_smk.run import display, earlier_jobs, job_counts, stalled
 from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
 from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Progress, Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
-from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage import batch_jobs, failures, layout
 from fasthep_smk.translate.translation import Translation
 from fasthep_smk.translate.write import Written
 from fasthep_smk.util import disk_full, files
@@ -120,10 +120,12 @@ class Engine:
         arguments = _arguments(
             written, self.system, settings.jobs, [*going, *extra, *settings.snakemake]
         )
-        failures.forget(written.build)
+        if not here:
+            earlier_jobs.await_end(written.build)
+        failures.forget(written.build, {one.batch_id for one in batch_jobs.read(written.build)})
         name = str(written.build.resolve())
         screen = display.screen(self.output, self.facts, quiet=settings.quiet)
-        well = False
+        well = killed = False
         reader = Reader(screen, name, functools.partial(failures.said_by, written.build))
         try:
             with contextlib.ExitStack() as stack:
@@ -145,10 +147,10 @@ class Engine:
                 start = functools.partial(
                     self._start, written.build, arguments, variables, worker.connection
                 )
-                # Elsewhere, jobs that are left are taken back.
                 status = _follow(
                     start, written.build, (stream, events), reader, self.held, waits=here
                 )
+                killed = status < 0
                 if settings.verbose:
                     for why in worker.reasons():
                         reader.say(f"jobs that start cold, in a Python of their own: {why}")
@@ -158,15 +160,16 @@ class Engine:
         finally:
             if self.held is not None and not well:
                 end_marked(self.held)  # what was killed may have left processes
-            # A batch system keeps jobs that Snakemake gave up; only those of this run are touched.
-            take_back = sites.system(self.system).take_back
-            left = reader.submitted and take_back(reader.run, written.build, reader.submitted)
+            stays = earlier_jobs.stay(written.build) if killed and not here else None
+            # A batch system keeps jobs that Snakemake gave up.
+            left = stays if here or stays else earlier_jobs.take_back(written.build)
             if left:
                 reader.say(left)
             _sort_captured(log.parent)
             if here and reader.jobs:
                 correct_benchmarks(written.build)
-            files.discard(written.build / "smk" / "stage")  # of jobs that were killed
+            if not stays:
+                files.discard(written.build / "smk" / "stage")  # of jobs that were killed
         if self.keep_logs is not None:
             _prune_logs(log.parent, self.keep_logs)
         return Outcome(reader.jobs)
@@ -358,7 +361,8 @@ def _what_failed(
         or disk_full.is_full(log.parent)
     ):
         return RunFailed(_no_space(written.build, failed))
-    killed = _killed(status, failed, log) if status < 0 else []
+    under_way = [item for item in failed if item.system == "local"]  # others go on
+    killed = _killed(status, under_way, log) if status < 0 else []
     if status < 0:  # jobs under way have not failed: they have ended with it
         failed = [item for item in failed if item.kind != "killed"]
         if not failed:

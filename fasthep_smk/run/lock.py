@@ -21,10 +21,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from fasthep_smk import sites
-from fasthep_smk.storage import failures, layout, obstacles
+from fasthep_smk.storage import batch_jobs, failures, layout, obstacles, queue
 from fasthep_smk.storage.outdir import make_folder
-from fasthep_smk.storage.run_lock import holder, is_orphan, read_lock
+from fasthep_smk.storage.run_lock import MARK, holder, is_orphan, read_lock
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import Findings, SmkError
 from fasthep_smk.util.ownership import make_own
@@ -33,7 +32,6 @@ __all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "look", "mark", "
 
 #: Seconds that processes of a killed run get to end by themselves.
 _GRACE = 5.0
-_MARK = "FASTHEP_SMK_RUN"
 #: Bytes of the lock's content: on a disk that gets full, it is written where it stands.
 _LENGTH = 400
 
@@ -154,7 +152,7 @@ def _date_back(build: Path) -> None:
 def mark(descriptor: int) -> dict[str, str]:
     """Return the environment variable by which processes of a run on this folder are known."""
     status = os.fstat(descriptor)
-    return {_MARK: f"{status.st_dev}:{status.st_ino}"}
+    return {MARK: f"{status.st_dev}:{status.st_ino}"}
 
 
 def locks_of_snakemake(build: Path) -> list[Path]:
@@ -213,13 +211,17 @@ def _lock(descriptor: int, build: Path) -> None:
         who = read_lock(descriptor)
     except OSError:
         return  # a file system without locks: Snakemake's own lock is left
-    if not is_orphan(who) or not _end_and_lock(descriptor):
+    if not is_orphan(who) or not _end_and_lock(descriptor, build):
         raise Held.by(who, build)
 
 
-def _end_and_lock(descriptor: int) -> bool:
-    """End what is left of a run that was killed, and lock; tell whether that worked."""
-    _end(lambda: _marked(descriptor), signal.SIGINT, signal.SIGKILL)
+def _end_and_lock(descriptor: int, build: Path) -> bool:
+    """End what is left of a run that was killed, and lock; tell whether that worked.
+
+    Batch jobs stay where they are: what this Snakemake knows of them is noted.
+    """
+    first = signal.SIGINT if _system(build) == "local" else signal.SIGHUP
+    _end(lambda: _marked(descriptor), first, signal.SIGKILL)
     end = time.monotonic() + _GRACE
     while time.monotonic() < end:
         with contextlib.suppress(BlockingIOError):
@@ -280,15 +282,21 @@ def _clear_after_crash(build: Path, descriptor: int) -> None:
     Its jobs would write beside their next attempt. What they had finished has its record and
     counts.
     """
-    notes = failures.read_all(build)
+    noted = batch_jobs.read(build)
+    left = queue.find(build) if noted else []
+    known = (
+        [one.batch_id for one in noted] if left is None else [one.queued.batch_id for one in left]
+    )
+    notes = [note for note in failures.read_all(build) if note.batch_job not in known]
     _end(
         lambda: _marked(descriptor) | {note.pid or 0 for note in notes if _is_job(note)},
         signal.SIGTERM,
         signal.SIGKILL,
     )
-    _take_back_queued(build)
     for lock in locks_of_snakemake(build):
         lock.unlink(missing_ok=True)
+    if known:
+        return  # they may go on, and are half-way in what they write
     files.discard(build / "smk" / "stage")
     for gone in (build / "smk").glob(".*.gone-*"):
         shutil.rmtree(gone, ignore_errors=True)
@@ -315,27 +323,8 @@ def _is_job(note: failures.Failure) -> bool:
     return False
 
 
-def _take_back_queued(build: Path) -> None:
-    """Take what the killed run had submitted out of its batch system's queue."""
-    from fasthep_smk.run.snakemake_output import Reader  # most runs find no killed one
-
-    reader = Reader(None, str(build.resolve()))
-    try:
-        name = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))["system"]
-        system = sites.system(str(name))
-        said = None
-        if (build / layout.RUN_EVENTS).exists():
-            with (build / layout.RUN_EVENTS).open(encoding="utf-8", errors="replace") as events:
-                for line in events:
-                    reader.event_line(line)
-        elif (build / layout.RUN_LOG).exists() and name != "local":
-            said = (
-                "the killed run was of an earlier version: look in the queue of the batch system "
-                "for jobs of this build folder, and remove them"
-            )
-    except (OSError, ValueError, KeyError, TypeError, ImportError):
-        return  # it had not come to that
-    if reader.submitted:
-        said = system.take_back(reader.run, build, reader.submitted)
-    if said:
-        print(f"fasthep-smk: warning: {said}", file=sys.stderr)
+def _system(build: Path) -> str:
+    """Return the batch system of the last run."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return str(json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))["system"])
+    return "local"

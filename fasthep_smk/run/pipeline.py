@@ -44,6 +44,7 @@ __all__ = [
     "Finished",
     "Session",
     "accepted",
+    "accepted_beside_jobs",
     "compile_plans",
     "conclude",
     "dry_run",
@@ -182,6 +183,21 @@ def up_to(last: Callable[..., Made], start: Start) -> Made:
 def accepted(placed: Placed) -> Translation:
     """Take the steps after ``place`` up to ``write``, by which the build folder changes."""
     return write(reconcile(placed))
+
+
+def accepted_beside_jobs(placed: Placed, *, cancel: bool = False) -> Translation:
+    """Take the same steps where batch jobs of an earlier run may go on, or ``cancel`` those.
+
+    Raises:
+        RunFailed: the batch system does not answer, or does not end what is not wanted.
+    """
+    from fasthep_smk.run import earlier_jobs
+
+    for line in earlier_jobs.settle(placed, cancel=cancel):
+        print(line, file=sys.stderr)
+    translation = accepted(placed)
+    earlier_jobs.drop_done(placed.build)
+    return translation
 
 
 def _is_idle(translation: Translation) -> bool:

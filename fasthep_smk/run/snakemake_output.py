@@ -42,11 +42,10 @@ _ADVICE = "For further error details see"
 
 @dataclass(frozen=True)
 class Progress:
-    """A run in the middle: jobs under way by rule, jobs not started, the run's name.
+    """A run in the middle: jobs under way by rule, jobs not started, the build folder.
 
-    The name is the one that its jobs have in the batch system, or else the build folder. On a
-    cluster, a job that was submitted is under way for Snakemake, though it may wait. ``quiet`` is
-    how many seconds ago a job ended last.
+    On a cluster, a job that was submitted is under way for Snakemake, though it may wait. ``quiet``
+    is how many seconds ago a job ended last.
     """
 
     running: dict[str, int]
@@ -74,7 +73,6 @@ class Reader:
         self.tally = Tally(screen.facts if screen else Facts())
         self.done = 0
         self.run = run
-        self.submitted: list[str] = []
         self.last = time.monotonic()
         #: Whether Snakemake, or a shell of it, met a full disk.
         self.disk_full = False
@@ -99,7 +97,8 @@ class Reader:
 
     def event(self, event: Event) -> None:
         """Follow the run by one event."""
-        _FOLLOW[type(event)](self, event)
+        if follow := _FOLLOW.get(type(event)):
+            follow(self, event)
 
     def progress(self) -> Progress:
         """Return how far the run is."""
@@ -168,12 +167,6 @@ class Reader:
         if event.done < event.total and self._screen is not None:
             self._screen.step(event.done, event.total - 1)
 
-    def _submitted(self, event: job_events.Submitted) -> None:
-        self.submitted.append(event.batch_id)
-
-    def _named(self, event: job_events.RunNamed) -> None:
-        self.run = event.name
-
     def _problem(self, event: job_events.Problem) -> None:
         self.problem(event.text)
 
@@ -185,8 +178,6 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
     job_events.JobFailed: Reader._failed,
     job_events.JobRetried: Reader._retried,
     job_events.GroupFailed: Reader._group_failed,
-    job_events.Submitted: Reader._submitted,
-    job_events.RunNamed: Reader._named,
     job_events.Progressed: Reader._progressed,
     job_events.Problem: Reader._problem,
 }

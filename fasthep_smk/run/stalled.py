@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from fasthep_smk import sites
 from fasthep_smk.run.snakemake_output import Progress, Reader
+from fasthep_smk.sites import Queued
 from fasthep_smk.translate.profile import Placement
 
-__all__ = ["Patience", "reasons"]
+__all__ = ["Patience", "reasons", "waiting"]
 
 
 class Patience:
@@ -66,10 +68,16 @@ def reasons(progress: Progress, placement: Placement) -> list[str]:
         if workers is not None and count >= workers and progress.left:
             lines.append(f"    pool {pool!r}: {count} of {workers} workers are busy")
     system = sites.system(placement.site.system)
-    for item in system.waiting(progress.run):
-        plural = "job waits" if item.count == 1 else "jobs wait"
-        lines.append(f"    {item.count} {plural} in {item.where}: {item.reason}")
-    return lines
+    return lines + [f"    {line}" for line in waiting(system.queued(Path(progress.run)))]
+
+
+def waiting(queued: Iterable[Queued] | None) -> list[str]:
+    """Return how many jobs wait, where, and why, in the batch system's own words."""
+    counts = Counter((one.where, one.reason) for one in queued or () if one.state == "waiting")
+    return [
+        f"{count} {'job waits' if count == 1 else 'jobs wait'} in {where}: {reason}"
+        for (where, reason), count in counts.items()
+    ]
 
 
 def _pool(rule: str, placement: Placement) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, cast
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
-    "Batch", "Draft", "NotSubmitted", "State", "System", "Waiting", "batch", "common_resources",
+    "Batch", "Draft", "NotSubmitted", "QueueState", "Queued", "System", "batch", "common_resources",
     "require_plugin", "shrink", "system", "too_large",
 ]  # fmt: skip
 
@@ -29,21 +29,23 @@ __all__ = [
 _AMOUNTS = ("cpus", "memory", "disk", "gpus")
 
 
-#: What a batch job is doing, as far as anybody needs to know.
-State = Literal["waits", "runs", "held", "ended"]
-
-
 class NotSubmitted(SmkError):
     """A batch system has not taken a job; the message is its own sentence."""
 
 
-@dataclass(frozen=True)
-class Waiting:
-    """Jobs of a pool that wait: how many, and the batch system's own word for why."""
+#: ``ending``: it was cancelled, or is just about to be gone.
+QueueState = Literal["waiting", "running", "ending"]
 
+
+@dataclass(frozen=True)
+class Queued:
+    """A job in the queue: what it is called there, where it is or waits, and why it waits."""
+
+    batch_id: str
+    name: str
+    state: QueueState
     where: str
-    count: int
-    reason: str
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,19 +94,17 @@ class System(Protocol):
     problems: Callable[[Iterable[Attempt], Site], Iterable[Finding]]
     """Return attempts that the site can never run."""
 
-    waiting: Callable[[str], list[Waiting]]
-    """Return which jobs of a run wait, and why."""
+    queued: Callable[[Path], list[Queued] | None]
+    """Return the jobs in the queue that were submitted from a folder, a run's build folder.
+
+    ``None`` if the system does not answer.
+    """
+
+    cancel: Callable[[Iterable[str]], Sequence[str]]
+    """Return the command that takes jobs out of the queue, given by their ids."""
 
     batch_job: Callable[[], str | None]
     """Return the id of the batch job that this process runs in."""
-
-    take_back: Callable[[str, Path, Iterable[str]], str | None]
-    """Take jobs of a run, and of the ids that were submitted, out of the queue when it has ended.
-
-    Only those that were submitted from its build folder: the run, and the ids, are what a log says.
-
-    Returns a word for the user if that could not be done.
-    """
 
     draft: Callable[[], Draft | None]
     """Return a first description of the site's pools; ``None`` if the system does not answer."""
@@ -121,12 +121,6 @@ class Batch(Protocol):
 
     What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``.
     """
-
-    states: Callable[[Iterable[str]], Mapping[str, State] | None]
-    """Return what batch jobs are doing; ``None`` if the system does not answer."""
-
-    cancel: Callable[[Iterable[str]], bool]
-    """Take batch jobs out of the queue, and end those that run; ``False`` without an answer."""
 
 
 def system(name: str) -> System:

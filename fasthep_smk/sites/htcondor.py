@@ -6,17 +6,16 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, State, Waiting
+from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
@@ -34,13 +33,11 @@ __all__ = [
     "fate",
     "machine",
     "problems",
+    "queued",
     "resources",
     "settings",
     "slots",
-    "states",
     "submit",
-    "take_back",
-    "waiting",
 ]
 
 #: The module of Snakemake's plugin for it.
@@ -73,8 +70,7 @@ _RESOURCES = {
     "priority": "htcondor_submit_priority",
 }
 #: HTCondor's numbers for the states of a job.
-_IDLE, _REMOVED, _HELD = 1, 3, 5
-_STATES: Mapping[str, State] = {"1": "waits", "5": "held", "2": "runs", "6": "runs", "7": "runs"}
+_IDLE, _REMOVED, _COMPLETED, _HELD = 1, 3, 4, 5
 #: What a job's record says of its end.
 _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
@@ -269,81 +265,52 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     return job
 
 
-def states(jobs: Iterable[str]) -> Mapping[str, State] | None:
-    """Return what batch jobs are doing; what is not in the queue has ended."""
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    listed = ask(["condor_q", *jobs, "-af", "ClusterId", "JobStatus"])
-    if listed is None:
+def queued(folder: Path) -> list[Queued] | None:
+    """Return the jobs that were submitted from a folder."""
+    run = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
+    names = ("ClusterId", "JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
+    ads = _answer(["condor_q", "-constraint", f'Iwd == "{run}"'], *names)
+    return None if ads is None else [found for ad in ads if (found := _queued(ad))]
+
+
+def _queued(ad: JsonObject) -> Queued | None:
+    """Return what an ad says; one that has ended is still shown for a moment."""
+    status, name = ad.get("JobStatus"), str(ad.get("JobBatchName", ""))
+    if status == _COMPLETED or not str(ad.get("ClusterId", "")).isdigit():
         return None
-    known = dict(line.strip().partition(" ")[::2] for line in listed.splitlines())
-    return {job: _STATES.get(known.get(job, ""), "ended") for job in jobs}
+    state: QueueState = "running"
+    reason = ""
+    if status == _HELD:
+        state, reason = "waiting", f"held: {ad.get('HoldReason', 'no reason given')}"
+    elif status == _IDLE:
+        said = str(ad.get("LastRejMatchReason", "")).strip()
+        state, reason = "waiting", said or "not yet matched with a slot"
+    elif status == _REMOVED:
+        state = "ending"
+    return Queued(str(ad["ClusterId"]), name, state, f"rule {name.partition(':')[0]}", reason)
 
 
-def cancel(jobs: Iterable[str]) -> bool:
-    """Take batch jobs out of the queue, and end those that run."""
-    jobs = list(jobs)
-    return not jobs or ask(["condor_rm", *jobs]) is not None
+def cancel(jobs: Iterable[str]) -> Sequence[str]:
+    """Return the command that removes jobs.
 
-
-def waiting(run: str) -> list[Waiting]:
-    """Return the idle and held jobs of a run (named by its build folder), with the reasons."""
-    names = ("JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
-    counts: Counter[tuple[str, str]] = Counter()
-    for ad in _ads(_queue_of(run), *names):
-        rule = str(ad.get("JobBatchName", "")).rpartition("-")[0]
-        if ad.get("JobStatus") == _HELD:
-            counts[(rule, f"held: {ad.get('HoldReason', 'no reason given')}")] += 1
-        elif ad.get("JobStatus") == _IDLE:
-            said = str(ad.get("LastRejMatchReason", "")).strip()
-            counts[(rule, said or "not yet matched with a slot")] += 1
-    return [Waiting(f"rule {rule}", count, words) for (rule, words), count in counts.items()]
-
-
-def take_back(_run: str, folder: Path, submitted: Iterable[str]) -> str | None:
-    """Remove what a run leaves in the queue: a job that was held too long is there for ever.
-
-    Released later by somebody, it would write over what the run has made since. Returns what a
-    person has to do where HTCondor does not answer.
+    One that was held too long is there for ever: released later by somebody, it would write over
+    what a run has made since.
     """
-    ours, run = set(submitted), str(folder.resolve())
-    left = _left(run, ours)
-    if left:
-        for start in range(0, len(left), 500):
-            ask(["condor_rm", *left[start : start + 500]])
-        left = _left(run, ours)
-    if left == []:
-        return None
-    return (
-        "HTCondor does not answer: jobs of this run may be left in its queue. Later, remove them:\n"
-        f"    {shell(['condor_rm', *_queue_of(run)[1:]])}"
-    )
-
-
-def _left(run: str, submitted: set[str]) -> list[str] | None:
-    """Return the jobs of a run in the queue that nobody has removed; ``None`` without an answer."""
-    listed = ask([*_queue_of(run), "-af", "ClusterId", "JobStatus"])
-    if listed is None:
-        return None
-    jobs = dict(line.strip().partition(" ")[::2] for line in listed.splitlines())
-    removed = str(_REMOVED)
-    return [job for job, status in jobs.items() if job in submitted and status.strip() != removed]
-
-
-def _queue_of(run: str) -> list[str]:
-    """Return the command that lists a run's jobs, or all of the user's."""
-    if not run:
-        return ["condor_q"]
-    folder = run.replace("\\", "\\\\").replace('"', '\\"')
-    return ["condor_q", "-constraint", f'Iwd == "{folder}"']
+    return ["condor_rm", *jobs]
 
 
 def _ads(command: list[str], *names: str) -> list[JsonObject]:
     """Return these attributes of the jobs that a command of HTCondor's lists."""
-    text = ask([*command, "-json", "-attributes", ",".join(names)]) or ""
+    return _answer(command, *names) or []
+
+
+def _answer(command: list[str], *names: str) -> list[JsonObject] | None:
+    """Return the same; ``None`` if HTCondor does not answer."""
+    text = ask([*command, "-json", "-attributes", ",".join(names)])
+    if text is None:
+        return None
     try:
         found = json.loads(text) if text.strip() else []
     except (ValueError, RecursionError):
-        return []
-    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else []
+        return None
+    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else None

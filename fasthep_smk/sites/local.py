@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, Waiting
+from fasthep_smk.sites import Draft, Queued
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding
 
@@ -23,13 +23,13 @@ __all__ = [
     "SNAKEMAKE",
     "TRAVELLING",
     "batch_job",
+    "cancel",
     "fate",
     "machine",
     "problems",
+    "queued",
     "resources",
     "settings",
-    "take_back",
-    "waiting",
 ]
 
 #: Snakemake's own executor serves.
@@ -87,14 +87,14 @@ def problems(_attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     return ()
 
 
-def waiting(_run: str) -> list[Waiting]:
+def queued(_folder: Path) -> list[Queued]:
     """Return nothing: here Snakemake itself holds back what does not fit yet."""
     return []
 
 
-def take_back(_run: str, _folder: Path, _submitted: Iterable[str]) -> str | None:
-    """Do nothing: no job is queued elsewhere."""
-    return None
+def cancel(_jobs: Iterable[str]) -> Sequence[str]:
+    """Return a command that does nothing: no job is queued elsewhere."""
+    return ["true"]
 
 
 def batch_job() -> str | None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, State, Waiting
+from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, nearest
@@ -38,12 +37,10 @@ __all__ = [
     "machine",
     "partitions",
     "problems",
+    "queued",
     "resources",
     "settings",
-    "states",
     "submit",
-    "take_back",
-    "waiting",
 ]
 
 #: The module of Snakemake's plugin for it.
@@ -63,15 +60,8 @@ TRAVELLING: Mapping[str, object] = {}
 NOT_IN_FOLDERS = frozenset("$`\n\r\0")
 NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
-#: What Snakemake calls a run: its jobs have this name.
-_RUN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-#: Slurm's states of jobs that are still to end (squeue(1)); a requeued one waits again.
-_STATES: Mapping[str, State] = {
-    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED"), "waits"),
-    **dict.fromkeys(("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING"), "runs"),
-    **dict.fromkeys(("SIGNALING", "STAGE_OUT"), "runs"),
-}
+#: Slurm's words for jobs that do not run: pending, cancelled or ended and not yet gone.
+_STATES: Mapping[str, QueueState] = {"PD": "waiting", "CG": "ending", "CA": "ending"}
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -184,15 +174,24 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
         yield from _too_large(attempt, here)
 
 
-def waiting(run: str) -> list[Waiting]:
-    """Return the pending jobs of a run (its id is the jobs' name), with Slurm's reasons."""
-    text = ask(["squeue", "--noheader", "--states=PD", f"--name={run}", "--format=%P|%r"])
-    counts = Counter(line for line in (text or "").splitlines() if "|" in line)
-    return [
-        Waiting(f"partition {partition}", count, reason)
-        for line, count in counts.items()
-        for partition, _, reason in [line.partition("|")]
-    ]
+def queued(folder: Path) -> list[Queued] | None:
+    """Return the user's jobs that were submitted from a folder; of an array, its first number."""
+    text = ask(["squeue", "--noheader", f"--user={os.getuid()}", "--format=%F|%t|%P|%r|%j|%Z"])
+    if text is None:
+        return None
+    found = []
+    for line in text.splitlines():
+        job, state, partition, reason, rest = (*line.split("|", 4), *[""] * 4)[:5]
+        name, _, where = rest.rpartition("|")
+        if job.isdigit() and _is_same(where, folder):
+            at = f"partition {partition}"
+            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason))
+    return found
+
+
+def cancel(jobs: Iterable[str]) -> Sequence[str]:
+    """Return the command that cancels jobs."""
+    return ["scancel", "--quiet", *jobs]
 
 
 def batch_job() -> str | None:
@@ -255,29 +254,6 @@ def _profile(partition: Partition, gpus: int = 0) -> dict[str, object]:
     return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}
 
 
-def take_back(run: str, folder: Path, _submitted: Iterable[str]) -> str | None:
-    """Cancel what a run leaves in the queue; return what to do where Slurm does not answer.
-
-    Only jobs that were submitted from ``folder``, the run's build folder, are its own. Snakemake's
-    plugin forgets its jobs for as long as it asks for their states, and cancels none then; what it
-    still submits after that is not cancelled either.
-    """
-    if not _RUN.fullmatch(run):
-        return None  # nothing was submitted
-    listed = ask(["squeue", "--noheader", "--me", f"--name={run}", "--format=%A|%Z"])
-    jobs = [line.partition("|") for line in (listed or "").splitlines()]
-    mine = [job for job, _, where in jobs if job.isdigit() and _is_same(where, folder)]
-    if listed is not None and not mine:
-        return None
-    if mine and ask(["scancel", "--quiet", *mine]) is not None:
-        return None
-    command = ["scancel", "--quiet", *(mine or [f"--name={run}"])]
-    return (
-        "Slurm does not answer: jobs of this run may be left in its queue. Later, cancel them:\n"
-        f"    {shell(command)}"
-    )
-
-
 def _is_same(where: str, folder: Path) -> bool:
     if Path(where) == folder:
         return True
@@ -331,25 +307,6 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     if not answer.well or not job.isdigit():
         raise NotSubmitted(answer.problem or answer.text.strip() or "sbatch gives no number")
     return job
-
-
-def states(jobs: Iterable[str]) -> Mapping[str, State] | None:
-    """Return what batch jobs are doing; what squeue does not list has ended."""
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    # A number that Slurm has forgotten is an error of --jobs, unless there are several.
-    listed = ask(["squeue", "--noheader", "--me", "--states=all", "--format=%A|%T"])
-    if listed is None:
-        return None
-    known = dict(line.strip().partition("|")[::2] for line in listed.splitlines())
-    return {job: _STATES.get(known.get(job, ""), "ended") for job in jobs}
-
-
-def cancel(jobs: Iterable[str]) -> bool:
-    """Take batch jobs out of the queue, and end those that run."""
-    jobs = list(jobs)
-    return not jobs or ask(["scancel", "--quiet", *jobs]) is not None
 
 
 def _last_word(record: str) -> str | None:

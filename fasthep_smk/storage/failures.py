@@ -10,7 +10,7 @@ import json
 import re
 import shutil
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -293,9 +293,15 @@ def one_line(error: BaseException) -> str:
     return text if len(text) <= 600 else f"{text[:597]}..."
 
 
-def forget(build: Path) -> None:
-    """Drop the notes of an earlier run: its failed jobs run again, or are no longer needed."""
+def forget(build: Path, but: Collection[str] = ()) -> None:
+    """Drop the notes of an earlier run: its failed jobs run again, or are no longer needed.
+
+    Those of the batch jobs in ``but`` stay: they go on.
+    """
+    kept = [note for note in read_all(build) if note.batch_job in but] if but else []
     shutil.rmtree(build / "smk" / "failures", ignore_errors=True)
+    for one in kept:
+        note(build, one)
 
 
 def _where(failure: Failure) -> str:

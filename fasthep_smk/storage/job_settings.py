@@ -35,11 +35,15 @@ class Launch(TypedDict):
 
 
 class Requests(TypedDict):
-    """``requests.json``: what the jobs of each rule ask for, attempt by attempt."""
+    """``requests.json``: what the jobs of each rule ask for, attempt by attempt.
+
+    ``submitted_as`` are digests of that and of all else that they are submitted with.
+    """
 
     system: str
     credentials: list[RequirementData]
     rules: dict[str, list[Asked]]
+    submitted_as: dict[str, list[str]]
 
 
 class Travel(TypedDict):

@@ -11,11 +11,13 @@ __all__ = [
     "ALONE",
     "ARCHIVE",
     "ARCHIVES",
+    "BATCH_JOBS",
     "BENCHMARKS",
     "BUNDLES",
     "CACHED",
     "CAPTURED",
     "DEPOT",
+    "DETACHED",
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "EXPORTED",
@@ -32,6 +34,7 @@ __all__ = [
     "OBSERVED",
     "OLD",
     "OLD_RESULTS",
+    "OUTPUT",
     "OVERLAY",
     "PARTITIONS",
     "PLANS",
@@ -72,6 +75,10 @@ OVERLAY = "smk/overlay.yaml"
 RUN_LOG = "debug/distributed/snakemake.log"
 #: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
 RUN_EVENTS = "debug/distributed/events.jsonl"
+#: What was submitted to a batch system, and has not ended (``fasthep_smk.storage.batch_jobs``).
+BATCH_JOBS = "smk/batch_jobs.jsonl"
+#: What a run says that has lost its terminal, or never had one.
+OUTPUT = "debug/distributed/run.log"
 TASKS = "smk/tasks"
 PARTITIONS = "smk/partitions.tsv"
 #: How the names of histograms end in the formats of ``smk: {export: [...]}``.
@@ -116,6 +123,8 @@ WORKER = "smk/worker"
 ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
+#: Says to a run that nobody reads its output once its jobs are under way.
+DETACHED = "FASTHEP_SMK_DETACHED"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
 _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})

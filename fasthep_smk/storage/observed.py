@@ -42,6 +42,7 @@ __all__ = [
     "of_session",
     "save",
     "start_environment",
+    "variables_of_run",
     "written",
 ]
 
@@ -293,25 +294,34 @@ def start_environment() -> Mapping[str, str]:
 
 
 def keep_environment(build: Path) -> dict[str, str]:
-    """Write digests of the variables of a run, for its jobs; return them.
-
-    They are keyed by a random number of the build folder: values cannot be told from them, nor
-    compared between build folders.
-    """
+    """Write digests of the variables of a run, for its jobs; return them."""
     path = build / layout.ENVIRONMENT
-    salt = secrets.token_hex(16)
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        salt = str(json.loads(path.read_text(encoding="utf-8"))["salt"])
-    variables = {
-        name: hashlib.blake2b(
-            os.fsencode(value), key=bytes.fromhex(salt), digest_size=8
-        ).hexdigest()
-        for name, value in sorted(start_environment().items())
-        if not of_session(name)
-    }
+    salt, variables = _variables(build)
     files.write_text(path, json.dumps({"salt": salt, "variables": variables}, indent=1) + "\n")
     path.chmod(0o600)
     return variables
+
+
+def variables_of_run(build: Path) -> dict[str, str]:
+    """Return the digests that ``keep_environment`` would write; change nothing."""
+    return _variables(build)[1]
+
+
+def _variables(build: Path) -> tuple[str, dict[str, str]]:
+    """Return a random number of the build folder, and digests of variables keyed by that.
+
+    Values cannot be told from them, nor compared between build folders.
+    """
+    salt = secrets.token_hex(16)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        path = build / layout.ENVIRONMENT
+        salt = str(json.loads(path.read_text(encoding="utf-8"))["salt"])
+    key = bytes.fromhex(salt)
+    return salt, {
+        name: hashlib.blake2b(os.fsencode(value), key=key, digest_size=8).hexdigest()
+        for name, value in sorted(start_environment().items())
+        if not of_session(name)
+    }
 
 
 def environment_of(build: Path) -> dict[str, str]:

@@ -13,7 +13,10 @@ from typing import TypedDict
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["Holder", "holder", "is_orphan", "read_lock"]
+__all__ = ["MARK", "Holder", "holder", "is_orphan", "read_lock"]
+
+#: The environment variable by which processes of a run are known.
+MARK = "FASTHEP_SMK_RUN"
 
 
 class Holder(TypedDict):

@@ -19,6 +19,7 @@ from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
+from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import literal, shell
 
 __all__ = ["Placement", "may_spread", "render"]
@@ -82,6 +83,21 @@ class Placement:
     def transfers(self) -> bool:
         """Tell whether jobs are sent what they need."""
         return self.staging.sends(self.site.system)
+
+    def submitted_as(self) -> dict[str, list[str]]:
+        """Return digests of what jobs of each rule are submitted with, attempt by attempt."""
+        site = {
+            name: value
+            for name, value in _adjusted(self.site).items()
+            if name in ("default-resources", "set-resources", "set-threads")
+        }
+        return {
+            rule: [
+                digest_of([one.pool, vars(one.request), dict(one.options), site])
+                for one in attempts
+            ]
+            for rule, attempts in self.attempts.items()
+        }
 
 
 def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] = ()) -> str:

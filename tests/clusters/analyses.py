@@ -20,6 +20,7 @@ FASTHEP_SMK = Path(sys.executable).parent / "fasthep-smk"
 
 # An op that does what a file beside the workflow says: take time, take memory, or fail.
 MOODY_OPS = """\
+import fcntl
 import json
 import os
 import subprocess
@@ -32,6 +33,13 @@ SPEC = {"name": "own.moody", "kind": "transform", "params": {},
 
 
 def run(*, stream, ctx=None, **_):
+    # The same job twice at once is never right: the lock ends with the process.
+    global canary
+    canary = Path(Path(dict(ctx["partition"])["file"]).name + ".canary").open("w")
+    try:
+        fcntl.flock(canary, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        Path("twice.txt").write_text(ctx["dataset_name"])
     # Where each try ran, for the test: one line per try, however it ended.
     with Path("tries.txt").open("a") as tries:
         tries.write(f"{os.environ['FASTHEP_SMK_POOL']} {ctx['dataset_name']}\\n")

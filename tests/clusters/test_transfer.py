@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from tests.clusters.test_htcondor import (
     history_by_rule,
     local_run,
     prepare_moody,
+    queue,
+    running,
 )
 from tests.support import credentials
 from tests.support.compare import compare_builds
@@ -44,7 +47,8 @@ def on_the_node(htcondor: Cluster, path: str) -> Path:
     """A path as the nodes see it."""
     found = subprocess.run(["pgrep", "-f", "condor_master -f"], capture_output=True, text=True)
     roots = [Path(f"/proc/{pid}/root") for pid in found.stdout.split()]
-    mine = [root for root in roots if (root / str(htcondor.folder)[1:] / "run").is_dir()]
+    config = f"CONDOR_CONFIG={htcondor.folder}/daemons_config".encode()
+    mine = [root for root in roots if config in (root.parent / "environ").read_bytes().split(b"\0")]
     return next(root for root in mine if (root / "machine").is_dir()) / path[1:]
 
 
@@ -96,6 +100,28 @@ def test_an_op_that_fails_is_named_as_at_home(htcondor: Cluster) -> None:
     log = next((folder / "build/debug/distributed/logs").rglob("data/*.log"))
     assert "no such muon" in log.read_text()
     assert "fasthep-smk-job-" not in log.read_text()
+
+
+@pytest.mark.long
+def test_jobs_of_a_killed_run_are_cancelled(htcondor: Cluster) -> None:
+    """What they would send back, nobody awaits."""
+    folder = htcondor.new_folder()
+    prepare_moody(folder, 1, {}, {"default": {"resources": {"memory": "2GB"}}})
+    op = folder / "own_ops.py"
+    slow = "def run(*, stream, **_):\n    time.sleep(20)\n    return stream\n"
+    op.write_text(op.read_text().replace("def run(", "def run_(") + slow)
+    analyses.site(folder, SITE, **SETTINGS)
+    run = Run(htcondor, folder)
+    run.until(lambda: running(htcondor, folder), 300)
+    [job] = queue(htcondor, folder)
+    lock = json.loads((folder / "build/smk/lock").read_text())
+    run.process.kill()
+    os.kill(lock["snakemake"], signal.SIGKILL)
+    run.process.wait(timeout=10)
+    again = Run(htcondor, folder)
+    again.until(lambda: "1 job of an earlier run cancelled: what has its files sent" in again.said)
+    assert job not in queue(htcondor, folder)
+    again.ended(seconds=300)
 
 
 @pytest.fixture(scope="module")

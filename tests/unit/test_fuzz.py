@@ -41,7 +41,6 @@ from fasthep_smk.executors.job_events import (
     JobsPlanned,
     JobStarted,
     Progressed,
-    RunNamed,
     Submitted,
     to_line,
 )
@@ -51,7 +50,7 @@ from fasthep_smk.run import lock
 from fasthep_smk.run.display import Lines
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.sites import htcondor, slurm
-from fasthep_smk.storage import failures, layout, observed, pickles, products, run_lock
+from fasthep_smk.storage import batch_jobs, failures, layout, observed, pickles, products, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
 from fasthep_smk.util import files
@@ -62,11 +61,20 @@ COUNT = int(os.environ.get("FASTHEP_SMK_FUZZ", "500"))
 SEED = 20_250_101
 
 CONDOR_Q = [
-    {"JobStatus": 5, "JobBatchName": "stage_A-3", "HoldReason": "memory usage exceeded"},
-    {"JobStatus": 1, "JobBatchName": "stage_B-4", "LastRejMatchReason": "no match found"},
-    {"JobStatus": 3, "RemoveReason": "by user", "LastHoldReason": "disk"},
+    {"ClusterId": 3, "JobStatus": 5, "JobBatchName": "stage_A:dy/0_0", "HoldReason": "memory"},
+    {"ClusterId": 4, "JobStatus": 1, "JobBatchName": "finish", "LastRejMatchReason": "no match"},
+    {"ClusterId": 5, "JobStatus": 3, "RemoveReason": "by user", "LastHoldReason": "disk"},
     {"JobStatus": 4, "ExitSignal": 9, "ExitCode": 1},
 ]
+SQUEUE = """\
+41|PD|cpu|Resources|stage_A:dy/0_0|{folder}
+42|R|cpu|None|finish|/other
+"""
+SUBMITTED = """\
+{"token": "a", "record": "r.json", "rule": "A", "key": "dy", "system": "slurm", "name": "A:dy"}
+{"token": "a", "batch_id": "17", "captured": "out/17.log"}
+{"token": "a", "ended": "yes"}
+"""
 SINFO = """\
 cpu|1-00:00:00|64|256000|(null)
 gpu|infinite|32|512000+|gpu:a100:4(S:0-1),shard:8
@@ -95,7 +103,6 @@ REPORT = "".join(
     map(
         to_line,
         [
-            RunNamed("0b2c4c5a-1111-2222-3333-444455556666"),
             JobsPlanned({"stage_A": 2, "all": 1}),
             JobStarted("4", "stage_A", ["smk/work/stage_A/dy/0_0/record.json"]),
             Submitted("77"),
@@ -323,13 +330,9 @@ ATTEMPT = Attempt(
 
 def squeue(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    for one in slurm.waiting("run"):
+    for one in slurm.queued(bench.folder) or ():
+        assert one.batch_id.isdigit()
         assert isinstance(one.reason, str)
-
-
-def left_in_squeue(bench: Bench, content: bytes) -> None:
-    bench.answer(content)
-    slurm.take_back("0b2c4c5a-1111-2222-3333-444455556666", bench.folder, [])
 
 
 def scontrol(bench: Bench, content: bytes) -> None:
@@ -365,14 +368,17 @@ def condor_status(bench: Bench, content: bytes) -> None:
 
 def condor_q(bench: Bench, content: bytes) -> None:
     bench.answer(content)
-    for one in htcondor.waiting("run"):
+    for one in htcondor.queued(bench.folder) or ():
+        assert one.batch_id.isdigit()
         assert isinstance(one.reason, str)
     htcondor.fate("7")
 
 
-def left_in_condor_q(bench: Bench, content: bytes) -> None:
-    bench.answer(content)
-    htcondor.take_back("run", bench.folder, ["12", "13"])
+def submitted(bench: Bench, content: bytes) -> None:
+    bench.file(layout.BATCH_JOBS, content)
+    for one in batch_jobs.read(bench.folder):
+        assert one.system == "slurm"
+        assert one.batch_id.isdecimal() or not one.batch_id
 
 
 def job_ad(bench: Bench, content: bytes) -> None:
@@ -484,8 +490,7 @@ Make = Callable[[random.Random], bytes]
 Read = Callable[[Bench, bytes], None]
 #: What makes a changed input, and what reads it.
 PARSERS: dict[str, tuple[Make, Read]] = {
-    "squeue": (of_bytes("cpu|Resources\ncpu|Priority\n"), squeue),
-    "squeue after a run": (of_bytes("41|{folder}\n42|/other\n"), left_in_squeue),
+    "squeue": (of_bytes(SQUEUE), squeue),
     "scontrol show job": (of_bytes(SCONTROL), scontrol),
     "a job's stderr on Slurm": (of_bytes(STDERR), stderr_of_slurm),
     "scontrol show config": (
@@ -495,7 +500,7 @@ PARSERS: dict[str, tuple[Make, Read]] = {
     "sinfo": (of_bytes(SINFO, "cpu*\ngpu\n"), sinfo),
     "condor_status": (of_bytes("8 16000 0\n64 256000 4\n8 16000 undefined\n"), condor_status),
     "condor_q": (of_json(CONDOR_Q), condor_q),
-    "condor_q after a run": (of_bytes("12 1\n13 3\n14 5\n"), left_in_condor_q),
+    "what a run has submitted": (of_bytes(SUBMITTED), submitted),
     "a job's ClassAd": (of_bytes('ClusterId = 12\nOwner = "alice"\n'), job_ad),
     "klist": (of_bytes(KLIST, HEIMDAL), klist),
     "a token": (claims_of, a_token),

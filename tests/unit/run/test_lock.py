@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import os
 from pathlib import Path
 
 import pytest
 
 from fasthep_smk.run import lock
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import batch_jobs, layout
+from fasthep_smk.storage.batch_jobs import BatchJob
 
 
-@pytest.mark.parametrize(("system", "warned"), [("slurm", True), ("local", False)])
-def test_jobs_of_a_killed_run_of_an_earlier_version_are_warned_of(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], system: str, warned: bool
+@pytest.mark.parametrize("submitted", [True, False])
+def test_what_batch_jobs_of_a_killed_run_write_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, submitted: bool
 ) -> None:
-    """It has kept what it printed, and no events."""
-    for name, text in ((layout.REQUESTS, json.dumps({"system": system})), (layout.RUN_LOG, "")):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    lock._take_back_queued(tmp_path)
-    assert ("look in the queue of the batch system" in capsys.readouterr().err) == warned
+    """Nobody knows whether they go on: no batch system answers here."""
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
+    half = [tmp_path / layout.STAGE / "rule/x.1/plot.png", tmp_path / "smk/work/.record.tmp-1"]
+    for path in half:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    job = BatchJob(token="1", record="r", rule="a", key="b", system="slurm", name="a:b")
+    if submitted:
+        batch_jobs.submitting(tmp_path, job)
+        batch_jobs.queued(tmp_path, "1", "17", "")
+    descriptor = os.open(tmp_path / layout.LOCK, os.O_RDWR | os.O_CREAT)
+    lock._clear_after_crash(tmp_path, descriptor)
+    os.close(descriptor)
+    assert [path.exists() for path in half] == [submitted] * 2

@@ -12,8 +12,6 @@ from fasthep_smk.executors.job_events import (
     JobRetried,
     JobsPlanned,
     JobStarted,
-    RunNamed,
-    Submitted,
 )
 from fasthep_smk.run.snakemake_output import Reader
 
@@ -94,11 +92,6 @@ def test_jobs_are_known_by_their_folders_and_bundles_by_their_markers() -> None:
     assert reader.jobs == {"stage_A": 2}
 
 
-def test_jobs_of_a_batch_system_are_remembered_to_be_taken_back() -> None:
-    reader = after(RunNamed("0b2c-11"), Submitted("77"), Submitted("78_1"))
-    assert (reader.run, reader.submitted) == ("0b2c-11", ["77", "78_1"])
-
-
 def test_a_half_line_and_one_of_another_kind_are_none() -> None:
     reader = Reader(None)
     lines = [
@@ -112,4 +105,4 @@ def test_a_half_line_and_one_of_another_kind_are_none() -> None:
     ]
     for line in lines:
         reader.event_line(line)
-    assert reader.submitted == []
+    assert reader.jobs == {}

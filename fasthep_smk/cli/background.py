@@ -1,0 +1,191 @@
+"""Runs in the background: ``run --detach``, ``attach``, ``cancel`` and ``retry``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from fasthep_smk import sites
+from fasthep_smk.run import earlier_jobs, lock
+from fasthep_smk.sites.commands import ask
+from fasthep_smk.storage import layout, run_lock
+from fasthep_smk.storage.jobs import find_build, is_done, read_jobs
+from fasthep_smk.storage.queue import find
+from fasthep_smk.storage.run_lock import Holder
+from fasthep_smk.util.errors import RunFailed, SmkError, WrongArgument, nearest
+from fasthep_smk.util.names import shell
+
+__all__ = ["attach", "cancel", "detach", "retry"]
+
+_PAUSE = 0.2
+#: How long a run may take to end that is stopped: its batch jobs are cancelled first.
+_STOPS = 120.0
+_READ = 1 << 16
+
+
+def detach(words: Sequence[str], build: Path) -> int:
+    """Start a run in a session of its own; return when its jobs are under way, or it has ended.
+
+    Until then it says here what it has to say; later it says it to a file.
+    """
+    run = subprocess.Popen(
+        [sys.executable, "-P", "-m", "fasthep_smk", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, layout.DETACHED: "yes"},
+        start_new_session=True,
+    )
+    assert run.stdout is not None
+    relay = threading.Thread(target=_relay, args=(run.stdout.fileno(),), daemon=True)
+    relay.start()
+    try:
+        while run.poll() is None and not _works(build, run.pid):
+            time.sleep(_PAUSE)
+    except KeyboardInterrupt:
+        run.send_signal(signal.SIGINT)
+        run.wait()
+        raise
+    if run.returncode is not None:
+        relay.join(5)
+        return run.returncode
+    log = build / layout.OUTPUT
+    run.send_signal(signal.SIGHUP)
+    end = time.monotonic() + 10
+    while not log.exists() and run.poll() is None and time.monotonic() < end:
+        time.sleep(_PAUSE)
+    print(f"the run goes on as process {run.pid}; what it says is in {log}")
+    for verb, what in (("attach", "shows that"), ("status", "how far it is"), ("cancel", "stops")):
+        print(f"    {shell(['fasthep-smk', verb, build])}    {what}")
+    return 0
+
+
+def _relay(descriptor: int) -> None:
+    with contextlib.suppress(OSError):
+        while said := os.read(descriptor, _READ):
+            sys.stderr.write(said.decode(errors="replace"))
+            sys.stderr.flush()
+
+
+def _works(build: Path, pid: int) -> bool:
+    """Tell whether a run has got so far that its Snakemake is at work."""
+    try:
+        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        who = run_lock.read_lock(descriptor)
+    finally:
+        os.close(descriptor)
+    return who.get("pid") == pid and "snakemake" in who
+
+
+def attach(folder: Path) -> int:
+    """Show what a run in the background says until it ends; return 1 if jobs are left to do."""
+    build = find_build(folder)
+    log = build / layout.OUTPUT
+    who = run_lock.holder(build)
+    if who is not None and not log.exists():
+        raise SmkError(
+            f"the run in {build} has a terminal of its own: {_process(who)} writes there\n"
+            f"    hint: {shell(['fasthep-smk', 'status', folder])!r} says how far it is"
+        )
+    if not log.exists():
+        print(f"no run in the background in {build}")
+    else:
+        with log.open("rb") as stream:
+            try:
+                _follow(stream, build)
+            except KeyboardInterrupt:
+                print("\nthe run goes on", file=sys.stderr)
+                return 130
+    return int(not all(is_done(build, job) for job in read_jobs(build)))
+
+
+def _follow(stream: BinaryIO, build: Path) -> None:
+    going = True
+    while going:
+        going = run_lock.holder(build) is not None
+        shutil.copyfileobj(stream, sys.stdout.buffer)
+        sys.stdout.flush()
+        time.sleep(_PAUSE)
+
+
+def cancel(folder: Path) -> int:
+    """Stop the run of a build folder, and cancel the batch jobs that it, or an earlier one, has.
+
+    Raises:
+        Held: the run does not end.
+        RunFailed: the batch system does not answer, or the run is on another machine.
+    """
+    build = find_build(folder)
+    if (who := run_lock.holder(build)) is not None:
+        count = len(find(build) or ())
+        _stop(build, who)
+        jobs = f"{count} job{'s' if count != 1 else ''} of the batch system with it"
+        print(f"the run was stopped ({_process(who)}){f', and {jobs}' if count else ''}")
+    with lock.hold(build):
+        lines = earlier_jobs.cancel_all(build)
+    for line in lines or ([] if who else ["nothing to cancel: no run, and no job in a queue"]):
+        print(line)
+    return 0
+
+
+def retry(name: str, folder: Path) -> int:
+    """Cancel one batch job, which is submitted again: on another node, perhaps.
+
+    Raises:
+        RunFailed: the batch system does not answer.
+        WrongArgument: it has no such job of this build folder.
+    """
+    build = find_build(folder)
+    found = find(build)
+    if found is None:
+        raise RunFailed("the batch system does not answer: run this again when it does")
+    mine = [left for left in found if name in (left.queued.batch_id, left.job.name)]
+    if not mine:
+        names = [left.job.name for left in found]
+        close = nearest(name, names)
+        raise WrongArgument.one(
+            "is no job in the queue",
+            key="JOB",
+            value=name,
+            expected=f"a name or number that {shell(['fasthep-smk', 'status', folder])!r} lists",
+            hint=f"did you mean {close!r}?"
+            if close
+            else "a job that has failed runs again with the next run",
+        )
+    for left in mine:
+        ask(sites.system(left.job.system).cancel([left.queued.batch_id]))
+        who = "the run" if run_lock.holder(build) else "the next run"
+        print(f"job {left.queued.batch_id} ({left.job.name}) cancelled: {who} submits it again")
+    return 0
+
+
+def _stop(build: Path, who: Holder) -> None:
+    pid = who["pid"]
+    if who["host"] != socket.gethostname() or not isinstance(pid, int):
+        raise RunFailed(
+            f"the run in {build} is on {who['host']} ({_process(who)}): cancel it there"
+        )
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGINT)
+    end = time.monotonic() + _STOPS
+    while run_lock.holder(build) is not None:
+        if time.monotonic() > end:
+            raise lock.Held.by(who, build)
+        time.sleep(_PAUSE)
+
+
+def _process(who: Holder) -> str:
+    return f"process {who['pid']} on {who['host']}"

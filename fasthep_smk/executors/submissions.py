@@ -1,0 +1,273 @@
+"""What a run has given to its batch system, and what an earlier one had that still goes on.
+
+Each submission is noted before it is made and when the batch system has taken it
+(`fasthep_smk.storage.batch_jobs`). A job of an earlier run that is still in the queue is taken over
+in place of a submission: the run before this one has left there only what this one wants.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from fasthep_smk import sites
+from fasthep_smk.executors.direct import is_alone, words_of
+from fasthep_smk.storage import batch_jobs, layout, run_lock
+from fasthep_smk.storage.batch_jobs import BatchJob
+from fasthep_smk.storage.observed import environment_of
+
+if TYPE_CHECKING:
+    from fasthep_smk.sites import Queued
+    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker
+
+    class _Executor:
+        """What the executors have that this is laid over, for the type checker."""
+
+        workflow: Any
+        _tracker: Tracker | None
+
+        def run_job(self, job: SnakemakeJob) -> None: ...
+
+        def report_job_submission(self, job_info: SnakemakeJobInfo) -> None: ...
+
+        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
+
+else:
+    _Executor = object
+
+__all__ = ["Submissions", "TakingOver", "name_of", "prepare_to_take_over"]
+
+#: For how many seconds an answer of the batch system is good enough.
+_FRESH = 5.0
+#: How long a submission under way may take when this process is asked to leave, in seconds.
+_PATIENCE = 60.0
+
+
+class Submissions:
+    """The submissions from this folder, one process of Snakemake's at a time."""
+
+    def __init__(self, system: str) -> None:
+        self._build = Path.cwd()
+        self._system = system
+        found = batch_jobs.read(self._build)
+        self._earlier = {one.record: one for one in found if one.signature and one.batch_id}
+        self._tokens: dict[str, str] = {}
+        self._told = threading.local()
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._leaving = False
+        self._asked_at = -_FRESH
+        self._queued: list[Queued] | None = None
+        _all.append(self)
+
+    @contextlib.contextmanager
+    def submitting(self, job: SnakemakeJob, name: str, *, alone: bool) -> Iterator[None]:
+        """Note the submission of a job that is made in the block.
+
+        ``alone``: the batch job is our worker's command and nothing else.
+        """
+        with self._lock:
+            if self._leaving:
+                threading.Event().wait()  # until the process ends
+            self._under_way += 1
+        self._told.job = _described(job, name, self._system, self._build, alone=alone)
+        batch_jobs.submitting(self._build, self._told.job)
+        try:
+            yield
+        finally:
+            self._told.job = None
+            with self._lock:
+                self._under_way -= 1
+
+    def taken(self, batch_id: str, captured: object = "") -> None:
+        """Note that the batch system has taken the job whose submission is under way."""
+        if batch_id in self._tokens:  # it was taken over
+            return
+        job: BatchJob | None = getattr(self._told, "job", None)
+        if job is None:  # one of an array
+            job = BatchJob(
+                token=secrets.token_hex(8), record="", rule="", key="", system=self._system, name=""
+            )
+            batch_jobs.submitting(self._build, job)
+        batch_jobs.queued(self._build, job.token, batch_id, str(captured))
+        self._tokens[batch_id] = job.token
+
+    def refused(self) -> None:
+        """Note that the batch system has not taken the job whose submission is under way."""
+        job: BatchJob | None = getattr(self._told, "job", None)
+        if job is not None:
+            batch_jobs.ended(self._build, job.token)
+
+    def ended(self, batch_id: str) -> None:
+        """Note that a job has ended well. One that has failed may be in the queue, held."""
+        token = self._tokens.pop(batch_id, None)
+        if token is not None:
+            batch_jobs.ended(self._build, token)
+
+    def is_left(self, job: SnakemakeJob) -> bool:
+        """Tell whether an earlier run has submitted this job."""
+        return bool(self._earlier) and _record_of(job) in self._earlier
+
+    def take_over(self, job: SnakemakeJob) -> tuple[BatchJob, bool] | None:
+        """Return the submission of an earlier run that is taken over, if there is one.
+
+        And whether the job is in the queue still; otherwise it has ended well in the meantime.
+        """
+        with self._lock:
+            earlier = self._earlier.pop(_record_of(job), None) if self._earlier else None
+            if earlier is None:
+                return None
+            queued = self._ask()
+        self._tokens[earlier.batch_id] = earlier.token
+        if queued is None or earlier.batch_id in {one.batch_id for one in queued}:
+            return earlier, True
+        if all(Path(path).exists() for path in job.output):
+            return earlier, False
+        self.ended(earlier.batch_id)
+        return None
+
+    def leave(self) -> None:
+        """End this process when no submission is under way; all jobs stay in the queue."""
+        end = time.monotonic() + _PATIENCE
+        while time.monotonic() < end:
+            with self._lock:
+                self._leaving = True
+                if not self._under_way:
+                    break
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _ask(self) -> list[Queued] | None:
+        if time.monotonic() - self._asked_at > _FRESH:
+            self._queued = sites.system(self._system).queued(self._build)
+            self._asked_at = time.monotonic()
+        return self._queued
+
+
+class TakingOver(_Executor):
+    """To be laid over a plugin's executor: takes over what an earlier run has submitted."""
+
+    _submissions: Submissions
+
+    def run_job(self, job: SnakemakeJob) -> None:
+        """Take a job over, or submit it."""
+        earlier = self._submissions.take_over(job)
+        if earlier is None:
+            alone = self._tracker is None and is_alone(job, self.workflow)
+            with self._submissions.submitting(job, self._name(job), alone=alone):
+                super().run_job(job)
+            return
+        one, goes_on = earlier
+        info = SubmittedJobInfo(
+            job,
+            external_jobid=self._number(one.batch_id),
+            aux={"slurm_logfile": Path(one.captured)},
+        )
+        if goes_on:
+            self._report_taken_over(info)
+        else:
+            self.report_job_success(info)
+
+    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
+        self._submissions.ended(str(job_info.external_jobid))
+        super().report_job_success(job_info)
+
+    def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
+        self.report_job_submission(job_info)
+
+    def _name(self, job: SnakemakeJob) -> str:
+        """Return what a job is called in the queue."""
+        return name_of(job)
+
+    def _number(self, batch_id: str) -> Any:
+        """Return the id of a job as the plugin knows it."""
+        return batch_id
+
+
+#: Those of this process: one, or none.
+_all: list[Submissions] = []
+
+
+def prepare_to_take_over() -> None:
+    """Let Snakemake's scheduler choose first what an earlier run has left.
+
+    Such jobs run, whether it has chosen them or not: others beside them would be more than the
+    workers that there are. And leave all jobs where they are when this process gets SIGHUP. A job
+    that runs on this machine is not taken for a process of the run.
+    """
+    if not Path(layout.TRANSFER).is_file():  # or else the end of the run is a process of it
+        os.environ.pop(run_lock.MARK, None)
+    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    choose = scheduler.job_selector
+
+    def job_selector(self: object, jobs: Collection[SnakemakeJob]) -> object:
+        left = {job for job in jobs for one in _all if one.is_left(job)}
+        return (left and choose(self, left)) or choose(self, jobs)
+
+    def leave(_number: int, _frame: object) -> None:
+        for one in _all:
+            threading.Thread(target=one.leave, daemon=True).start()
+        if not _all:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    scheduler.job_selector = job_selector
+    signal.signal(signal.SIGHUP, leave)
+
+
+def name_of(job: SnakemakeJob) -> str:
+    """Return a job's rule, and its dataset and partition."""
+    words = None if job.is_group() else words_of(job)
+    return f"{words[0]}:{'/'.join(words[1:])}".rstrip(":") if words else job.name
+
+
+def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone: bool) -> BatchJob:
+    """Return what is noted of a job; ``alone``: it can be taken over by a later run."""
+    rule, *place = (words_of(job) if not job.is_group() else None) or [job.name]
+    key = "/".join(place)
+    found = BatchJob(
+        token=secrets.token_hex(8),
+        record=_record_of(job),
+        rule=rule,
+        key=key,
+        system=system,
+        name=name,
+    )
+    if not alone:
+        return found
+    requests = _json(build / layout.REQUESTS)
+    asked = requests.get("submitted_as", {}).get(rule, [""])
+    return replace(
+        found,
+        signature=_signature(_json(build / layout.table(rule)), key),
+        asked=asked[min(job.attempt, len(asked)) - 1],
+        environment=batch_jobs.environment(environment_of(build)),
+    )
+
+
+def _record_of(job: SnakemakeJob) -> str:
+    return next(iter(map(str, job.output)), "")
+
+
+def _signature(table: Mapping[str, Any], key: str) -> str:
+    """Return what a job, or a bundle of jobs, is to compute."""
+    entry = table["bundles"].get(key) or table["jobs"].get(key)
+    return str(entry["signature"]) if entry else ""
+
+
+@lru_cache(maxsize=64)
+def _json(path: Path) -> Any:
+    """Return what a file of the translation says: it does not change while Snakemake runs."""
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,273 @@
+"""Batch jobs that a run has left in the queue: the next one takes them over, or cancels them.
+
+Before a run changes anything in the build folder it looks at what is left there. Jobs that it would
+submit just so itself go on; the others are cancelled, and are gone before anything that writes the
+same files is submitted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk import sites
+from fasthep_smk.sites.commands import ask
+from fasthep_smk.storage import batch_jobs, layout
+from fasthep_smk.storage.batch_jobs import BatchJob
+from fasthep_smk.storage.observed import variables_of_run
+from fasthep_smk.storage.queue import Left, find
+from fasthep_smk.util.errors import RunFailed
+from fasthep_smk.util.names import shell
+
+if TYPE_CHECKING:
+    from fasthep_smk.sites import Queued
+    from fasthep_smk.translate.translation import Placed
+
+__all__ = ["await_end", "cancel_all", "drop_done", "settle", "stay", "take_back"]
+
+#: How long a submission may be under way whose process has ended, how long jobs may take to be
+#: gone that were cancelled, and how long a run that ends waits for that; in seconds.
+_ARRIVAL, _END, _SHORT = 10.0, 90.0, 5.0
+_PAUSE = 0.5
+#: Batch systems take so many jobs in one command.
+_AT_ONCE = 500
+_TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
+
+#: Why jobs of an earlier run are cancelled.
+_CHANGED = "this run would submit something else, or nothing"
+_OTHER = "what has its files sent, shares a job or is in a container cannot be taken over"
+_ENDING = "somebody has cancelled it already"
+_VARIABLES = "environment variables have changed while it waited"
+
+
+def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
+    """Let jobs of an earlier run go on that this one wants; cancel the others, or all.
+
+    Afterwards those are noted that go on, and no others. Returns lines for the user.
+
+    Raises:
+        RunFailed: the batch system does not answer, or does not end what was cancelled.
+    """
+    build = placed.build
+    noted = batch_jobs.read(build)
+    if not noted:
+        return []
+    found = find(build, patience=_ARRIVAL)
+    if found is None:
+        said = _unanswered(noted, "an earlier run")
+        if not cancel:
+            raise RunFailed(f"{said}\nor go on without them: add --cancel")
+        batch_jobs.replace(build, [])
+        return [said]
+    unwanted = {left.job.token: "" for left in found} if cancel else _unwanted(found, placed)
+    drop = [left for left in found if left.job.token in unwanted]
+    keep = [left for left in found if left.job.token not in unwanted]
+    lines = [_goes_on(keep)] if keep else []
+    if drop:
+        still = _cancel(build, drop, _END)
+        batch_jobs.replace(build, [*(one.job for one in keep), *map(_given_up, still)])
+        if still:
+            said = f"{_jobs(len(still))} of an earlier run {_were(still)} cancelled, and not gone"
+            said += f" after {_END:.0f} s: {_ids(still)}"
+            if not cancel:
+                raise RunFailed(f"{said}\nrun again later, or add --cancel to go on beside them")
+            lines.append(said)
+        gone = len(drop) - len(still)
+        reasons = Counter(unwanted[left.job.token] for left in drop)
+        why = "; ".join(reason for reason in reasons if reason)
+        if gone:
+            lines.append(f"{_jobs(gone)} of an earlier run cancelled{f': {why}' if why else ''}")
+    batch_jobs.replace(build, [left.job for left in keep])
+    return lines
+
+
+def _unwanted(found: Iterable[Left], placed: Placed) -> dict[str, str]:
+    """Return by their tokens the jobs that this run would not submit just so, and why."""
+    signatures = _signatures(placed)
+    asked = placed.placement.submitted_as()
+    variables = batch_jobs.environment(variables_of_run(placed.build))
+    takes = not placed.placement.transfers
+    system = placed.placement.site.system
+    unwanted: dict[str, str] = {}
+    latest: dict[str, str] = {}
+    for job, queued in ((left.job, left.queued) for left in found):
+        if queued.state == "ending":
+            unwanted[job.token] = _ENDING
+        elif not job.signature or not takes:
+            unwanted[job.token] = _OTHER
+        elif (
+            job.system != system
+            or signatures.get(job.record) != job.signature
+            or job.asked not in asked.get(job.rule, ())
+        ):
+            unwanted[job.token] = _CHANGED
+        elif queued.state == "waiting" and job.environment != variables:
+            unwanted[job.token] = _VARIABLES
+        else:
+            if job.record in latest:  # an attempt that was given up
+                unwanted[latest[job.record]] = _CHANGED
+            latest[job.record] = job.token
+    return unwanted
+
+
+def _signatures(placed: Placed) -> dict[str, str]:
+    """Return what each job, or bundle of jobs, is to compute, by what Snakemake waits for."""
+    from fasthep_smk.translate.bundles import signature_of  # imports much
+
+    found: dict[str, str] = {}
+    for rule in placed.rules:
+        for bundle in rule.bundles.values():
+            found[bundle.marker] = signature_of(rule, bundle)
+        for job in () if rule.bundles else rule.jobs.values():
+            found[f"{job.folder}/{layout.RECORD}"] = job.signature
+    return found
+
+
+def drop_done(build: Path) -> None:
+    """Cancel jobs that go on although what they make is there: earlier results were brought back.
+
+    Raises:
+        RunFailed: the batch system does not end them.
+    """
+    noted = batch_jobs.read(build)
+    done = {one.token for one in noted if one.record and (build / one.record).exists()}
+    if done:
+        drop = [left for left in find(build) or () if left.job.token in done]
+        still = _cancel(build, drop, _END) if drop else []
+        batch_jobs.replace(
+            build, [*(one for one in noted if one.token not in done), *map(_given_up, still)]
+        )
+        await_end(build)
+
+
+def await_end(build: Path) -> None:
+    """Wait for jobs that were given up.
+
+    Raises:
+        RunFailed: they do not end: what is submitted now would run beside them.
+    """
+    end = time.monotonic() + _END
+    while any(not one.signature for one in batch_jobs.read(build)):
+        found = find(build)
+        left = [one for one in found or () if not one.job.signature]
+        if found is not None and not left:
+            return
+        if time.monotonic() > end:
+            raise RunFailed(
+                f"jobs that were cancelled are not gone after {_END:.0f} s: {_ids(left)}\n"
+                "run again later"
+            )
+        time.sleep(_PAUSE)
+
+
+def take_back(build: Path) -> str | None:
+    """Cancel what a run that ends has left in the queue.
+
+    Returns a word for the user if the batch system does not answer.
+    """
+    noted = batch_jobs.read(build)
+    found = find(build) if noted else []
+    still = [Left(one, _nowhere(one)) for one in noted] if found is None else found
+    if found:
+        still = _cancel(build, found, _SHORT)
+    batch_jobs.replace(build, map(_given_up, still))
+    return _unanswered(noted, "this run") if found is None else None
+
+
+def cancel_all(build: Path) -> list[str]:
+    """Cancel all jobs of a build folder; return lines for the user.
+
+    Raises:
+        RunFailed: the batch system does not answer.
+    """
+    noted = batch_jobs.read(build)
+    found = find(build, patience=_ARRIVAL) if noted else []
+    if found is None:
+        raise RunFailed(_unanswered(noted, "an earlier run"))
+    still = _cancel(build, found, _END) if found else []
+    batch_jobs.replace(build, map(_given_up, still))
+    lines = [f"{_jobs(len(found))} cancelled"] if found else []
+    return [*lines, *([f"not gone after {_END:.0f} s: {_ids(still)}"] if still else [])]
+
+
+def stay(build: Path) -> str | None:
+    """Return what to say of jobs that go on when Snakemake was killed."""
+    noted = batch_jobs.read(build)
+    if not noted:
+        return None
+    return (
+        f"{_jobs(len(noted))} may go on in the queue: the same command takes them over, "
+        "with --cancel it cancels them"
+    )
+
+
+def _cancel(build: Path, jobs: Collection[Left], seconds: float) -> list[Left]:
+    """Cancel jobs, and wait until they are gone; return those that are still there."""
+    for system in _systems(jobs):
+        ids = [
+            left.queued.batch_id
+            for left in jobs
+            if left.job.system == system and left.queued.state != "ending"
+        ]
+        for start in range(0, len(ids), _AT_ONCE):
+            ask(sites.system(system).cancel(ids[start : start + _AT_ONCE]))
+    end = time.monotonic() + seconds
+    while True:
+        queued = {system: sites.system(system).queued(build) for system in _systems(jobs)}
+        still = [left for left in jobs if _is_among(left, queued[left.job.system])]
+        if not still or time.monotonic() > end:
+            return still
+        time.sleep(_PAUSE)
+
+
+def _systems(jobs: Iterable[Left]) -> list[str]:
+    return list(dict.fromkeys(left.job.system for left in jobs))
+
+
+def _is_among(left: Left, queued: Iterable[Queued] | None) -> bool:
+    """Tell whether a job is in the queue, as far as is known."""
+    return queued is None or left.queued.batch_id in {one.batch_id for one in queued}
+
+
+def _given_up(left: Left) -> BatchJob:
+    """Return a job as it is noted that nobody may take over."""
+    return replace(left.job, signature="")
+
+
+def _nowhere(job: BatchJob) -> Queued:
+    return sites.Queued(job.batch_id, job.name, "running", "")
+
+
+def _goes_on(jobs: Collection[Left]) -> str:
+    waiting = sum(left.queued.state == "waiting" for left in jobs)
+    running = len(jobs) - waiting
+    states = [f"{running} running"] * bool(running) + [f"{waiting} waiting"] * bool(waiting)
+    verb = "goes" if len(jobs) == 1 else "go"
+    return f"{_jobs(len(jobs))} of an earlier run {verb} on: {', '.join(states)}"
+
+
+def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
+    texts = []
+    for system in dict.fromkeys(one.system for one in noted):
+        ids = [one.batch_id for one in noted if one.system == system and one.batch_id]
+        texts.append(
+            f"{_TITLES.get(system, system)} does not answer: jobs of {whose} may be left in its "
+            f"queue. Later, cancel them:\n    {shell(sites.system(system).cancel(ids))}"
+        )
+    return "\n".join(texts)
+
+
+def _ids(jobs: Iterable[Left]) -> str:
+    return ", ".join(left.queued.batch_id for left in jobs)
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _were(jobs: Collection[Left]) -> str:
+    return "was" if len(jobs) == 1 else "were"

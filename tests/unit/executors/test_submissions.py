@@ -1,0 +1,120 @@
+"""Jobs of an earlier run that a run takes over in place of a submission."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fasthep_smk.executors import submissions
+from fasthep_smk.executors.submissions import Submissions, name_of
+from fasthep_smk.sites import slurm
+from fasthep_smk.storage import batch_jobs
+
+RECORD = "smk/work/stage_Mass/dy/0_0/record.json"
+
+
+def job(**more: Any) -> Any:
+    told = {
+        "rule": SimpleNamespace(name="stage_Mass"),
+        "name": "stage_Mass",
+        "shellcmd": "sh smk/worker debug/0_0.log 1 1 stage_Mass dy 0_0",
+        "output": [RECORD],
+        "attempt": 1,
+        "is_group": lambda: False,
+    }
+    return SimpleNamespace(**{**told, **more})
+
+
+@pytest.fixture(autouse=True)
+def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A build folder, as the working folder, with one job."""
+    monkeypatch.chdir(tmp_path)
+    submissions._json.cache_clear()
+    (tmp_path / "smk/tasks").mkdir(parents=True)
+    table = {"jobs": {"dy/0_0": {"signature": "abc"}}, "bundles": {}}
+    (tmp_path / "smk/tasks/stage_Mass.json").write_text(json.dumps(table))
+    requests = {"submitted_as": {"stage_Mass": ["small", "large"]}}
+    (tmp_path / "smk/requests.json").write_text(json.dumps(requests))
+    return tmp_path
+
+
+def submit(*, alone: bool = True, **more: Any) -> None:
+    here = Submissions("slurm")
+    with here.submitting(job(**more), name_of(job(**more)), alone=alone):
+        here.taken("17", "out/17.log")
+
+
+def squeue(monkeypatch: pytest.MonkeyPatch, build: Path, *jobs: str) -> None:
+    lines = [f"{one}|R|cpu|None|stage_Mass:dy/0_0|{build}\n" for one in jobs]
+    monkeypatch.setattr(slurm, "ask", lambda _: "".join(lines))
+
+
+@pytest.mark.parametrize(("attempt", "asked"), [(1, "small"), (2, "large"), (3, "large")])
+def test_a_submission_says_what_of_and_with_what(build: Path, attempt: int, asked: str) -> None:
+    submit(attempt=attempt)
+    [one] = batch_jobs.read(build)
+    assert (one.name, one.rule, one.key) == ("stage_Mass:dy/0_0", "stage_Mass", "dy/0_0")
+    assert (one.record, one.signature, one.asked) == (RECORD, "abc", asked)
+    assert (one.batch_id, one.captured) == ("17", "out/17.log")
+
+
+def test_a_job_in_the_queue_is_taken_over_once(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit()
+    squeue(monkeypatch, build, "17")
+    here = Submissions("slurm")
+    assert here.is_left(job())
+    earlier = here.take_over(job())
+    assert earlier is not None
+    assert (earlier[0].batch_id, earlier[1]) == ("17", True)
+    assert here.take_over(job()) is None  # its next attempt
+    here.ended("17")
+    assert batch_jobs.read(build) == []
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_a_job_that_has_ended_meanwhile(
+    build: Path, monkeypatch: pytest.MonkeyPatch, well: bool
+) -> None:
+    """If it has left what Snakemake waits for, it is done; or else it is submitted."""
+    submit()
+    squeue(monkeypatch, build)
+    if well:
+        (build / RECORD).parent.mkdir(parents=True)
+        (build / RECORD).touch()
+    earlier = Submissions("slurm").take_over(job())
+    assert (earlier is not None and not earlier[1]) == well
+
+
+def test_while_slurm_does_not_answer_a_job_is_not_submitted_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    submit()
+    monkeypatch.setattr(slurm, "ask", lambda _: None)
+    earlier = Submissions("slurm").take_over(job())
+    assert earlier is not None
+    assert earlier[1]
+
+
+def test_what_is_more_than_our_worker_is_not_taken_over(build: Path) -> None:
+    submit(alone=False)
+    assert not Submissions("slurm").is_left(job())
+    assert [one.signature for one in batch_jobs.read(build)] == [""]
+
+
+def test_what_is_refused_is_not_noted(build: Path) -> None:
+    here = Submissions("slurm")
+    with here.submitting(job(), "stage_Mass:dy/0_0", alone=True):
+        here.refused()
+    assert batch_jobs.read(build) == []
+
+
+def test_other_jobs_are_called_by_their_rules() -> None:
+    assert name_of(job(shellcmd="python fit.py")) == "stage_Mass"
+    assert name_of(job(is_group=lambda: True, name="group7")) == "group7"
+    assert name_of(job(shellcmd="sh smk/worker finish.log 1 1 stage_Mass")) == "stage_Mass"

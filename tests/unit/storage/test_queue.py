@@ -1,0 +1,81 @@
+"""Which submissions are in the queue: by their numbers, or by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.sites import slurm
+from fasthep_smk.storage import batch_jobs, queue
+from fasthep_smk.storage.batch_jobs import BatchJob
+
+
+def submitted(build: Path, *jobs: tuple[str, str, str]) -> None:
+    """Note submissions: a token, the key of the job, and its number if there was an answer."""
+    (build / "smk").mkdir(exist_ok=True)
+    for token, key, batch_id in jobs:
+        job = BatchJob(
+            token=token, record=key, rule="A", key=key, system="slurm", name=f"A:{key}",
+            signature="s",
+        )  # fmt: skip
+        batch_jobs.submitting(build, job)
+        if batch_id:
+            batch_jobs.queued(build, token, batch_id, "")
+
+
+@pytest.fixture
+def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lines that squeue prints, but for the folder."""
+    lines: list[str] = []
+    monkeypatch.setattr(slurm, "ask", lambda _: "".join(f"{one}|{tmp_path}\n" for one in lines))
+    return lines
+
+
+def found(build: Path) -> dict[str, tuple[str, str, bool]]:
+    """By their tokens: number, state, and whether a run may take them over."""
+    return {
+        left.job.token: (left.queued.batch_id, left.queued.state, bool(left.job.signature))
+        for left in queue.find(build) or ()
+    }
+
+
+def test_a_job_is_found_by_its_number(tmp_path: Path, squeue: list[str]) -> None:
+    submitted(tmp_path, ("1", "dy", "41"), ("2", "data", "42"), ("3", "top", "43"))
+    squeue += ["41|PD|cpu|Resources|A:dy", "43|CG|cpu|None|A:top", "44|R|cpu|None|A:data"]
+    squeue += ["42|R|cpu|None|my_own_job"]
+    assert found(tmp_path) == {"1": ("41", "waiting", True), "3": ("43", "ending", True)}
+
+
+def test_a_submission_without_an_answer_is_found_by_its_name(
+    tmp_path: Path, squeue: list[str]
+) -> None:
+    """The first attempt at a job has a number: what else is called so is the second."""
+    submitted(tmp_path, ("1", "dy", "41"), ("2", "dy/1", ""), ("3", "data", ""))
+    squeue += ["41|R|cpu|None|A:dy", "42|R|cpu|None|A:dy/1", "43|PD|cpu|None|A:data"]
+    assert found(tmp_path) == {
+        "1": ("41", "running", True),
+        "2": ("42", "running", True),
+        "3": ("43", "waiting", True),
+    }
+
+
+def test_another_rule_is_not_taken_for_it(tmp_path: Path, squeue: list[str]) -> None:
+    submitted(tmp_path, ("1", "dy", ""))
+    squeue += ["41|R|cpu|None|other_A:dy", "42|R|cpu|None|A:dy/1"]
+    assert found(tmp_path) == {}
+
+
+def test_where_names_do_not_tell_no_job_is_taken_over(tmp_path: Path, squeue: list[str]) -> None:
+    submitted(tmp_path, ("1", "dy", ""), ("2", "dy", ""))
+    squeue += ["41|R|cpu|None|A:dy"]
+    assert {one[2] for one in found(tmp_path).values()} == {False}
+
+
+def test_where_slurm_does_not_answer_nothing_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert queue.find(tmp_path) == []  # nobody is asked
+    submitted(tmp_path, ("1", "dy", "41"))
+    monkeypatch.setattr(slurm, "ask", lambda _: None)
+    assert queue.find(tmp_path) is None
