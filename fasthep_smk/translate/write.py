@@ -197,7 +197,12 @@ def _requests(placement: profile.Placement) -> Requests:
         rule: [_asked(one) for one in attempts] for rule, attempts in placement.attempts.items()
     }
     credentials = [one.as_data() for one in placement.credentials]
-    return {"system": placement.site.system, "credentials": credentials, "rules": rules}
+    return {
+        "system": placement.site.system,
+        "credentials": credentials,
+        "rules": rules,
+        "fallback_after": dict(placement.fallback_after),
+    }
 
 
 def _asked(attempt: Attempt) -> Asked:
