@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.executors.direct import Pace, command_of
+from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import RunNamed, Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
@@ -56,16 +57,17 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
             command = command_of(job, self.workflow)
             return shell(command) if command else str(super().format_job_exec(job))
         sending = self._tracker.leave(job)
-        command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
-        return shell(command)
+        spool, attempt = self._tracker.spool, number(job)
+        return shell(spool.command(sending, attempt=attempt, threads=job.threads))
 
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
-        async for _ in super().check_active_jobs(active_jobs):
+        asked, leaving = self._queue.look(str(self.run_uuid), active_jobs)
+        async for _ in super().check_active_jobs(asked):
             pass
-        for job in active_jobs:
+        for job in [*leaving, *asked]:
             if job.external_jobid not in self._ended:
                 yield job
         most = self.workflow.remote_execution_settings.seconds_between_status_checks

@@ -98,6 +98,18 @@ class System(Protocol):
     Returns a word for the user if that could not be done.
     """
 
+    hold: Callable[[str, Iterable[str]], Mapping[str, bool | None]]
+    """Put jobs of a run on hold, from which none starts.
+
+    Returns for each whether it is on hold and has never started; ``None``: that is not known now.
+    """
+
+    withdraw: Callable[[str, Iterable[str]], Mapping[str, bool | None]]
+    """Take jobs of a run that are on hold out of the queue.
+
+    Returns for each whether it is gone without having started; ``None``: that is not known now.
+    """
+
     draft: Callable[[], Draft | None]
     """Return a first description of the site's pools; ``None`` if the system does not answer."""
 

@@ -97,6 +97,14 @@ def take_back(_run: str, _folder: Path, _submitted: Iterable[str]) -> str | None
     return None
 
 
+def hold(_run: str, _jobs: Iterable[str]) -> Mapping[str, bool | None]:
+    """Do nothing: no job is queued elsewhere."""
+    return {}
+
+
+withdraw = hold
+
+
 def batch_job() -> str | None:
     """Return nothing: there is no batch system."""
     return None

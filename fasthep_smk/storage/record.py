@@ -192,6 +192,7 @@ class Record(Content):
     system: NotRequired[str]
     batch_job: str | None
     earlier: list[Attempt]
+    waited_for: NotRequired[str | None]
     results: dict[str, FileFacts]
     made_of: MadeOf
     build: NotRequired[str]

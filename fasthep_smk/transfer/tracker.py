@@ -54,6 +54,9 @@ class SnakemakeJob(Protocol):
     def wildcards(self) -> object: ...
 
     @property
+    def wildcards_dict(self) -> Mapping[str, object]: ...
+
+    @property
     def shellcmd(self) -> str | None: ...
 
     @property
