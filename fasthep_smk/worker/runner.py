@@ -431,7 +431,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
         requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         attempts = requests["rules"][given.rule]
         asked = attempts[min(given.attempt, len(attempts)) - 1]
-        waited_for = attempts[min(attempt, len(attempts)) - 1].get("pool") if moved else None
+        waited_for = attempts[0].get("pool") if moved else None
         system = str(requests["system"])
         credentials = tuple(requests.get("credentials") or ())
     except (OSError, ValueError, KeyError, IndexError):

@@ -62,7 +62,7 @@ def three_pools(folder: Path) -> Path:
     for seed, name in enumerate(("data_0", "data_1", "dy_0", "dy_1")):
         path = folder / "data" / f"{name}.root"
         events.analysis_file(path, 400 + 100 * seed, seed, is_data=name.startswith("data"))
-    return _given_away(folder) / "inline.yaml"
+    return given_away(folder) / "inline.yaml"
 
 
 def demo(folder: Path) -> Path:
@@ -70,7 +70,7 @@ def demo(folder: Path) -> Path:
     shutil.copy(ROOT / "workflow" / "demo" / "workflow.yaml", folder)
     script = ROOT / "workflow" / "demo" / "make_events.py"
     subprocess.run([sys.executable, script, folder / "data"], check=True, capture_output=True)
-    return _given_away(folder) / "workflow.yaml"
+    return given_away(folder) / "workflow.yaml"
 
 
 def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> Path:
@@ -103,7 +103,7 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
         },
     }
     (folder / "workflow.yaml").write_text(yaml.safe_dump(workflow))
-    return _given_away(folder) / "workflow.yaml"
+    return given_away(folder) / "workflow.yaml"
 
 
 def set_mood(folder: Path, **mood: Any) -> None:
@@ -127,7 +127,7 @@ def site(folder: Path, pools: dict[str, Any], **settings: Any) -> Path:
     profile.mkdir(exist_ok=True)
     (profile / "config.yaml").write_text(yaml.safe_dump(settings))
     (profile / "pools.yaml").write_text(yaml.safe_dump(pools))
-    _given_away(folder)
+    given_away(folder)
     return profile
 
 
@@ -142,7 +142,7 @@ def start(cluster: Cluster, workflow: Path, *options: str) -> subprocess.Popen[s
     )
 
 
-def _given_away(folder: Path) -> Path:
+def given_away(folder: Path) -> Path:
     """Make the cluster's user the owner of all that is in a folder."""
     account = folder.stat()
     for path in folder.rglob("*"):
