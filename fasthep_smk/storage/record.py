@@ -175,11 +175,15 @@ def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
 
 
 class Record(Content):
-    """All of it. ``started`` and ``ended`` are seconds since 1970 (UTC)."""
+    """All of it. ``started`` and ``ended`` are seconds since 1970 (UTC).
+
+    ``waited_for`` is the pool that has not come in time: it ran in its fallback.
+    """
 
     rule: str
     key: str
     signature: str
+    waited_for: NotRequired[str | None]
     observed: NotRequired[list[str]]
     host: str
     pid: int
@@ -192,7 +196,6 @@ class Record(Content):
     system: NotRequired[str]
     batch_job: str | None
     earlier: list[Attempt]
-    waited_for: NotRequired[str | None]
     results: dict[str, FileFacts]
     made_of: MadeOf
     build: NotRequired[str]
