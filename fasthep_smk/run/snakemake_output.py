@@ -183,8 +183,8 @@ class Reader:
         count = len(event.numbers)
         one = " ".join(["job", event.rule, *event.places[:1]]).strip()
         jobs = one if count == 1 else f"{count} jobs of {event.rule}"
-        waited = f"waited {format_duration(event.waited)} for pool {event.pool}"
-        self.say(f"{jobs} {waited}: now in pool {event.to}")
+        waited = format_duration(event.waited)
+        self.say(f"{jobs} waited {waited} for pool {event.pool}: now in pool {event.to}")
 
     def _named(self, event: job_events.RunNamed) -> None:
         self.run = event.name
