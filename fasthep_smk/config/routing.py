@@ -153,7 +153,7 @@ class Router:
         fixed = head.retries is not None or attempts[-1].pool != attempts[0].pool
         after = self._fallback_after(leader, first, last)
         if after is not None:
-            why += f", at once after {units.format_duration(after)} in the queue"
+            why += f", also after {units.format_duration(after)} in the queue"
         return Route(tuple(attempts), why, fixed, head.origins, after)
 
     def _attempt(self, pool: Pool, stage: str | None, limit: int | None, number: int) -> Attempt:

@@ -17,7 +17,9 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.executors.direct import Pace, command_of
@@ -26,6 +28,8 @@ from fasthep_smk.executors.job_events import RunNamed, Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.storage import failures
+from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
@@ -35,6 +39,8 @@ __all__ = ["Executor", "main"]
 
 #: For how long to try to submit a job, and how long to wait between two tries, in seconds.
 _PATIENCE, _PAUSE = 1800, 5
+#: How often a job is submitted again that could not begin.
+_UNBEGUN = 5
 #: Nothing has reached the controller: the job is not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 
@@ -47,6 +53,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
+        self._unbegun: Counter[int] = Counter()
         self._pace = Pace()
         super().__post_init__(*arguments, **options)
         report(RunNamed(str(self.run_uuid)))
@@ -87,15 +94,37 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
     def report_job_error(
         self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
     ) -> None:
-        """Take a job as failed; one that could not be submitted now is submitted later."""
+        """Take a job as failed; one that could not be submitted now is submitted later.
+
+        So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
+        """
         if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
             return
         self._ended.add(job_info.external_jobid)
+        if self.wait and self._could_not_begin(job_info):
+            self._unbegun[job_info.job.jobid] += 1
+            problem(f"Slurm did not answer job {job_info.external_jobid}: it is submitted again")
+            self._hand_back(job_info.job)
+            return
         self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
+
+    def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
+        """Tell whether srun, in a batch job, has not reached the controller."""
+        log = (job_info.aux or {}).get("slurm_logfile")
+        if log is None or self._unbegun[job_info.job.jobid] >= _UNBEGUN:
+            return False
+        try:
+            said = files.read_plain(log).decode(errors="replace")
+        except OSError:
+            return False
+        if not _NO_ANSWER.search(said):
+            return False
+        notes = failures.read_all(Path())
+        return not any(note.batch_job == job_info.external_jobid for note in notes)
 
     def _is_patient(self) -> bool:
         now = time.monotonic()

@@ -69,6 +69,9 @@ class SnakemakeJob(Protocol):
     def benchmark(self) -> str | None: ...
 
     @property
+    def restart_times(self) -> int: ...
+
+    @property
     def resources(self) -> Mapping[str, object]: ...
 
     def is_group(self) -> bool: ...
@@ -82,6 +85,7 @@ class SnakemakeJobInfo(Protocol):
 
     job: SnakemakeJob
     external_jobid: str | None
+    aux: Mapping[str, Path] | None
 
 
 @dataclass(frozen=True)

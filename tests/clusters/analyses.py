@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,13 @@ def site(folder: Path, pools: dict[str, Any], **settings: Any) -> Path:
     return profile
 
 
-def start(cluster: Cluster, workflow: Path, *options: str) -> subprocess.Popen[str]:
+def start(
+    cluster: Cluster, workflow: Path, *options: str, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """Start ``fasthep-smk`` as the cluster's user; the caller waits for it."""
+    before = ["env", *(f"{name}={value}" for name, value in (variables or {}).items())]
     return subprocess.Popen(
-        cluster.command(FASTHEP_SMK, workflow.name, *options),
+        cluster.command(*before, FASTHEP_SMK, workflow.name, *options),
         cwd=workflow.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -22,7 +22,7 @@ from tests.clusters import analyses
 from tests.clusters.analyses import set_mood
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_htcondor import history
-from tests.clusters.test_slurm import Run, local_run, most_at_a_time, slurms_record
+from tests.clusters.test_slurm import Run, jobs_of, local_run, most_at_a_time, slurms_record
 from tests.support.compare import compare_builds
 from tests.support.forms import some
 
@@ -158,6 +158,22 @@ def test_a_pool_with_one_slot_keeps_the_job_that_runs_there(
     assert sum(tries(folder).values()) == 3
     found = sorted((one["asked"]["pool"], one["waited_for"]) for one in moody(folder))
     assert found == [("default", "gpu"), ("default", "gpu"), ("gpu", None)]
+    assert not compare_builds(reference, folder / "build")
+
+
+@pytest.mark.parametrize("number", some(range(8), 1))
+def test_a_pool_that_comes_at_that_moment(slurm: Cluster, reference: Path, number: int) -> None:
+    """The partition opens when the jobs are about to leave it: each runs once, here or there."""
+    folder = prepared(slurm, "slurm")
+    with drained(slurm, "gpu"):
+        run = Run(slurm, folder / "workflow.yaml")
+        run.until(lambda: len(jobs_of(slurm, folder)) == 3)
+        time.sleep(random.Random(number).uniform(4.5, 7.5))
+    said = run.ended()
+    assert sum(tries(folder).values()) == 3
+    pools = Counter(one["asked"]["pool"] for one in moody(folder))
+    assert pools["default"] == went(said)
+    assert {one["attempt"] for one in moody(folder)} == {1}
     assert not compare_builds(reference, folder / "build")
 
 
