@@ -48,6 +48,7 @@ class _Rule(TypedDict):
     bundled: str | None
     why: str
     retries: int
+    fallback_after: int | None
     attempts: list[_Attempt]
     origins: dict[str, str]
 
@@ -145,7 +146,7 @@ def as_text(placed: Placed) -> str:
         ["Pilots, which stay and run one job after the other:", *map(_pilot, data["pilots"])]
         if data["pilots"]
         else [],
-        ["What runs in each rule, and why there:", *map(_why, data["rules"])],
+        ["What runs in each rule, and why there:", *map(_why, data["rules"], placed.rules)],
         [
             tabulate(
                 [_pool_row(pool, placed) for pool in data["pools"]],
@@ -208,6 +209,7 @@ def _rule(rule: Rule, placed: Placed) -> _Rule:
         "bundled": rule.bundled or None,
         "why": rule.route.why,
         "retries": rule.route.retries,
+        "fallback_after": placed.placement.fallback_after.get(rule.name),
         "attempts": [
             {
                 "pool": attempt.pool,
@@ -351,10 +353,12 @@ def _credential(required: Requirement) -> str:
     return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
 
 
-def _why(rule: _Rule) -> str:
+def _why(rule: _Rule, planned: Rule) -> str:
     stages = ", ".join(rule["stages"]) or "what ends the run"
+    queue = planned.route.fallback_after and not rule["fallback_after"]
+    here = "; this machine has no queue: fallback_after has no effect" if queue else ""
     bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
-    return f"    {rule['rule']}: {stages}: {rule['why']}{bundled}"
+    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}"
 
 
 def _pool_row(pool: _Pool, placed: Placed) -> list[str]:

@@ -65,12 +65,15 @@ class Route:
     """The attempts of a rule's jobs, first to last, and why they go there.
 
     ``fixed``: how often a job is tried is said by the workflow, not left to the site.
+    ``fallback_after``: how many seconds a job waits in the queue of another pool before it goes to
+    that of its last attempt.
     """
 
     attempts: tuple[Attempt, ...]
     why: str = ""
     fixed: bool = False
     origins: Mapping[str, str] = field(default_factory=dict)
+    fallback_after: int | None = None
 
     @property
     def pools(self) -> tuple[str, ...]:

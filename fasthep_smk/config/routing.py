@@ -23,7 +23,7 @@ __all__ = ["Router", "StageNeeds", "stage_needs"]
 
 @dataclass(frozen=True)
 class StageNeeds:
-    """What a stage says under ``execution``. ``timeout`` is in seconds."""
+    """What a stage says under ``execution``. ``timeout`` and ``fallback_after`` are in seconds."""
 
     stage: str
     layer: Layer
@@ -31,6 +31,7 @@ class StageNeeds:
     prefer: str | None = None
     fallback: str | None = None
     timeout: int | None = None
+    fallback_after: int | None = None
 
     @property
     def own(self) -> YamlMapping:
@@ -70,19 +71,21 @@ def stage_needs(
                     expected="require (only that pool) or prefer (that pool first)",
                 )
             ]
-        timeout = content.get("timeout") if not found else None
-        try:
-            timeout = None if timeout is None else units.parse_duration(timeout)
-        except ValueError as error:
-            found.append(
-                Finding(
-                    file=workflow,
-                    key=f"{key}.timeout",
-                    problem="is not a valid value",
-                    value=repr(timeout),
-                    expected=str(error),
+        times: dict[str, int] = {}
+        for word in ("timeout", "fallback_after"):
+            value = content.get(word) if not found else None
+            try:
+                times |= {} if value is None else {word: units.parse_duration(value)}
+            except ValueError as error:
+                found.append(
+                    Finding(
+                        file=workflow,
+                        key=f"{key}.{word}",
+                        problem="is not a valid value",
+                        value=repr(value),
+                        expected=str(error),
+                    )
                 )
-            )
         if found:
             findings += found
             continue
@@ -92,7 +95,7 @@ def stage_needs(
             require=_text(content.get("require")),
             prefer=_text(content.get("prefer")),
             fallback=_text(content.get("fallback")),
-            timeout=timeout,
+            **times,
         )
     return needs, findings
 
@@ -118,6 +121,7 @@ class Router:
         if not found:
             for stage in self.needs:
                 found += self._too_much(stage)
+            found += self._nowhere_to_go()
         return found
 
     def warnings(self) -> list[str]:
@@ -129,7 +133,8 @@ class Router:
         first, last, _ = self._choose(stage, needs_gpu=needs_gpu)
         needs = self.needs.get(stage or "")
         own = {**needs.own, "timeout": needs.timeout} if needs else {"timeout": None}
-        return json.dumps([first.name, last.name if last else None, own], sort_keys=True)
+        after = self._fallback_after(stage, first, last)
+        return json.dumps([first.name, last.name if last else None, after, own], sort_keys=True)
 
     def route(self, stages: Iterable[str], *, needs_gpu: bool = False) -> Route:
         """Return the route of a job that runs ``stages``, which have equal keys."""
@@ -146,7 +151,10 @@ class Router:
             pools = [*(pools[:-1] or pools), last]
         attempts = [self._attempt(pool, leader, limit, number) for number, pool in enumerate(pools)]
         fixed = head.retries is not None or attempts[-1].pool != attempts[0].pool
-        return Route(tuple(attempts), why, fixed, head.origins)
+        after = self._fallback_after(leader, first, last)
+        if after is not None:
+            why += f", also after {units.format_duration(after)} in the queue"
+        return Route(tuple(attempts), why, fixed, head.origins, after)
 
     def _attempt(self, pool: Pool, stage: str | None, limit: int | None, number: int) -> Attempt:
         """Return a job's attempt on a pool; ``number`` counts the attempts before it."""
@@ -167,6 +175,15 @@ class Router:
                 origins["resources.memory"] = pool.settings.origins["resources.memory"]
             request = replace(request, memory=min(grown, size))
         return Attempt(pool.name, request, settings.options, origins, settings.pilot)
+
+    def _fallback_after(self, stage: str | None, first: Pool, last: Pool | None) -> int | None:
+        """Return after how many seconds in the queue a stage's jobs go to their fallback."""
+        if last is None or last is first:
+            return None
+        needs = self.needs.get(stage or "")
+        if needs is not None and "fallback_after" in needs.layer.content:
+            return needs.fallback_after  # null takes back what the pool says
+        return first.settings.fallback_after
 
     def _settings(self, pool: Pool, stage: str | None) -> Settings:
         needs = self.needs.get(stage or "")
@@ -248,6 +265,21 @@ class Router:
             hint=hint,
         )
 
+    def _nowhere_to_go(self) -> Iterable[Finding]:
+        """Yield what says how long jobs wait for a pool that have no other to go to."""
+        routes = [(one, *self._choose(one.stage)[:2]) for one in self.needs.values()]
+        for needs, first, last in routes:
+            if needs.fallback_after is not None and last in (None, first):
+                fallback = needs.layer.key_at(("fallback",))
+                yield _no_fallback(needs.layer, f"add {fallback}: the pool to go to then")
+        used = [first for _, first, _ in routes] + [self._choose(None)[0]]
+        left = {first.name for _, first, last in routes if last not in (None, first)}
+        for pool in {pool.name: pool for pool in used if pool.name not in left}.values():
+            layers = [one for one in pool.layers if "fallback_after" in one.content]
+            if pool.settings.fallback_after is not None and layers:
+                hint = f"add a fallback to the execution of a stage that goes to {pool.name!r}"
+                yield _no_fallback(layers[-1], hint)
+
     def _too_much(self, stage: str) -> list[Finding]:
         needs = self.needs[stage]
         first, last, _ = self._choose(stage)
@@ -285,6 +317,17 @@ class Router:
                 + (f" ({origin})" if origin else ""),
                 hint=f"ask for less, give pool {pool.name!r} larger workers, or require another",
             )
+
+
+def _no_fallback(layer: Layer, hint: str) -> Finding:
+    return Finding(
+        file=layer.file,
+        key=layer.key_at(("fallback_after",)),
+        problem="there is no fallback: jobs would have no other pool to go to",
+        value=repr(layer.content["fallback_after"]),
+        expected="this only with a fallback to another pool",
+        hint=hint,
+    )
 
 
 def _size(pool: Pool, name: str) -> int | None:

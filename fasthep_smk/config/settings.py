@@ -35,7 +35,8 @@ _Value = TypeVar("_Value")
 class Settings:
     """What merged layers say. ``retries`` is ``None`` where the site decides.
 
-    ``growth``: with how much more memory a job is tried again, as a factor.
+    ``growth``: with how much more memory a job is tried again, as a factor. ``fallback_after``: how
+    many seconds a job waits in the queue before it goes to its fallback.
     """
 
     workers: int | None = None
@@ -44,6 +45,7 @@ class Settings:
     growth: float = 2.0
     partitions_per_job: int = 1
     pilot: Pilot | None = None
+    fallback_after: int | None = None
     options: Mapping[str, YamlMapping] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
 
@@ -68,6 +70,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         growth=read(_factor, "config", "memory_growth") or 2.0,
         partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
         pilot=_pilot(read, merged.get("config", "pilot")),
+        fallback_after=read(units.parse_duration, "fallback_after"),
         options={system: dict(merged.get("config", system) or {}) for system in SYSTEMS},
         origins={".".join(leaf): layer.place(leaf) for leaf, layer in merged.origins.items()},
     )

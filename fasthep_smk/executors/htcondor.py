@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fasthep_smk.executors.direct import Pace, command_of
+from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
@@ -73,8 +74,11 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended."""
         if active_jobs:
-            left = 0
-            async for job in super().check_active_jobs(active_jobs):
+            asked, leaving = self._queue.look(active_jobs)
+            left = len(leaving)
+            for job in leaving:
+                yield job
+            async for job in super().check_active_jobs(asked):
                 left += 1
                 yield job
             if left < len(active_jobs):
@@ -100,7 +104,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             return found
         sending, spool = self._tracker.leave(job), self._tracker.spool
         arguments = [sending.parcel, _OUTCOME, spool.python]
-        arguments += ["--attempt", str(job.attempt), "--threads", str(job.threads)]
+        arguments += ["--attempt", str(number(job)), "--threads", str(job.threads)]
         for kind, path in sending.credentials.items():  # beside what the job is sent
             arguments += ["--credential", f"{kind}={Path(path).name}"]
         inputs = [sending.parcel, *([spool.python] if spool.brings_python else [])]

@@ -1,7 +1,7 @@
 """What Snakemake's process reports of a run: one line of JSON for each event.
 
 Most are log events of Snakemake's own (``snakemake_interface_logger_plugins.LogEvent``) with the
-fields that a run needs; ``Submitted`` and ``Problem`` come from our executors.
+fields that a run needs; ``Submitted``, ``Moved`` and ``Problem`` come from our executors.
 Snakemake numbers its jobs; a number stands for the same job in all attempts.
 """
 
@@ -21,6 +21,7 @@ __all__ = [
     "JobRetried",
     "JobStarted",
     "JobsPlanned",
+    "Moved",
     "Problem",
     "Progressed",
     "Submitted",
@@ -93,6 +94,21 @@ class Submitted:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """Jobs of a rule have waited so many seconds for a pool, and go to another, their fallback.
+
+    ``places`` are the values of their wildcards, each as a path.
+    """
+
+    rule: str
+    places: list[str]
+    numbers: list[str]
+    waited: int
+    pool: str
+    to: str
+
+
+@dataclass(frozen=True)
 class Progressed:
     """So many of all jobs are done, Snakemake's own rule ``all`` among both."""
 
@@ -115,13 +131,14 @@ Event = (
     | JobRetried
     | GroupFailed
     | Submitted
+    | Moved
     | Progressed
     | Problem
 )  # fmt: skip
 _KINDS: dict[str, type[Event]] = {
     kind.__name__: kind
     for kind in (
-        JobsPlanned, JobStarted, JobFinished, JobFailed, JobRetried, GroupFailed, Submitted,
+        JobsPlanned, JobStarted, JobFinished, JobFailed, JobRetried, GroupFailed, Submitted, Moved,
         Progressed, Problem,
     )
 }  # fmt: skip

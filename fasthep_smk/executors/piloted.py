@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk.executors.direct import command_of
+from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.storage import layout
@@ -77,7 +78,7 @@ class Piloted(_Executor):
         left = self._submissions.is_left(job)  # by an earlier run, as a batch job of its own
         crew = None
         if self._pilots and not left:
-            crew = self._pilots.crew_of(job.rule.name, job.attempt)
+            crew = self._pilots.crew_of(job.rule.name, number(job))
         command = command_of(job, self.workflow) if crew else None
         if crew is None or command is None:
             super().run_job(job)

@@ -18,16 +18,21 @@ import re
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.executors.direct import Pace, command_of
+from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.storage import failures
+from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
@@ -37,6 +42,8 @@ __all__ = ["Executor", "main"]
 
 #: For how long to try to submit a job, and how long to wait between two tries, in seconds.
 _PATIENCE, _PAUSE = 1800, 5
+#: How often a job is submitted again that could not begin.
+_UNBEGUN = 5
 #: Nothing has reached the controller: the job is not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
@@ -52,6 +59,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         # First of all: the plugin's own begins to look for ended jobs.
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
+        self._unbegun: Counter[int] = Counter()
         self._pace = Pace()
         self._submissions = Submissions("slurm")
         super().__init__(*arguments, **options)
@@ -62,8 +70,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             command = command_of(job, self.workflow)
             return shell(command) if command else str(super().format_job_exec(job))
         sending = self._tracker.leave(job)
-        command = self._tracker.spool.command(sending, attempt=job.attempt, threads=job.threads)
-        return shell(command)
+        spool, attempt = self._tracker.spool, number(job)
+        return shell(spool.command(sending, attempt=attempt, threads=job.threads))
 
     def _name(self, job: SnakemakeJob) -> str:
         return _prefixed(self.workflow.executor_settings, name_of(job))
@@ -80,10 +88,11 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
-        _asked_for[:] = {str(job.external_jobid).partition("_")[0] for job in active_jobs}
-        async for _ in super().check_active_jobs(active_jobs):
+        asked, leaving = self._queue.look(active_jobs)
+        _asked_for[:] = {str(job.external_jobid).partition("_")[0] for job in asked}
+        async for _ in super().check_active_jobs(asked):
             pass
-        for job in active_jobs:
+        for job in [*leaving, *asked]:
             if job.external_jobid not in self._ended:
                 yield job
         most = self.workflow.remote_execution_settings.seconds_between_status_checks
@@ -118,15 +127,37 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     def report_job_error(
         self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
     ) -> None:
-        """Take a job as failed; one that could not be submitted now is submitted later."""
+        """Take a job as failed; one that could not be submitted now is submitted later.
+
+        So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
+        """
         if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
             return
         self._ended.add(job_info.external_jobid)
+        if self.wait and self._could_not_begin(job_info):
+            self._unbegun[job_info.job.jobid] += 1
+            problem(f"Slurm did not answer job {job_info.external_jobid}: it is submitted again")
+            self._hand_back(job_info.job)
+            return
         self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
+
+    def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
+        """Tell whether srun, in a batch job, has not reached the controller."""
+        log = (job_info.aux or {}).get("slurm_logfile")
+        if log is None or self._unbegun[job_info.job.jobid] >= _UNBEGUN:
+            return False
+        try:
+            said = files.read_plain(log).decode(errors="replace")
+        except OSError:
+            return False
+        if not _NO_ANSWER.search(said):
+            return False
+        notes = failures.read_all(Path())
+        return not any(note.batch_job == job_info.external_jobid for note in notes)
 
     def _is_patient(self) -> bool:
         now = time.monotonic()

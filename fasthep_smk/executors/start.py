@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from fasthep_smk.executors import logger_plugin
 from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.executors.fallback import prepare_routes
+from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.sites.own_folders import keep_folders
 from fasthep_smk.util.scratch import lend_to_snakemake
 
@@ -12,6 +14,8 @@ __all__ = ["prepare"]
 
 def prepare() -> None:
     """Change in Snakemake what a run needs, and let it report to who started it."""
+    prepare_routes()
+    skip_hopeless()
     hold_jobs_back()
     lend_to_snakemake()
     keep_folders()

@@ -25,6 +25,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors.direct import is_alone, words_of
+from fasthep_smk.executors.fallback import number
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import environment_of
@@ -252,7 +253,7 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
     return replace(
         found,
         signature=_signature(_json(build / layout.table(rule)), key),
-        asked=asked[min(job.attempt, len(asked)) - 1],
+        asked=asked[min(number(job), len(asked)) - 1],
         environment=batch_jobs.environment(environment_of(build)),
     )
 

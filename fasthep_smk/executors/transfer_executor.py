@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from fasthep_smk.executors import fallback
+from fasthep_smk.executors.logger_plugin import report
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
@@ -18,12 +20,17 @@ if TYPE_CHECKING:
         """What the executors have that this is laid over, for the type checker."""
 
         wait: bool
+        workflow: Any
 
         def __post_init__(self, *arguments: object, **options: object) -> None: ...
 
         def shutdown(self) -> None: ...
 
         def run_job(self, job: SnakemakeJob) -> None: ...
+
+        def get_job_args(self, job: SnakemakeJob, **options: object) -> str: ...
+
+        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
 
         def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
 
@@ -46,6 +53,7 @@ class Travelling(_Executor):
 
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._tracker = _tracker(Path.cwd())
+        self._queue = fallback.Queue(self._hand_back, report)
         super().__post_init__(*arguments, **options)
 
     def shutdown(self) -> None:
@@ -61,6 +69,16 @@ class Travelling(_Executor):
         except (OSError, KeyError, ValueError, SmkError) as error:
             text = " ".join(masked(f"it could not be sent: {error}").split())
             super().report_job_error(SubmittedJobInfo(job=job), msg=text)
+
+    def get_job_args(self, job: SnakemakeJob, **options: object) -> str:
+        """Return the arguments of a Snakemake on the node; one in its fallback is told so."""
+        with fallback.as_sent(job):
+            return super().get_job_args(job, **options)
+
+    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
+        """Take a job as submitted."""
+        self._queue.submitted(job_info)
+        super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         if self._tracker is None:
@@ -85,8 +103,15 @@ class Travelling(_Executor):
             print(verdict.message, flush=True)
             self._submit_again(job_info.job)
         else:
-            job_info.job.attempt -= verdict.what == "later"  # Snakemake counts the next one
+            job_info.job.attempt -= verdict.what == "later"  # as in _hand_back
             super().report_job_error(job_info, msg=verdict.message, **options)
+
+    def _hand_back(self, job: SnakemakeJob) -> None:
+        """Give a job that is not under way any more back to the scheduler, at the same attempt."""
+        if self._tracker is not None:
+            self._tracker.forget(job)
+        job.attempt -= 1  # Snakemake counts the next one
+        self.workflow.scheduler.error_callback(job)
 
     def _submit_again(self, job: SnakemakeJob) -> None:
         if self.wait:  # nobody has stopped the run

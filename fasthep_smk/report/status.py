@@ -17,7 +17,14 @@ from tabulate import tabulate
 
 from fasthep_smk.storage import damage, failures, layout, missing_report, run_lock
 from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, survey
-from fasthep_smk.storage.jobs import TaskJob, find_build, is_done, read_jobs
+from fasthep_smk.storage.jobs import (
+    TaskJob,
+    fallbacks,
+    find_build,
+    is_done,
+    read_jobs,
+    waited_for,
+)
 from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.retention import cleanable
@@ -43,7 +50,8 @@ class Status:
     ``run`` says who works on it: ``host``, ``pid``, ``since``; ``freeable`` is what
     ``fasthep-smk clean`` would delete: nothing as long as somebody does. ``damaged`` are files of
     finished jobs, and how; ``None`` if they were not looked at. ``queue`` are the jobs that a batch
-    system has; ``None`` if it does not answer.
+    system has; ``None`` if it does not answer. ``moved`` is how many jobs have waited for a pool in
+    vain and ran in another: by rule, the one, the other.
     """
 
     build: Path
@@ -55,6 +63,7 @@ class Status:
     freeable: dict[str, Amount]
     damaged: dict[str, str] | None = None
     queue: list[Left] | None = field(default_factory=list)
+    moved: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
 
 
 def look(folder: Path, *, verify: bool = False) -> Status:
@@ -84,7 +93,14 @@ def look(folder: Path, *, verify: bool = False) -> Status:
         freeable={part.what: one for part, one in zip(parts, freed, strict=True)},
         damaged=_damaged(build, states) if verify else None,
         queue=find(build),
+        moved=_moved(build, [job for job in jobs if states[job.folder] == "done"]),
     )
+
+
+def _moved(build: Path, done: list[TaskJob]) -> Counter[tuple[str, str, str]]:
+    pools = fallbacks(build)
+    jobs = [(job.rule, waited_for(build, job)) for job in done if job.rule in pools]
+    return Counter((rule, pool, pools[rule]) for rule, pool in jobs if pool)
 
 
 def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
@@ -123,7 +139,8 @@ def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> S
 def as_text(status: Status) -> str:
     """Return the status as lines for a person."""
     lacking = missing_report.reported(status.build)
-    parts = [_rules(status), lacking, _run(status), _queue(status), _failed(status.failed)]
+    parts = [_rules(status), _elsewhere(status), lacking, _run(status), _queue(status)]
+    parts += [_failed(status.failed)]
     parts += [_verified(status.damaged), _disk(status)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -133,6 +150,10 @@ def as_data(status: Status) -> dict[str, object]:
     return {
         "build": str(status.build),
         "rules": [{"rule": rule, **counts} for rule, counts in _counts(status).items()],
+        "moved": [
+            {"rule": rule, "waited_for": pool, "pool": to, "jobs": count}
+            for (rule, pool, to), count in status.moved.items()
+        ],
         "run": status.run,
         "incomplete": bool(missing_report.reported(status.build)),
         "queue": None if status.queue is None else [_in_queue(left) for left in status.queue],
@@ -177,6 +198,14 @@ def _rules(status: Status) -> str:
             ["all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))]
         )
     return tabulate(rows, headers=["rule", *_STATES, "total"])
+
+
+def _elsewhere(status: Status) -> str:
+    """Return how many jobs ran in another pool than the one that they have waited for."""
+    return "\n".join(
+        f"{count} of {rule} ran in pool {to}, after waiting too long for pool {pool}"
+        for (rule, pool, to), count in status.moved.items()
+    )
 
 
 def _run(status: Status) -> str:

@@ -130,6 +130,9 @@ class Tally:
             self.rules[job.rule].running -= 1
             self.rules[job.rule].failed += 1
 
+    def is_running(self, number: str) -> bool:
+        return number in self._started
+
     def retried(self, number: str) -> None:
         """Take back that a job has failed: it is tried again."""
         rule = self._failed.pop(number, None)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from textwrap import shorten
 
 from fasthep_smk.executors import job_events
@@ -19,6 +20,7 @@ from fasthep_smk.run.job_counts import Facts, Tally
 from fasthep_smk.storage import layout
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.units import format_duration
 
 __all__ = ["TEXTS", "Progress", "Reader"]
 
@@ -45,13 +47,15 @@ class Progress:
     """A run in the middle: jobs under way by rule, jobs not started, the build folder.
 
     On a cluster, a job that was submitted is under way for Snakemake, though it may wait. ``quiet``
-    is how many seconds ago a job ended last.
+    is how many seconds ago a job ended last. ``moved`` are those under way that have gone to
+    another pool, by rule and pool.
     """
 
     running: dict[str, int]
     left: int
     run: str
     quiet: float
+    moved: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
 class Reader:
@@ -81,6 +85,8 @@ class Reader:
         self._screen, self._why = screen, why
         #: By the numbers of jobs that failed as one batch job: what that captured.
         self._group_logs: dict[str, str] = {}
+        #: The rule and the pool of jobs that have gone to their fallback, by their numbers.
+        self._moved: dict[str, tuple[str, str]] = {}
 
     def line(self, text: str) -> None:
         """Read a line that was printed; the secrets in it are shown nowhere."""
@@ -105,7 +111,8 @@ class Reader:
         rules = self.tally.rules
         running = {rule: item.running for rule, item in rules.items() if item.running}
         left = sum(self.jobs.values()) - self.done - sum(running.values())
-        return Progress(running, max(left, 0), self.run, time.monotonic() - self.last)
+        moved = Counter(where for one, where in self._moved.items() if self.tally.is_running(one))
+        return Progress(running, max(left, 0), self.run, time.monotonic() - self.last, moved)
 
     def say(self, text: str) -> None:
         """Show a line for the user."""
@@ -167,6 +174,14 @@ class Reader:
         if event.done < event.total and self._screen is not None:
             self._screen.step(event.done, event.total - 1)
 
+    def _went_elsewhere(self, event: job_events.Moved) -> None:
+        self._moved |= dict.fromkeys(event.numbers, (event.rule, event.to))
+        count = len(event.numbers)
+        one = " ".join(["job", event.rule, *event.places[:1]]).strip()
+        jobs = one if count == 1 else f"{count} jobs of {event.rule}"
+        waited = format_duration(event.waited)
+        self.say(f"{jobs} waited {waited} for pool {event.pool}: now in pool {event.to}")
+
     def _problem(self, event: job_events.Problem) -> None:
         self.problem(event.text)
 
@@ -178,6 +193,7 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
     job_events.JobFailed: Reader._failed,
     job_events.JobRetried: Reader._retried,
     job_events.GroupFailed: Reader._group_failed,
+    job_events.Moved: Reader._went_elsewhere,
     job_events.Progressed: Reader._progressed,
     job_events.Problem: Reader._problem,
 }

@@ -55,14 +55,16 @@ def reasons(progress: Progress, placement: Placement) -> list[str]:
     quiet = f"{progress.quiet:.0f} s without a finished job"
     if not progress.running:
         return [f"{quiet}: Snakemake has {progress.left} jobs to do and none under way"]
-    under_way = ", ".join(
-        f"{count} x {rule} (pool {_pool(rule, placement)!r})"
-        for rule, count in progress.running.items()
-    )
-    lines = [f"{quiet}; under way: {under_way}; {progress.left} more to do"]
+    placed = Counter({(rule, _pool(rule, placement)): n for rule, n in progress.running.items()})
+    for (rule, pool), count in progress.moved.items():
+        placed[rule, _pool(rule, placement)] -= count
+        placed[rule, pool] += count
+    placed = +placed
+    parts = [f"{count} x {rule} (pool {pool!r})" for (rule, pool), count in placed.items()]
+    lines = [f"{quiet}; under way: {', '.join(parts)}; {progress.left} more to do"]
     busy: Counter[str] = Counter()
-    for rule, count in progress.running.items():
-        busy[_pool(rule, placement)] += count
+    for (_, pool), count in placed.items():
+        busy[pool] += count
     for pool, count in busy.items():
         workers = placement.workers.get(pool)
         if workers is not None and count >= workers and progress.left:

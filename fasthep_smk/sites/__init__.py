@@ -106,6 +106,18 @@ class System(Protocol):
     batch_job: Callable[[], str | None]
     """Return the id of the batch job that this process runs in."""
 
+    hold: Callable[[Iterable[str]], Mapping[str, bool | None]]
+    """Put jobs on hold, from which none starts.
+
+    Returns for each whether it is on hold and has never started; ``None``: that is not known now.
+    """
+
+    withdraw: Callable[[Iterable[str]], Mapping[str, bool | None]]
+    """Take jobs that are on hold out of the queue.
+
+    Returns for each whether it is gone without having started; ``None``: that is not known now.
+    """
+
     draft: Callable[[], Draft | None]
     """Return a first description of the site's pools; ``None`` if the system does not answer."""
 

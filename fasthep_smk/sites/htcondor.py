@@ -31,6 +31,7 @@ __all__ = [
     "batch_job",
     "cancel",
     "fate",
+    "hold",
     "machine",
     "problems",
     "queued",
@@ -38,6 +39,7 @@ __all__ = [
     "settings",
     "slots",
     "submit",
+    "withdraw",
 ]
 
 #: The module of Snakemake's plugin for it.
@@ -156,6 +158,58 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
             ),
             hint="such a job would be pending forever: ask for less",
         )
+
+
+def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
+    """Put idle jobs on hold; return which are, never having started. ``None``: unknown.
+
+    Source: condor_hold(1). The schedd looks at a job and holds it in one step: none is running.
+    """
+    jobs = list(jobs)
+    if not jobs:
+        return {}
+    reason = "waited too long for its pool: it goes to another"
+    ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
+    found = _waiting(jobs)
+    return {
+        job: None
+        if found is None or found.get(job) == (_IDLE, True)
+        else found.get(job) == (_HELD, True)
+        for job in jobs
+    }
+
+
+def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
+    """Remove jobs on hold; return which are gone. ``None``: unknown.
+
+    Source: condor_rm(1). Nothing but its removal ends a job that is on hold.
+    """
+    jobs = list(jobs)
+    if not jobs:
+        return {}
+    ask(["condor_rm", "-constraint", _that_wait(jobs, _HELD)])
+    found = _waiting(jobs)
+    gone = {None: True, (_HELD, True): None, (_REMOVED, True): None}
+    return {job: None if found is None else gone.get(found.get(job), False) for job in jobs}
+
+
+def _that_wait(jobs: Iterable[str], status: int) -> str:
+    """Return the constraint of jobs that are in a state and have never started."""
+    listed = ",".join(jobs)
+    new = "(NumShadowStarts =?= undefined || NumShadowStarts == 0)"
+    return f'member(string(ClusterId), split("{listed}", ",")) && JobStatus == {status} && {new}'
+
+
+def _waiting(jobs: Iterable[str]) -> dict[str, tuple[int, bool]] | None:
+    """Return of jobs in the queue the state, and whether they have never started."""
+    text = ask(["condor_q", *jobs, "-af", "ClusterId", "JobStatus", "NumShadowStarts"])
+    if text is None:
+        return None
+    lines = [line.split() for line in text.splitlines()]
+    return {
+        job: (number(status), starts in ("undefined", "0"))
+        for job, status, starts in (line for line in lines if len(line) == 3)
+    }
 
 
 def batch_job() -> str | None:

@@ -97,6 +97,14 @@ def cancel(_jobs: Iterable[str]) -> Sequence[str]:
     return ["true"]
 
 
+def hold(_jobs: Iterable[str]) -> Mapping[str, bool | None]:
+    """Do nothing: no job is queued elsewhere."""
+    return {}
+
+
+withdraw = hold
+
+
 def batch_job() -> str | None:
     """Return nothing: there is no batch system."""
     return None

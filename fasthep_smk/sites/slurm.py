@@ -34,6 +34,7 @@ __all__ = [
     "batch_job",
     "cancel",
     "fate",
+    "hold",
     "machine",
     "partitions",
     "problems",
@@ -41,6 +42,7 @@ __all__ = [
     "resources",
     "settings",
     "submit",
+    "withdraw",
 ]
 
 #: The module of Snakemake's plugin for it.
@@ -192,6 +194,75 @@ def queued(folder: Path) -> list[Queued] | None:
 def cancel(jobs: Iterable[str]) -> Sequence[str]:
     """Return the command that cancels jobs."""
     return ["scancel", "--quiet", *jobs]
+
+
+def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
+    """Put pending jobs on hold; return which are, never having started. ``None``: unknown.
+
+    Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let go.
+    """
+    jobs = list(jobs)
+    first = _listed(jobs)
+    waiting = [job for job, one in first.items() if one and one.waits]
+    if not waiting:
+        return {job: None if one is None else False for job, one in first.items()}
+    ask(["scontrol", "hold", ",".join(waiting)])
+    found = _listed(jobs)
+    if started := [job for job in waiting if (one := found[job]) and not one.waits]:
+        ask(["scontrol", "release", ",".join(started)])
+    return {
+        job: None if one is None or (one.waits and not one.held) else one.waits
+        for job, one in found.items()
+    }
+
+
+def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
+    """Cancel jobs on hold; return which are gone without having started. ``None``: unknown.
+
+    Source: scancel(1).
+    """
+    jobs = list(jobs)
+    if not jobs:
+        return {}
+    ask(["scancel", "--state=PENDING", *jobs])
+    return {
+        job: None if one is None or one.waits else one.state == "CANCELLED" and one.is_new
+        for job, one in _listed(jobs).items()
+    }
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """What squeue says of a job; ``is_new``: it has never started, here or on another node."""
+
+    state: str = ""
+    held: bool = False
+    is_new: bool = False
+
+    @property
+    def waits(self) -> bool:
+        return self.state == "PENDING" and self.is_new
+
+
+def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
+    """Return what squeue says of jobs of the user; ``None`` if it does not answer."""
+    if not jobs:
+        return {}
+    names = ("JobArrayID", "State", "Reason", "RestartCnt", "NodeList")
+    columns = ",".join(f"{name}:|" for name in names)
+    mine = f"--user={os.getuid()}"
+    text = ask(["squeue", "--noheader", "--array", "--states=all", mine, f"-O{columns}"])
+    if text is None:
+        return dict.fromkeys(jobs)
+    found: dict[str, _Listed | None] = {job: _Listed() for job in jobs}
+    for line in text.splitlines():
+        job, *said = (part.strip() for part in line.split("|"))
+        if job in found and len(said) >= 4:
+            state, reason, restarts, nodes = said[:4]
+            found[job] = _Listed(
+                state, reason.startswith("JobHeld"), (restarts, nodes) == ("0", "")
+            )
+    return found
 
 
 def batch_job() -> str | None:

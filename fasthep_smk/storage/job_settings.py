@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
 
-__all__ = ["Launch", "Requests", "Travel"]
+__all__ = ["MOVED", "Launch", "Requests", "Travel"]
+
+#: Added to the number of an attempt that has not got its pool in time and goes to the fallback. It
+#: is more than any job has attempts: of values by attempt, such a job gets the last.
+MOVED = 1000
 
 
 class Launch(TypedDict):
@@ -38,12 +42,15 @@ class Requests(TypedDict):
     """``requests.json``: what the jobs of each rule ask for, attempt by attempt.
 
     ``submitted_as`` are digests of that and of all else that they are submitted with.
+    ``fallback_after`` is how many seconds jobs of a rule wait for the pool of an attempt before
+    they go to that of the last.
     """
 
     system: str
     credentials: list[RequirementData]
     rules: dict[str, list[Asked]]
     submitted_as: dict[str, list[str]]
+    fallback_after: dict[str, int]
 
 
 class Travel(TypedDict):

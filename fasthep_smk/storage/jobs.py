@@ -19,8 +19,9 @@ from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Requests
 
-__all__ = ["TaskJob", "find_build", "is_done", "read_jobs"]
+__all__ = ["TaskJob", "fallbacks", "find_build", "is_done", "read_jobs", "waited_for"]
 
+_WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
 _SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
 #: Bytes of a record in which its signature stands: what was recorded of the run comes later.
 _HEAD = 4096
@@ -98,12 +99,33 @@ def read_jobs(build: Path) -> list[TaskJob]:
 
 def is_done(build: Path, job: TaskJob) -> bool:
     """Tell whether a job has its record, of what the job is now."""
+    found = _SIGNATURE.search(_head(build, job))
+    return found is not None and found[1] == job.entry.signature
+
+
+def waited_for(build: Path, job: TaskJob) -> str | None:
+    """Return the pool that a finished job has waited for in vain: it ran in its fallback."""
+    found = _WAITED_FOR.search(_head(build, job))
+    return found[1] if found else None
+
+
+def fallbacks(build: Path) -> dict[str, str]:
+    """Return the pools that jobs go to which wait too long for their own, by their rules."""
+    try:
+        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        last = {rule: requests["rules"][rule][-1] for rule in requests["fallback_after"]}
+        return {rule: str(attempt["pool"]) for rule, attempt in last.items()}
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        return {}
+
+
+def _head(build: Path, job: TaskJob) -> str:
+    """Return the first lines of a job's record."""
     try:
         with (build / job.folder / layout.RECORD).open(encoding="utf-8") as record:
-            found = _SIGNATURE.search(record.read(_HEAD))
+            return record.read(_HEAD)
     except (OSError, ValueError):
-        return False
-    return found is not None and found[1] == job.entry.signature
+        return ""
 
 
 def _is_build(folder: Path) -> bool:

@@ -175,11 +175,15 @@ def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
 
 
 class Record(Content):
-    """All of it. ``started`` and ``ended`` are seconds since 1970 (UTC)."""
+    """All of it. ``started`` and ``ended`` are seconds since 1970 (UTC).
+
+    ``waited_for`` is the pool that has not come in time: it ran in its fallback.
+    """
 
     rule: str
     key: str
     signature: str
+    waited_for: NotRequired[str | None]
     observed: NotRequired[list[str]]
     host: str
     pid: int

@@ -54,6 +54,9 @@ class SnakemakeJob(Protocol):
     def wildcards(self) -> object: ...
 
     @property
+    def wildcards_dict(self) -> Mapping[str, object]: ...
+
+    @property
     def shellcmd(self) -> str | None: ...
 
     @property
@@ -64,6 +67,9 @@ class SnakemakeJob(Protocol):
 
     @property
     def benchmark(self) -> str | None: ...
+
+    @property
+    def restart_times(self) -> int: ...
 
     @property
     def resources(self) -> Mapping[str, object]: ...
@@ -81,6 +87,7 @@ class SnakemakeJobInfo(Protocol):
 
     job: SnakemakeJob
     external_jobid: str | None
+    aux: Mapping[str, Path] | None
 
 
 @dataclass(frozen=True)

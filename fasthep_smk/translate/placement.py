@@ -82,6 +82,11 @@ def place(
         attempts,
         execution.router.retries,
         together,
+        {
+            rule.name: after
+            for rule in rules
+            if here is None and (after := rule.route.fallback_after)
+        },
         execution.credentials,
         execution.staging,
         execution.environment,

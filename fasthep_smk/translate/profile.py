@@ -59,6 +59,8 @@ class Placement:
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
     ``together`` is how many jobs of a rule share one of the batch system, where several do.
+    ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
+    fallback.
     ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
     what runs them, ``crews`` the pilots that some jobs go to.
     """
@@ -68,6 +70,7 @@ class Placement:
     attempts: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     retries: int = 0
     together: Mapping[str, int] = field(default_factory=dict)
+    fallback_after: Mapping[str, int] = field(default_factory=dict)
     credentials: tuple[Requirement, ...] = ()
     staging: Staging = field(default_factory=Staging)
     environment: Environment | None = None

@@ -15,6 +15,7 @@ from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout, pilots
+from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.storage.record import Asked
 from fasthep_smk.translate import bundles, profile, result_rules, snakefile, task_tables
 from fasthep_smk.translate.waits_for import Waits
@@ -203,6 +204,7 @@ def _requests(placement: profile.Placement) -> Requests:
         "credentials": credentials,
         "rules": rules,
         "submitted_as": placement.submitted_as(),
+        "fallback_after": dict(placement.fallback_after),
     }
 
 
@@ -258,7 +260,7 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "shift 3\n"
         "# Snakemake removes the log of a failed attempt; under a name of its own it stays.\n"
         ': >"$log"\n'
-        "FASTHEP_SMK_LOG=${log%.log}.attempt$attempt.log\n"
+        f"FASTHEP_SMK_LOG=${{log%.log}}.attempt$((attempt % {MOVED})).log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
         "# In a container, or an environment that Snakemake has made, Python is the one there.\n"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from fasthep_smk.storage import failures, layout, markers
+from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.storage.task_table import BundleEntry
 from fasthep_smk.util import files
 from fasthep_smk.worker.job_end import DONE, End
@@ -91,7 +92,7 @@ def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
     """Open a job's log; the log of a failed attempt keeps a name of its own, as ever."""
     path = build / layout.log(rule, key.split("/"))
     path.parent.mkdir(parents=True, exist_ok=True)
-    again = path.with_suffix(f".attempt{attempt}.log")
+    again = path.with_suffix(f".attempt{attempt % MOVED}.log")
     path.unlink(missing_ok=True)
     with path.open("wb") as stream:
         files.close_to_others(stream.fileno())

@@ -27,7 +27,7 @@ __all__ = ["Job", "Sent", "goal_of", "staging"]
 class Sent:
     """How a job was sent out: at which attempt, with how many threads, asking for what.
 
-    ``credentials`` are those that it requires.
+    ``credentials`` are those that it requires, ``waited_for`` the pool that did not come in time.
     """
 
     attempt: int = 1
@@ -37,6 +37,7 @@ class Sent:
     batch_job: str | None = None
     warm: bool = False
     credentials: tuple[RequirementData, ...] = ()
+    waited_for: str | None = None
 
     @property
     def place(self) -> str:

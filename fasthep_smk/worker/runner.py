@@ -22,6 +22,7 @@ from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
+from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
@@ -331,6 +332,7 @@ def _run(job: Job, earlier: list[Attempt]) -> None:
         "rule": job.rule,
         "key": job.key,
         "signature": job.entry.signature,
+        "waited_for": job.sent.waited_for,
         "observed": observed,
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -424,16 +426,19 @@ def _runner(scope: str) -> Callable[[Job], Content]:
 def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
     asked: Asked
+    moved, attempt = divmod(given.attempt, MOVED)
     try:
         requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         attempts = requests["rules"][given.rule]
         asked = attempts[min(given.attempt, len(attempts)) - 1]
+        waited_for = attempts[0].get("pool") if moved else None
         system = str(requests["system"])
         credentials = tuple(requests.get("credentials") or ())
     except (OSError, ValueError, KeyError, IndexError):
-        asked, system, credentials = {}, "local", ()  # an older translation: without limits
-    batch_job = sites.system(system).batch_job()
-    return Sent(given.attempt, given.threads, asked, system, batch_job, warm, credentials)
+        # An older translation: without limits.
+        asked, system, credentials, waited_for = {}, "local", (), None
+    job = sites.system(system).batch_job()
+    return Sent(attempt, given.threads, asked, system, job, warm, credentials, waited_for)
 
 
 def _enter_launch_folder(build: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def three_pools(folder: Path) -> Path:
     for seed, name in enumerate(("data_0", "data_1", "dy_0", "dy_1")):
         path = folder / "data" / f"{name}.root"
         events.analysis_file(path, 400 + 100 * seed, seed, is_data=name.startswith("data"))
-    return _given_away(folder) / "inline.yaml"
+    return given_away(folder) / "inline.yaml"
 
 
 def demo(folder: Path) -> Path:
@@ -78,7 +79,7 @@ def demo(folder: Path) -> Path:
     shutil.copy(ROOT / "workflow" / "demo" / "workflow.yaml", folder)
     script = ROOT / "workflow" / "demo" / "make_events.py"
     subprocess.run([sys.executable, script, folder / "data"], check=True, capture_output=True)
-    return _given_away(folder) / "workflow.yaml"
+    return given_away(folder) / "workflow.yaml"
 
 
 def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> Path:
@@ -111,7 +112,7 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
         },
     }
     (folder / "workflow.yaml").write_text(yaml.safe_dump(workflow))
-    return _given_away(folder) / "workflow.yaml"
+    return given_away(folder) / "workflow.yaml"
 
 
 def set_mood(folder: Path, **mood: Any) -> None:
@@ -135,14 +136,17 @@ def site(folder: Path, pools: dict[str, Any], **settings: Any) -> Path:
     profile.mkdir(exist_ok=True)
     (profile / "config.yaml").write_text(yaml.safe_dump(settings))
     (profile / "pools.yaml").write_text(yaml.safe_dump(pools))
-    _given_away(folder)
+    given_away(folder)
     return profile
 
 
-def start(cluster: Cluster, workflow: Path, *options: str) -> subprocess.Popen[str]:
+def start(
+    cluster: Cluster, workflow: Path, *options: str, variables: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """Start ``fasthep-smk`` as the cluster's user; the caller waits for it."""
+    before = ["env", *(f"{name}={value}" for name, value in (variables or {}).items())]
     return subprocess.Popen(
-        cluster.command(FASTHEP_SMK, workflow.name, *options),
+        cluster.command(*before, FASTHEP_SMK, workflow.name, *options),
         cwd=workflow.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -150,7 +154,7 @@ def start(cluster: Cluster, workflow: Path, *options: str) -> subprocess.Popen[s
     )
 
 
-def _given_away(folder: Path) -> Path:
+def given_away(folder: Path) -> Path:
     """Make the cluster's user the owner of all that is in a folder."""
     account = folder.stat()
     for path in folder.rglob("*"):

@@ -317,6 +317,31 @@ def test_a_fallback_that_fits_is_taken_at_once(text: str, note: str, folder: Pat
     assert placed({**yaml.safe_load(text), "pools.yaml": HERE}, folder) == ("", note)
 
 
+@pytest.mark.parametrize(
+    ("pool", "stage", "seconds"),
+    [
+        ("{}", "fallback: default, fallback_after: 30m", 1800),
+        ("{fallback_after: 30m}", "fallback: default", 1800),
+        ("{fallback_after: 30m}", "fallback: default, fallback_after: 20", 20),
+        ("{fallback_after: 30m}", "fallback: default, fallback_after: null", None),
+        ("{}", "fallback: default", None),
+    ],
+)
+def test_a_job_waits_for_its_pool_as_long_as_it_is_told(
+    pool: str, stage: str, seconds: int | None, folder: Path
+) -> None:
+    """A stage has the last word; a machine without a queue has nothing to wait in."""
+    text = f"{{execution: {{pools: {{gpu: {pool}}}}}, stage: {{prefer: gpu, {stage}}}}}"
+    said = yaml.safe_load(text)
+    found = {}
+    for system in ("slurm", "local"):
+        execution, findings = read({**said, "config.yaml": f"executor: {system}"}, folder)
+        assert execution is not None, findings
+        placement, _, _ = place(rules(execution, said["stage"]), execution)
+        found[system] = [*placement.fallback_after.values()]
+    assert found == {"slurm": [seconds] if seconds else [], "local": []}
+
+
 @pytest.mark.parametrize(("text", "notes"), examples("shrunk"))
 def test_shrink_to_fit_lists_what_it_cuts(text: str, notes: str, folder: Path) -> None:
     said = {**yaml.safe_load(text), "pools.yaml": HERE}

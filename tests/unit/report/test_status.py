@@ -53,11 +53,24 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def record(place: Path, key: str, signature: str) -> None:
+def record(place: Path, key: str, signature: str, **more: str) -> None:
     (place / "smk/work/r" / key).mkdir(parents=True)
-    content = {"rule": "r", "key": key, "signature": signature, "runs": [{"signature": "x"}]}
+    content = {"rule": "r", "key": key, "signature": signature, **more}
+    content["runs"] = [{"signature": "x"}]
     text = json.dumps(content, indent=1)
     (place / "smk/work/r" / key / "record.json").write_text(text)
+
+
+def test_jobs_that_ran_in_their_fallback_are_named(folder: Path) -> None:
+    attempts = [{"pool": "gpu"}, {"pool": "default"}]
+    asked = {"system": "slurm", "rules": {"r": attempts}, "fallback_after": {"r": 60}}
+    (folder / "smk/requests.json").write_text(json.dumps(asked))
+    record(folder, "b", "signature of b", waited_for="gpu")
+    found = status.look(folder)
+    words = "1 of r ran in pool default, after waiting too long for pool gpu"
+    assert words in status.as_text(found).splitlines()
+    moved = {"rule": "r", "waited_for": "gpu", "pool": "default", "jobs": 1}
+    assert status.as_data(found)["moved"] == [moved]
 
 
 # --- jobs -----------------------------------------------------------------------------------------

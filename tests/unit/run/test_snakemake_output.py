@@ -12,6 +12,7 @@ from fasthep_smk.executors.job_events import (
     JobRetried,
     JobsPlanned,
     JobStarted,
+    Moved,
 )
 from fasthep_smk.run.snakemake_output import Reader
 
@@ -106,3 +107,12 @@ def test_a_half_line_and_one_of_another_kind_are_none() -> None:
     for line in lines:
         reader.event_line(line)
     assert reader.jobs == {}
+
+
+def test_a_job_under_way_is_counted_in_the_pool_that_it_went_to() -> None:
+    moved = Moved("stage_A", ["dy/0_0"], ["4"], 1800, "gpu", "default")
+    went = after(JobsPlanned({"stage_A": 2}), STARTED, moved, STARTED)
+    assert went.progress().running == {"stage_A": 1}
+    assert went.progress().moved == {("stage_A", "default"): 1}
+    went.event(JobFinished("4"))
+    assert went.progress().moved == {}

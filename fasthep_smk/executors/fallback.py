@@ -1,0 +1,186 @@
+"""A pool that does not come: a job that waits too long in its queue goes to its fallback.
+
+It is taken out of the batch system's queue and handed back to Snakemake's scheduler at the same
+attempt. From then on the resources of the job are those of its last attempt, which are the
+fallback's: Snakemake evaluates them for an attempt that is so many further on (``MOVED``), and the
+worker is told that number. No job runs twice: it is put on hold first, from where none starts, and
+is handed back when it is known to be gone without having started.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk import sites
+from fasthep_smk.executors.job_events import Moved
+from fasthep_smk.storage import layout
+from fasthep_smk.storage.job_settings import MOVED
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Requests
+    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
+
+__all__ = ["Queue", "as_sent", "number", "prepare_routes"]
+
+#: The jobs that are in their fallback, by rule and wildcards: those of this process's run.
+_moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
+#: How the resources begin that count the jobs of a pool.
+_TOKEN = "pool_"
+
+
+def number(job: SnakemakeJob) -> int:
+    """Return the number of a job's attempt as a worker is told it."""
+    return job.attempt + (MOVED if _is_moved(job) else 0)
+
+
+@contextmanager
+def as_sent(job: SnakemakeJob) -> Iterator[None]:
+    """Let a job be at the attempt that a worker is told, while the command of one is made."""
+    attempt, sent = job.attempt, number(job)
+    if sent != attempt:
+        job.attempt = sent
+    try:
+        yield
+    finally:
+        if sent != attempt:
+            job.attempt = attempt
+
+
+@dataclass
+class Queue:
+    """The jobs of a run in the queue of a batch system that may go to a fallback.
+
+    ``hand_back`` gives a job back to Snakemake's scheduler, at the same attempt.
+    """
+
+    hand_back: Callable[[SnakemakeJob], None]
+    tell: Callable[[Moved], None]
+    build: Path = Path()
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        try:
+            text = (self.build / layout.REQUESTS).read_text(encoding="utf-8")
+            self._requests: Requests = json.loads(text)
+            self._after: Mapping[str, int] = self._requests["fallback_after"]
+        except (OSError, ValueError, KeyError):
+            self._after = {}  # an older translation
+        #: When jobs were submitted that may go elsewhere, by their ids; those on hold.
+        self._since: dict[str, float] = {}
+        self._held: set[str] = set()
+
+    def submitted(self, info: SnakemakeJobInfo) -> None:
+        """Take in that a job was submitted."""
+        rule, pools = self._route(info.job)
+        if rule in self._after and pools[0] != pools[1]:
+            self._since[str(info.external_jobid)] = self.clock()
+
+    def look(
+        self, active: list[SnakemakeJobInfo]
+    ) -> tuple[list[SnakemakeJobInfo], list[SnakemakeJobInfo]]:
+        """Move jobs that have waited too long; return the others, and those that are on their way.
+
+        Of these nobody else should ask how they are: they are being taken out of the queue.
+        """
+        by_id = {str(info.external_jobid): info for info in active}
+        late = [job for job in by_id if self._is_late(job, by_id[job])]
+        if not late:
+            return active, []
+        system = sites.system(self._requests["system"])
+        held = system.hold([job for job in late if job not in self._held])
+        self._held |= {job for job, is_held in held.items() if is_held}
+        gone = system.withdraw([job for job in late if job in self._held])
+        known = {**held, **gone}
+        apart = {job for job in late if known.get(job) is not False}
+        for job in [job for job in late if job not in apart]:  # it has started: its pool has come
+            self._forget(job)
+        out = [by_id[job] for job in late if gone.get(job)]
+        for job in [job for job in late if gone.get(job)]:
+            self._forget(job)
+        if out:
+            self._move(out)
+        asked = [info for job, info in by_id.items() if job not in apart]
+        return asked, [by_id[job] for job in apart if not gone.get(job)]
+
+    def _is_late(self, job: str, info: SnakemakeJobInfo) -> bool:
+        since = self._since.get(job)
+        rule = _members(info.job)[0].rule.name
+        return since is not None and self.clock() - since >= self._after[rule]
+
+    def _forget(self, job: str) -> None:
+        self._since.pop(job, None)
+        self._held.discard(job)
+
+    def _route(self, job: SnakemakeJob) -> tuple[str, tuple[str, str]]:
+        """Return the rule of a job, or of all in a group, the pool that it is in and its last."""
+        rule = _members(job)[0].rule.name
+        attempts = self._requests["rules"].get(rule) if rule in self._after else None
+        if not attempts:
+            return rule, ("", "")
+        here = attempts[min(number(job), len(attempts)) - 1]
+        return rule, (str(here.get("pool")), str(attempts[-1].get("pool")))
+
+    def _move(self, infos: Iterable[SnakemakeJobInfo]) -> None:
+        by_route: dict[tuple[str, tuple[str, str]], list[SnakemakeJob]] = {}
+        for info in infos:
+            by_route.setdefault(self._route(info.job), []).append(info.job)
+        for (rule, (pool, to)), jobs in by_route.items():
+            inner = [one for job in jobs for one in _members(job)]
+            logs = [str(next(iter(one.log), "")) for one in inner]
+            places = ["/".join(layout.place_of_log(log)[1:]) for log in logs]
+            numbers = [str(one.jobid) for one in inner]
+            self.tell(Moved(rule, places, numbers, self._after[rule], pool, to))
+            for one in inner:
+                _moved.add(_name(one))
+            for job in jobs:
+                self.hand_back(job)
+
+
+def prepare_routes() -> None:
+    """Let Snakemake give jobs in their fallback what that asks for, and count them there.
+
+    It evaluates what a job counts against, such as the workers of a pool, once and for all: a
+    later attempt would be counted in the pool of the first.
+    """
+    rule: Any = importlib.import_module("snakemake.rules").Rule
+    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    evaluate, choose = rule.expand_resources, scheduler.job_selector
+
+    def expand_resources(
+        self: Any, wildcards: Any, files: object, attempt: int, **more: object
+    ) -> object:
+        if _moved and (self.name, frozenset(wildcards.items())) in _moved and attempt < MOVED:
+            attempt += MOVED
+        return evaluate(self, wildcards, files, attempt, **more)
+
+    def job_selector(self: object, jobs: Iterable[Any]) -> object:
+        for job in jobs:
+            counted = getattr(job, "_scheduler_resources", None)
+            if counted is not None and (job.attempt > 1 or _is_moved(job)):
+                asked = job.resources.items()
+                tokens = {name: value for name, value in asked if name.startswith(_TOKEN)}
+                job._scheduler_resources = {**counted, **tokens}
+        return choose(self, jobs)
+
+    rule.expand_resources = expand_resources
+    scheduler.job_selector = job_selector
+
+
+def _members(job: SnakemakeJob) -> list[SnakemakeJob]:
+    """Return the job, or those of a group."""
+    return list(getattr(job, "jobs", [job]))
+
+
+def _name(job: SnakemakeJob) -> tuple[str, frozenset[tuple[str, object]]]:
+    return job.rule.name, frozenset(job.wildcards_dict.items())
+
+
+def _is_moved(job: SnakemakeJob) -> bool:
+    return bool(_moved) and _name(_members(job)[0]) in _moved

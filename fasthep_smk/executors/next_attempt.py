@@ -1,0 +1,86 @@
+"""Which attempt of a failed job comes next: none without more memory than one that lacked it.
+
+Such an attempt would be submitted, and wait in a queue, only to say that it is not made. A job that
+starts all the same, where a plain Snakemake has sent it, says so itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk import sites
+from fasthep_smk.executors.fallback import number
+from fasthep_smk.storage import failures, layout
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Requests
+    from fasthep_smk.storage.record import Asked
+    from fasthep_smk.transfer.tracker import SnakemakeJob
+
+__all__ = ["pass_over_hopeless", "skip_hopeless"]
+
+_NOT_AGAIN = "; not tried again: no other attempt would have more"
+
+
+def skip_hopeless() -> None:
+    """Let Snakemake's scheduler, when a job has failed, pass over attempts that are hopeless."""
+    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    fail = scheduler.error_callback
+
+    def error_callback(self: object, job: Any) -> object:
+        # What cannot be read says nothing: the next attempt is made.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            pass_over_hopeless(job, Path())
+        return fail(self, job)
+
+    scheduler.error_callback = error_callback
+
+
+def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
+    """Set the attempt of a failed job to the one before the next that may have enough memory."""
+    place = layout.place_of_log(str(next(iter(job.log), "")))
+    if job.is_group() or not place or job.attempt > job.restart_times:
+        return
+    rule, key = place
+    requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+    fate = sites.system(requests["system"]).fate
+    notes = _notes(build, rule, key, job.attempt)
+    died = [(note, failures.earlier(build, rule, note.key, fate)[-1]) for note in notes]
+    if not died or any(last["kind"] != "memory" or not last.get("memory") for _, last in died):
+        return
+    had = max(last.get("memory") or 0 for _, last in died)
+    better = _first_with_more(job, requests["rules"][rule], had)
+    if better is None:
+        job.attempt = job.restart_times + 1
+        for note, last in died:
+            problem = f"{last['problem']}{_NOT_AGAIN}"
+            failures.note(build, replace(note, kind="memory", problem=problem))
+    elif better - 1 != job.attempt:
+        job.attempt = better - 1  # Snakemake counts the next one
+
+
+def _notes(build: Path, rule: str, key: str, attempt: int) -> list[failures.Failure]:
+    """Return the notes of a job, or of the jobs of a bundle, that have failed at an attempt."""
+    own = failures.read(failures.path_of(build, rule, key))
+    if own is None:
+        paths = sorted(failures.path_of(build, rule, key).parent.glob("*.json"))
+        found = [note for path in paths if (note := failures.read(path)) and note.bundle == key]
+    else:
+        found = [own]
+    return [note for note in found if note.attempt == attempt]
+
+
+def _first_with_more(job: SnakemakeJob, attempts: Sequence[Asked], had: int) -> int | None:
+    """Return the first later attempt that asks for more memory, or for nothing in particular."""
+    elsewhere = number(job) - job.attempt
+    for attempt in range(job.attempt + 1, job.restart_times + 2):
+        memory = attempts[min(attempt + elsewhere, len(attempts)) - 1].get("memory")
+        if memory is None or memory > had:
+            return attempt
+    return None
