@@ -78,9 +78,13 @@ class Queue:
 
     def submitted(self, info: SnakemakeJobInfo) -> None:
         """Take in that a job was submitted."""
-        rule, pools = self._route(info.job)
-        if rule in self._after and pools[0] != pools[1]:
+        if self.patience(info.job) is not None:
             self._since[str(info.external_jobid)] = self.clock()
+
+    def patience(self, job: SnakemakeJob) -> int | None:
+        """Return for how many seconds a job may wait; ``None`` where it has nowhere else to go."""
+        rule, pools = self._route(job)
+        return self._after.get(rule) if pools[0] != pools[1] else None
 
     def look(
         self, active: list[SnakemakeJobInfo]
@@ -105,7 +109,7 @@ class Queue:
         for job in [job for job in late if gone.get(job)]:
             self._forget(job)
         if out:
-            self._move(out)
+            self.move(out)
         asked = [info for job, info in by_id.items() if job not in apart]
         return asked, [by_id[job] for job in apart if not gone.get(job)]
 
@@ -127,7 +131,8 @@ class Queue:
         here = attempts[min(number(job), len(attempts)) - 1]
         return rule, (str(here.get("pool")), str(attempts[-1].get("pool")))
 
-    def _move(self, infos: Iterable[SnakemakeJobInfo]) -> None:
+    def move(self, infos: Iterable[SnakemakeJobInfo]) -> None:
+        """Hand jobs back that are in no queue any more; from now on they are in their fallback."""
         by_route: dict[tuple[str, tuple[str, str]], list[SnakemakeJob]] = {}
         for info in infos:
             by_route.setdefault(self._route(info.job), []).append(info.job)

@@ -15,6 +15,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import read
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.fallback import Queue
     from fasthep_smk.executors.pilots import Ended, Pilots
     from fasthep_smk.executors.submissions import Submissions
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
         workflow: Any
         _submissions: Submissions
+        _queue: Queue
 
         def __post_init__(self, *arguments: object, **options: object) -> None: ...
 
@@ -89,7 +91,9 @@ class Piloted(_Executor):
         captured = Path(layout.CAPTURED[0], Path(log).relative_to(layout.LOGS)).absolute()
 
         def ended(how: Ended) -> None:
-            if how.status is None:
+            if how.late:
+                self._queue.move([info])
+            elif how.status is None:
                 self._submit(job)
             elif how.status == 0:
                 super(Piloted, self).report_job_success(info)
@@ -98,7 +102,14 @@ class Piloted(_Executor):
 
         job.register()  # with the marks that Snakemake's executors make of a job under way
         self.workflow.scheduler.submit_callback(job)
-        self._pilots.run(crew, f"{job.jobid}.{job.attempt}", command, captured, ended)
+        self._pilots.run(
+            crew,
+            f"{job.jobid}.{job.attempt}",
+            command,
+            captured,
+            ended,
+            patience=self._queue.patience(job),
+        )
 
     def _submit(self, job: SnakemakeJob) -> None:
         """Submit a job from another thread than Snakemake's, where an error would go unheard."""

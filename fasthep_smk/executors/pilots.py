@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,6 +39,7 @@ _IDLE, _LOOK, _ASK = 60.0, 1.0, 10
 _FAILED = 3
 #: How often a job may lose its pilot: it may be what ends them.
 _LOSSES = 3
+_NEVER_CAME = "none of its pilots has started"
 #: Seconds that the batch system gets to end pilots.
 _PATIENCE = 30
 
@@ -48,10 +50,14 @@ _State = Literal["waiting", "running", "held", "ended"]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job has ended: with a status, or not at all since no pilot can run it, and why."""
+    """How a job has ended: with a status, or not at all since no pilot can run it, and why.
+
+    ``late``: jobs of its crew have waited for one as long as they may.
+    """
 
     status: int | None
     why: str = ""
+    late: bool = False
 
 
 class Pilots:
@@ -75,6 +81,8 @@ class Pilots:
         self._losses: Counter[str] = Counter()
         self._given_up: dict[str, threading.Event] = {}
         self._over = threading.Event()
+        #: When the first job of a crew has waited as long as it may.
+        self._patience: dict[str, float] = {}
 
     def crew_of(self, rule: str, attempt: int) -> Crew | None:
         """Return the pilots that run a job; ``None`` if it is a batch job of its own."""
@@ -88,15 +96,25 @@ class Pilots:
         words: Sequence[str],
         captured: Path,
         ended: Callable[[Ended], None],
+        *,
+        patience: int | None = None,
     ) -> None:
         """Let a pilot run a command in this folder, and hear how it has ended.
 
-        ``key`` is one for each attempt at a job; what it prints goes to ``captured``.
+        ``key`` is one for each attempt at a job; what it prints goes to ``captured``. If no pilot
+        of the crew has come when ``patience`` seconds are over, it is not run.
         """
+        if patience is not None:
+            end = time.monotonic() + patience
+            self._patience[crew.name] = min(end, self._patience.get(crew.name, end))
 
         def again() -> None:
             if not self._over.wait(_WORD):  # by then the lost one has noticed, and ended
-                self.run(crew, key, words, captured, ended)
+                self.run(crew, key, words, captured, ended, patience=patience)
+
+        def stop(error: BaseException) -> Ended:
+            late = patience is not None and _reason(error).endswith(_NEVER_CAME)
+            return replace(self._give_up(crew, error), late=late)
 
         def hear(future: Future[int]) -> None:
             error = future.exception()
@@ -105,7 +123,7 @@ class Pilots:
             if error is None:
                 ended(Ended(future.result()))
             elif type(error).__name__ not in ("ManagerLost", "WorkerLost"):
-                _apart(lambda: ended(self._give_up(crew, error)))
+                _apart(lambda: ended(stop(error)))
             elif self._count_loss(key) < _LOSSES:
                 _apart(again)
             else:
@@ -122,7 +140,7 @@ class Pilots:
             )
         except Exception as error:
             if not self._over.is_set():
-                ended(self._give_up(crew, error))
+                ended(stop(error))
         else:
             future.add_done_callback(hear)
 
@@ -148,11 +166,12 @@ class Pilots:
             first = crew.name not in self._given_up
             ended = self._given_up.setdefault(crew.name, threading.Event())
         if first:
-            cause = getattr(error, "reason", error)  # Parsl puts it into one of its own
-            why = " ".join(str(cause).split())[:300]
+            why = _reason(error)
+            pool = f"pool {crew.attempt.pool!r}"
             self._say(
-                f"pool {crew.attempt.pool!r}: pilots cannot be used, each job is a batch job of "
-                f"its own now: {why}"
+                f"{pool}: {why}"
+                if why.endswith(_NEVER_CAME)
+                else f"{pool}: pilots cannot be used, each job is a batch job of its own now: {why}"
             )
             if crew.name in self._batches:
                 self._batches[crew.name].end(wait=_PATIENCE)
@@ -199,6 +218,11 @@ class Pilots:
         """Notice when what pilots talk to has ended: Parsl does not."""
         while not self._over.wait(_LOOK):
             self._look()
+            for one in self._executors:
+                if time.monotonic() >= self._patience.get(one.label, math.inf):
+                    del self._patience[one.label]
+                    if self._batches[one.label].never_comes():
+                        one.set_bad_state_and_fail_all(RuntimeError(_NEVER_CAME))
 
     def _look(self) -> None:
         for one in self._executors:
@@ -218,11 +242,14 @@ class _Batch:
         self._submit, self._system = sites.batch(system).submit, sites.system(system)
         self._name, self._folder, self._told = name, folder, told
         self._states: dict[str, _State] = {}
+        self._closed = False
         #: Why the batch system did not take the last one, if it did not.
         self.problem: str | None = None
 
     def submit(self, command: str, label: str) -> str:
         output = self._folder / f"{encode(self.crew.attempt.pool)}-{label}"
+        if self._closed:
+            raise sites.NotSubmitted("its pool has not come")
         try:
             job = self._submit(command, self._name, self.crew.attempt, output)
         except sites.NotSubmitted as error:
@@ -246,6 +273,23 @@ class _Batch:
         self.cancel([job for job in left if self._states[job] == "held"])
         return self._states
 
+    def never_comes(self) -> bool:
+        """Take all out of the queue if none has ever started; tell whether that is so.
+
+        They are put on hold first, from where none starts.
+        """
+        self._closed = True
+        jobs = [job for job, state in self.states().items() if state == "waiting"]
+        others = set(self._states.values()) - {"waiting"}
+        if not jobs or others:
+            self._closed = False
+            return False
+        held = self._system.hold(jobs)
+        gone = self._system.withdraw([job for job in jobs if held.get(job)])
+        came = not all(gone.get(job) for job in jobs)
+        self._closed = not came
+        return not came
+
     def cancel(self, jobs: Sequence[str]) -> bool:
         return not jobs or ask(self._system.cancel(jobs)) is not None
 
@@ -263,6 +307,11 @@ def _state(queued: sites.Queued | None) -> _State:
     if queued is None or queued.state == "ending":
         return "ended"
     return "held" if queued.reason.startswith("held: ") else queued.state
+
+
+def _reason(error: BaseException) -> str:
+    """Return why pilots cannot be used; Parsl puts the reason into an error of its own."""
+    return " ".join(str(getattr(error, "reason", error)).split())[:300]
 
 
 def _apart(call: Callable[[], object]) -> threading.Thread:

@@ -276,3 +276,19 @@ def test_a_pilot_that_cannot_start_is_replaced_by_batch_jobs(system: System) -> 
     sentence = {"slurm": "unrecognized option '--bogus'", "htcondor": "Parse error in expression"}
     assert len(told) == 1
     assert sentence[system.kind] in told[0]
+
+
+def test_a_pool_whose_pilots_never_come_is_left_for_the_fallback(system: System) -> None:
+    never = {"slurm": {"extra": "--begin=now+2hours"}, "htcondor": {"requirements": "False"}}
+    pool = {**PILOT, "fallback_after": "00:00:05", "config": {"pilot": True, **never}}
+    workflow = moody(system, pool)
+    folder = workflow.parent
+    text = workflow.read_text().replace("require: moody", "require: moody\n      fallback: default")
+    workflow.write_text(text)
+    said = Run(system, workflow, "--granularity", "stage").ended()
+    assert "pool 'moody': none of its pilots has started" in said
+    assert said.count("waited 00:00:05 for pool moody: now in pool default") == 3
+    assert tries(folder).total() == 3
+    found = [one for one in analyses.records(folder / "build") if one["rule"] == "stage_Moody"]
+    assert {one["asked"]["pool"] for one in found} == {"default"}
+    assert not system.queue(folder)
