@@ -81,12 +81,13 @@ class Submissions:
         ``alone``: the batch job is our worker's command and nothing else.
         """
         with self._lock:
-            if self._leaving:
-                threading.Event().wait()  # until the process ends
-            self._under_way += 1
-        self._told.job = _described(job, name, self._system, self._build, alone=alone)
-        batch_jobs.submitting(self._build, self._told.job)
+            leaving = self._leaving
+            self._under_way += not leaving
+        if leaving:
+            threading.Event().wait()  # until the process ends
         try:
+            self._told.job = _described(job, name, self._system, self._build, alone=alone)
+            batch_jobs.submitting(self._build, self._told.job)
             yield
         finally:
             self._told.job = None
@@ -142,12 +143,10 @@ class Submissions:
 
     def leave(self) -> None:
         """End this process when no submission is under way; all jobs stay in the queue."""
+        with self._lock:
+            self._leaving = True
         end = time.monotonic() + _PATIENCE
-        while time.monotonic() < end:
-            with self._lock:
-                self._leaving = True
-                if not self._under_way:
-                    break
+        while self._under_way and time.monotonic() < end:
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 

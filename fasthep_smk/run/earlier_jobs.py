@@ -8,7 +8,6 @@ same files is submitted.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +39,6 @@ _TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 #: Why jobs of an earlier run are cancelled.
 _CHANGED = "this run would submit something else, or nothing"
 _OTHER = "what has its files sent, shares a job or is in a container cannot be taken over"
-_ENDING = "somebody has cancelled it already"
 _VARIABLES = "environment variables have changed while it waited"
 
 
@@ -76,11 +74,11 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
             if not cancel:
                 raise RunFailed(f"{said}\nrun again later, or add --cancel to go on beside them")
             lines.append(said)
-        gone = len(drop) - len(still)
-        reasons = Counter(unwanted[left.job.token] for left in drop)
-        why = "; ".join(reason for reason in reasons if reason)
+        gone = [one for one in drop if one not in still and one.queued.state != "ending"]
+        why = "; ".join(dict.fromkeys(filter(None, (unwanted[one.job.token] for one in gone))))
         if gone:
-            lines.append(f"{_jobs(gone)} of an earlier run cancelled{f': {why}' if why else ''}")
+            said = f"{_jobs(len(gone))} of an earlier run cancelled"
+            lines.append(f"{said}: {why}" if why else said)
     batch_jobs.replace(build, [left.job for left in keep])
     return lines
 
@@ -95,8 +93,8 @@ def _unwanted(found: Iterable[Left], placed: Placed) -> dict[str, str]:
     unwanted: dict[str, str] = {}
     latest: dict[str, str] = {}
     for job, queued in ((left.job, left.queued) for left in found):
-        if queued.state == "ending":
-            unwanted[job.token] = _ENDING
+        if queued.state == "ending":  # it has ended, or was cancelled
+            unwanted[job.token] = ""
         elif not job.signature or not takes:
             unwanted[job.token] = _OTHER
         elif (

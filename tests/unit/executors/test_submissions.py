@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,3 +122,35 @@ def test_other_jobs_are_called_by_their_rules() -> None:
     assert name_of(job(shellcmd="python fit.py")) == "stage_Mass"
     assert name_of(job(is_group=lambda: True, name="group7")) == "group7"
     assert name_of(job(shellcmd="sh smk/worker finish.log 1 1 stage_Mass")) == "stage_Mass"
+
+
+LEAVING = """\
+import threading, time
+from fasthep_smk.executors.submissions import Submissions
+from tests.unit.executors.test_submissions import job
+
+here = Submissions("slurm")
+
+
+def submit(output, number):
+    with here.submitting(job(output=[output]), "stage_Mass", alone=True):
+        time.sleep(1)
+        here.taken(number)
+
+
+threading.Thread(target=submit, args=("first", "17"), daemon=True).start()
+time.sleep(0.3)
+threading.Thread(target=here.leave, daemon=True).start()
+time.sleep(0.3)
+submit("second", "18")
+"""
+
+
+def test_who_leaves_waits_for_a_submission_and_begins_no_other(build: Path) -> None:
+    root = str(Path(__file__).parents[3])
+    done = subprocess.run(
+        [sys.executable, "-c", LEAVING], cwd=build, env={**os.environ, "PYTHONPATH": root}
+    )
+    assert done.returncode == -signal.SIGKILL
+    [one] = batch_jobs.read(build)
+    assert (one.record, one.batch_id) == ("first", "17")
