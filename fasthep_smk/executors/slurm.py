@@ -43,6 +43,8 @@ _PATIENCE, _PAUSE = 1800, 5
 _UNBEGUN = 5
 #: Nothing has reached the controller: the job is not queued, and can be submitted again.
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
+#: What srun says then, which starts what a Snakemake on the node runs.
+_NO_STEP = re.compile(rf"^srun: error: .*{_NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -121,7 +123,7 @@ class Executor(Travelling, plugin.Executor):  # type: ignore[misc]
             said = files.read_plain(log).decode(errors="replace")
         except OSError:
             return False
-        if not _NO_ANSWER.search(said):
+        if not _NO_STEP.search(said):
             return False
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)

@@ -193,13 +193,12 @@ def hold(run: str, jobs: Iterable[str]) -> Mapping[str, bool | None]:
     Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let go.
     """
     jobs = list(jobs)
-    first = _queued(run, jobs)
-    waiting = [job for job, one in first.items() if one and one.waits]
-    if not waiting:
-        return {job: None if one is None else False for job, one in first.items()}
-    ask(["scontrol", "hold", ",".join(waiting)])
     found = _queued(run, jobs)
-    if started := [job for job in waiting if (one := found[job]) and not one.waits]:
+    if waiting := [job for job, one in found.items() if one and one.waits]:
+        ask(["scontrol", "hold", ",".join(waiting)])
+        found = _queued(run, jobs)
+    started = [job for job, one in found.items() if one and one.held and one.state == "RUNNING"]
+    if started:
         ask(["scontrol", "release", ",".join(started)])
     return {
         job: None if one is None or (one.waits and not one.held) else one.waits
@@ -216,10 +215,8 @@ def withdraw(run: str, jobs: Iterable[str]) -> Mapping[str, bool | None]:
     if not jobs:
         return {}
     ask(["scancel", "--state=PENDING", *jobs])
-    return {
-        job: None if one is None or one.waits else one.state == "CANCELLED" and one.is_new
-        for job, one in _queued(run, jobs).items()
-    }
+    found = _queued(run, jobs)
+    return {job: None if one is None else one.is_gone for job, one in found.items()}
 
 
 @dataclass(frozen=True)
@@ -233,6 +230,13 @@ class _Queued:
     @property
     def waits(self) -> bool:
         return self.state == "PENDING" and self.is_new
+
+    @property
+    def is_gone(self) -> bool | None:
+        """Whether a job that was on hold has left the queue; Slurm forgets it some time later."""
+        if self.waits:
+            return None
+        return not self.state or (self.state == "CANCELLED" and self.is_new)
 
 
 def _queued(run: str, jobs: list[str]) -> dict[str, _Queued | None]:

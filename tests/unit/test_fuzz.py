@@ -332,6 +332,20 @@ def left_in_squeue(bench: Bench, content: bytes) -> None:
     slurm.take_back("0b2c4c5a-1111-2222-3333-444455556666", bench.folder, [])
 
 
+def held_in_squeue(bench: Bench, content: bytes) -> None:
+    bench.answer(content)
+    for found in (slurm.hold("run", ["41", "42"]), slurm.withdraw("run", ["41", "42"])):
+        assert set(found) == {"41", "42"}
+        assert set(found.values()) <= {True, False, None}
+
+
+def held_in_condor_q(bench: Bench, content: bytes) -> None:
+    bench.answer(content)
+    for found in (htcondor.hold("run", ["12", "13"]), htcondor.withdraw("run", ["12", "13"])):
+        assert set(found) == {"12", "13"}
+        assert set(found.values()) <= {True, False, None}
+
+
 def scontrol(bench: Bench, content: bytes) -> None:
     bench.file("stderr", STDERR.encode())
     bench.answer(content)
@@ -494,6 +508,11 @@ PARSERS: dict[str, tuple[Make, Read]] = {
     ),
     "sinfo": (of_bytes(SINFO, "cpu*\ngpu\n"), sinfo),
     "condor_status": (of_bytes("8 16000 0\n64 256000 4\n8 16000 undefined\n"), condor_status),
+    "squeue of late jobs": (
+        of_bytes("41|PENDING|JobHeldUser|0||\n42|RUNNING|None|0|std1|\n"),
+        held_in_squeue,
+    ),
+    "condor_q of late jobs": (of_bytes("12 5 undefined\n13 2 1\n"), held_in_condor_q),
     "condor_q": (of_json(CONDOR_Q), condor_q),
     "condor_q after a run": (of_bytes("12 1\n13 3\n14 5\n"), left_in_condor_q),
     "a job's ClassAd": (of_bytes('ClusterId = 12\nOwner = "alice"\n'), job_ad),
