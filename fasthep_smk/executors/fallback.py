@@ -31,6 +31,8 @@ __all__ = ["Queue", "as_sent", "number", "prepare_routes"]
 
 #: The jobs that are in their fallback, by rule and wildcards: those of this process's run.
 _moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
+#: So many jobs are named in one command; the others have their turn at the next look.
+_AT_ONCE = 500
 #: How the resources begin that count the jobs of a pool.
 _TOKEN = "pool_"
 
@@ -95,6 +97,7 @@ class Queue:
         """
         by_id = {str(info.external_jobid): info for info in active}
         late = [job for job in by_id if self._is_late(job, by_id[job])]
+        late = sorted(late, key=lambda job: job not in self._held)[:_AT_ONCE]
         if not late:
             return active, []
         system = sites.system(self._requests["system"])

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from fasthep_smk import sites
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.task_table import TaskTable
+from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Requests
@@ -35,7 +37,7 @@ def skip_hopeless() -> None:
 
     def error_callback(self: object, job: Any) -> object:
         # What cannot be read says nothing: the next attempt is made.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
             pass_over_hopeless(job, Path())
         return fail(self, job)
 
@@ -66,14 +68,16 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
 
 
 def _notes(build: Path, rule: str, key: str, attempt: int) -> list[failures.Failure]:
-    """Return the notes of a job, or of the jobs of a bundle, that have failed at an attempt."""
-    own = failures.read(failures.path_of(build, rule, key))
-    if own is None:
-        paths = sorted(failures.path_of(build, rule, key).parent.glob("*.json"))
-        found = [note for path in paths if (note := failures.read(path)) and note.bundle == key]
-    else:
-        found = [own]
-    return [note for note in found if note.attempt == attempt]
+    """Return the notes that a job has left at an attempt, or those of a bundle that are not done.
+
+    Nothing, if one of these has left none: it has not run, or not to its end.
+    """
+    table = TaskTable.read(build, rule, key)
+    keys = table.bundles[key].jobs if key in table.bundles else (key,)
+    left = [one for one in keys if not (build / table.jobs[one].record).is_file()]
+    notes = [failures.read(failures.path_of(build, rule, one)) for one in left]
+    found = [note for note in notes if note is not None and note.attempt == attempt]
+    return found if len(found) == len(left) else []
 
 
 def _first_with_more(job: SnakemakeJob, attempts: Sequence[Asked], had: int) -> int | None:

@@ -48,6 +48,8 @@ _UNBEGUN = 5
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 _NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
+#: What srun says then, which starts what a Snakemake on the node runs.
+_NO_STEP = re.compile(rf"^srun: error: .*{_NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -154,7 +156,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             said = files.read_plain(log).decode(errors="replace")
         except OSError:
             return False
-        if not _NO_ANSWER.search(said):
+        if not _NO_STEP.search(said):
             return False
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)

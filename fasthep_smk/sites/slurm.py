@@ -202,13 +202,12 @@ def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
     Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let go.
     """
     jobs = list(jobs)
-    first = _listed(jobs)
-    waiting = [job for job, one in first.items() if one and one.waits]
-    if not waiting:
-        return {job: None if one is None else False for job, one in first.items()}
-    ask(["scontrol", "hold", ",".join(waiting)])
     found = _listed(jobs)
-    if started := [job for job in waiting if (one := found[job]) and not one.waits]:
+    if waiting := [job for job, one in found.items() if one and one.waits]:
+        ask(["scontrol", "hold", ",".join(waiting)])
+        found = _listed(jobs)
+    started = [job for job, one in found.items() if one and one.held and one.state == "RUNNING"]
+    if started:
         ask(["scontrol", "release", ",".join(started)])
     return {
         job: None if one is None or (one.waits and not one.held) else one.waits
@@ -225,10 +224,8 @@ def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
     if not jobs:
         return {}
     ask(["scancel", "--state=PENDING", *jobs])
-    return {
-        job: None if one is None or one.waits else one.state == "CANCELLED" and one.is_new
-        for job, one in _listed(jobs).items()
-    }
+    found = _listed(jobs)
+    return {job: None if one is None else one.is_gone for job, one in found.items()}
 
 
 @dataclass(frozen=True)
@@ -242,6 +239,13 @@ class _Listed:
     @property
     def waits(self) -> bool:
         return self.state == "PENDING" and self.is_new
+
+    @property
+    def is_gone(self) -> bool | None:
+        """Whether a job that was on hold has left the queue; Slurm forgets it some time later."""
+        if self.waits:
+            return None
+        return not self.state or (self.state == "CANCELLED" and self.is_new)
 
 
 def _listed(jobs: list[str]) -> dict[str, _Listed | None]:

@@ -23,6 +23,8 @@ from tests.clusters.analyses import set_mood
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_htcondor import history
 from tests.clusters.test_slurm import Run, jobs_of, local_run, most_at_a_time, slurms_record
+from tests.clusters.test_transfer import SITE as TRANSFER
+from tests.clusters.test_transfer import WORKS
 from tests.support.compare import compare_builds
 from tests.support.forms import some
 
@@ -212,6 +214,24 @@ def test_jobs_that_share_a_batch_job_move_together(slurm: Cluster, reference: Pa
     assert tries(folder) == {"default data": 2, "default dy": 1}
     assert len({one["batch_job"] for one in moody(folder)}) == 1
     assert not compare_builds(reference, folder / "build")
+
+
+@pytest.mark.long
+def test_jobs_that_are_sent_their_files_move_too(htcondor: Cluster) -> None:
+    """The parcel is sent anew, to a node that shares nothing with this machine."""
+    folder = prepared(htcondor, "htcondor")
+    op = folder / "own_ops.py"
+    op.write_text(op.read_text().replace("def run(", "def run_(") + WORKS)
+    profiles = {"gpu": {"config": {"htcondor": PLACES["htcondor"]["gpu"]}}}
+    analyses.site(folder, {**TRANSFER, "pool_profiles": profiles}, **HURRY["htcondor"])
+    said = Run(htcondor, folder / "workflow.yaml").ended(seconds=300)
+    assert went(said) == 3
+    for record in moody(folder):
+        assert (record["attempt"], record["waited_for"]) == (1, "gpu")
+        assert record["asked"]["pool"] == "default"
+    parcels = (folder / "build/smk/transfer").rglob("*")
+    assert not [path for path in parcels if path.is_file()]
+    assert not compare_builds(local_run(folder, folder / "workflow.yaml"), folder / "build")
 
 
 #: Submits jobs that write their numbers into ``canaries``, and lets them wait for no time at all.

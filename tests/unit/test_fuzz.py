@@ -335,6 +335,20 @@ def squeue(bench: Bench, content: bytes) -> None:
         assert isinstance(one.reason, str)
 
 
+def held_in_squeue(bench: Bench, content: bytes) -> None:
+    bench.answer(content)
+    for found in (slurm.hold(["41", "42"]), slurm.withdraw(["41", "42"])):
+        assert set(found) == {"41", "42"}
+        assert set(found.values()) <= {True, False, None}
+
+
+def held_in_condor_q(bench: Bench, content: bytes) -> None:
+    bench.answer(content)
+    for found in (htcondor.hold(["12", "13"]), htcondor.withdraw(["12", "13"])):
+        assert set(found) == {"12", "13"}
+        assert set(found.values()) <= {True, False, None}
+
+
 def scontrol(bench: Bench, content: bytes) -> None:
     bench.file("stderr", STDERR.encode())
     bench.answer(content)
@@ -499,6 +513,11 @@ PARSERS: dict[str, tuple[Make, Read]] = {
     ),
     "sinfo": (of_bytes(SINFO, "cpu*\ngpu\n"), sinfo),
     "condor_status": (of_bytes("8 16000 0\n64 256000 4\n8 16000 undefined\n"), condor_status),
+    "squeue of late jobs": (
+        of_bytes("41|PENDING|JobHeldUser|0||\n42|RUNNING|None|0|std1|\n"),
+        held_in_squeue,
+    ),
+    "condor_q of late jobs": (of_bytes("12 5 undefined\n13 2 1\n"), held_in_condor_q),
     "condor_q": (of_json(CONDOR_Q), condor_q),
     "what a run has submitted": (of_bytes(SUBMITTED), submitted),
     "a job's ClassAd": (of_bytes('ClusterId = 12\nOwner = "alice"\n'), job_ad),

@@ -12,6 +12,8 @@ import pytest
 
 from fasthep_smk.executors.next_attempt import pass_over_hopeless
 from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.task_table import BundleEntry
+from tests.support import tables
 
 GB = 10**9
 
@@ -24,9 +26,17 @@ def job(attempt: int = 1, retries: int = 2) -> Any:
     return SimpleNamespace(rule=rule, wildcards_dict=place, **told)
 
 
-def build(folder: Path, *memory: int | None, **note: Any) -> Path:
-    """A build folder whose attempts ask for so much memory, and the note of one that died."""
-    (folder / "smk").mkdir()
+def build(folder: Path, *memory: int | None, jobs: tuple[str, ...] = (), **note: Any) -> Path:
+    """A build folder whose attempts ask for so much memory, and the note of one that died.
+
+    With ``jobs`` it is a bundle of these.
+    """
+    (folder / "smk/tasks").mkdir(parents=True)
+    bundle = {"dy/0_0": BundleEntry(jobs, "smk/bundles/r.json", "")} if jobs else {}
+    keys = jobs or ("dy/0_0",)
+    entries = {key: tables.entry(record=f"smk/work/r/{key}/record.json") for key in keys}
+    table = tables.table(jobs=entries, bundles=bundle)
+    (folder / layout.table("r")).write_text(table.to_text())
     attempts = [{"pool": "p", "memory": one and one * GB} for one in memory]
     asked = {"system": "local", "rules": {"r": attempts}}
     (folder / layout.REQUESTS).write_text(json.dumps(asked))
@@ -77,11 +87,18 @@ def test_a_last_attempt_is_the_last_anyway(tmp_path: Path) -> None:
     assert [note.problem for note in failures.read_all(folder)] == ["too much"]
 
 
-@pytest.mark.parametrize(("other", "attempt"), [("memory", 3), ("error", 1)])
+@pytest.mark.parametrize(
+    ("other", "attempt"), [("memory", 3), ("done", 3), ("error", 1), ("killed with it", 1)]
+)
 def test_a_bundle_goes_on_if_one_of_its_jobs_may(other: str, attempt: int, tmp_path: Path) -> None:
+    """The other one may have died of the same, be done, have failed, or never have begun."""
     failed = job()
-    folder = build(tmp_path, 4, 4, 4, key="dy/7_7", bundle="dy/0_0")
-    first = failures.read_all(folder)[0]
-    failures.note(folder, replace(first, key="dy/8_8", kind=other))
+    folder = build(tmp_path, 4, 4, 4, jobs=("dy/7_7", "dy/8_8"), key="dy/7_7", bundle="dy/0_0")
+    if other in ("memory", "error"):
+        first = failures.read_all(folder)[0]
+        failures.note(folder, replace(first, key="dy/8_8", kind=other))
+    elif other == "done":
+        (folder / "smk/work/r/dy/8_8").mkdir(parents=True)
+        (folder / "smk/work/r/dy/8_8/record.json").write_text("{}")
     pass_over_hopeless(failed, folder)
     assert failed.attempt == attempt
