@@ -88,6 +88,7 @@ def test_the_names_are_functions_whatever_else_was_imported(analysis: Path) -> N
     assert fasthep_smk.run("workflow.yaml", cwd=analysis, quiet=True).variations == ("nominal",)
 
 
+@pytest.mark.long
 def test_results_are_those_of_the_last_run(tmp_path: Path) -> None:
     workflow = cases.case("plan_systematics").prepare(tmp_path)
     plain = yaml.safe_load(workflow.read_text())

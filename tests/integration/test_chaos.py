@@ -26,7 +26,7 @@ from tests.support.compare import compare_builds
 
 pytestmark = pytest.mark.integration
 
-ROUNDS = int(os.environ.get("FASTHEP_SMK_CHAOS_ROUNDS", "4"))
+ROUNDS = int(os.environ.get("FASTHEP_SMK_CHAOS_ROUNDS", "1"))
 SEED = int(os.environ.get("FASTHEP_SMK_CHAOS_SEED", "1"))
 CALL = ("workflow.yaml", "-j", "2", "--chunk-size", "30")  # 7 partitions of 3 datasets
 KILLS = 3

@@ -226,6 +226,7 @@ def test_a_stopped_run_does_not_wait(needy: Path, server: tuple[str, list[int]])
     assert not [pid for pid in held if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.long
 def test_jobs_of_a_bundle_wait_too(needy: Path, server: tuple[str, list[int]]) -> None:
     """Also cold ones: with no fork server they are started otherwise."""
     address, answers = server
@@ -276,6 +277,7 @@ def test_nothing_secret_is_written(needy: Path, smk: Run, monkeypatch: pytest.Mo
     assert "everything was up to date" in again.stdout
 
 
+@pytest.mark.long
 def test_plain_snakemake_runs_it_too(needy: Path, smk: Run) -> None:
     credentials.write(needy / "token", credentials.token(3600))
     assert smk("translate", "workflow.yaml", cwd=needy).returncode == 0

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.integration.conftest import Run
+from tests.integration.conftest import WORKFLOW, Run
 from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
@@ -51,11 +51,21 @@ def own(analysis: Path) -> Path:
     return analysis
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, small_files: Path, smk: Run) -> Path:
+    folder = tmp_path_factory.mktemp("by_stage")
+    (folder / "data").symlink_to(small_files)
+    (folder / "workflow.yaml").write_text(WORKFLOW)
+    run(smk, folder)
+    return folder
+
+
 @pytest.fixture
-def by_stage(analysis: Path, smk: Run) -> Path:
+def by_stage(finished: Path, tmp_path: Path) -> Path:
     """The small analysis, run with one rule per stage: event streams lie between them."""
-    run(smk, analysis)
-    return analysis
+    folder = tmp_path / "by_stage"
+    subprocess.run(["cp", "-a", finished, folder], check=True)
+    return folder
 
 
 @pytest.fixture
@@ -293,6 +303,7 @@ def test_nothing_goes_unless_all_jobs_ran(own: Path, smk: Run) -> None:
     assert place.exists()
 
 
+@pytest.mark.long
 def test_nothing_goes_as_long_as_partitions_are_missing(own: Path, smk: Run) -> None:
     (own / "fail").write_text("data/1_0")
     done = smk("workflow.yaml", "--keep", "none", "--accept-missing", "1", cwd=own)

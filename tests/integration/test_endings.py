@@ -157,6 +157,7 @@ def test_an_edit_that_is_undone_redraws_the_one_plot(
     assert_like(reference(PLOTS), project)
 
 
+@pytest.mark.long
 def test_a_style_redraws_the_plots_that_have_it(
     project: Path, smk: Run, reference: Reference
 ) -> None:
@@ -178,7 +179,6 @@ def test_a_plot_without_a_style_looks_as_after_those_before_it(
     project: Path, smk: Run, reference: Reference
 ) -> None:
     run(smk, project, STYLES)
-    assert_like(reference(STYLES), project)
     assert "one after the other" not in log(project)
     other = STYLES.replace(
         "met: {op: hep.render.hist1d,", "met: {op: hep.render.hist1d, style: {experiment: ATLAS},"
@@ -187,6 +187,14 @@ def test_a_plot_without_a_style_looks_as_after_those_before_it(
     # What ATLAS sets and CMS does not stays for all that follow.
     assert drawn(project) == ALL
     assert_like(reference(other), project)
+
+
+@pytest.mark.long
+def test_several_processes_keep_the_styles_of_plots_that_have_one(
+    project: Path, smk: Run, reference: Reference
+) -> None:
+    run(smk, project, STYLES)
+    assert_like(reference(STYLES), project)
 
 
 HEATS = """\
@@ -241,6 +249,7 @@ def test_a_plot_that_somebody_has_painted_over_is_not_taken_over(
     assert_like(reference(REBINNED), project)
 
 
+@pytest.mark.long
 def test_a_removed_plot_goes_and_the_others_stay(
     project: Path, smk: Run, reference: Reference
 ) -> None:

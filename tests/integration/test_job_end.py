@@ -16,7 +16,7 @@ import pytest
 
 from fasthep_smk.storage.layout import FORK_SERVER
 from tests.support import warm
-from tests.support.forms import in_turn, some
+from tests.support.forms import chosen, in_turn, some
 from tests.support.own_op import add_own_op
 
 pytestmark = pytest.mark.integration
@@ -173,7 +173,9 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return warm.run(*arguments, cwd=cwd, timeout=120)
 
 
-@pytest.mark.parametrize("start", STARTS, indirect=True)
+@pytest.mark.parametrize(
+    "start", chosen(STARTS, lambda start: start in ("cold", "forked bundle")), indirect=True
+)
 def test_what_is_left_open_ends_as_with_python(
     own: Callable[[str], Path], start: tuple[str, ...]
 ) -> None:
@@ -185,7 +187,14 @@ def test_what_is_left_open_ends_as_with_python(
     assert not list((folder / "left").glob("folder-*"))
 
 
-@pytest.mark.parametrize(("end", "start"), in_turn(TOO_EARLY, list(STARTS)), indirect=["start"])
+@pytest.mark.parametrize(
+    ("end", "start"),
+    chosen(
+        in_turn(TOO_EARLY, list(STARTS)),
+        lambda end, _: end in ("a fault", "abort", "SIGKILL", "os._exit(0)", "sys.exit(0)"),
+    ),
+    indirect=["start"],
+)
 def test_what_ends_a_job_too_early_is_named(
     own: Callable[[str], Path], start: tuple[str, ...], end: str
 ) -> None:
@@ -201,7 +210,7 @@ def test_what_ends_a_job_too_early_is_named(
         assert any('own_ops.py", line' in log.read_text() for log in logs)
 
 
-@pytest.mark.parametrize("start", some(STARTS, 2), indirect=True)
+@pytest.mark.parametrize("start", some(STARTS, 1), indirect=True)
 def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str, ...]) -> None:
     folder = own("def what(name): sys.exit('enough')\n")
     done = run(*start, "-k", cwd=folder)
@@ -211,7 +220,11 @@ def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str
     assert any("enough" in text for text in logs)
 
 
-@pytest.mark.parametrize(("end", "start"), in_turn(BAD_ENDS, list(STARTS)), indirect=["start"])
+@pytest.mark.parametrize(
+    ("end", "start"),
+    chosen(in_turn(BAD_ENDS, list(STARTS)), lambda _, start: start in ("cold bundle", "forked")),
+    indirect=["start"],
+)
 def test_a_job_that_ends_badly_does_not_count(
     own: Callable[[str], Path], start: tuple[str, ...], end: str
 ) -> None:
@@ -237,7 +250,7 @@ def test_what_is_left_running_ends_with_its_job(
 
 @pytest.mark.parametrize(
     ("number", "start"),
-    in_turn([signal.SIGINT, signal.SIGTERM], list(STARTS)),
+    some(in_turn([signal.SIGINT, signal.SIGTERM], list(STARTS)), 2),
     indirect=["start"],
 )
 def test_stopping_a_run_ends_all_that_its_jobs_have_started(
@@ -252,7 +265,7 @@ def test_stopping_a_run_ends_all_that_its_jobs_have_started(
     until(lambda: not any(map(alive, pids(folder))), 10)
 
 
-@pytest.mark.parametrize("start", some(STARTS, 2), indirect=True)
+@pytest.mark.parametrize("start", some(STARTS, 1), indirect=True)
 def test_stopping_twice_ends_also_what_hears_no_signal(
     own: Callable[[str], Path], start: tuple[str, ...]
 ) -> None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.integration.conftest import Run
+from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
 
@@ -116,6 +117,7 @@ def test_a_second_run_is_told_who_works_there(slow: Path, smk: Run) -> None:
     stop(first)
 
 
+@pytest.mark.long
 def test_a_run_of_snakemake_alone_is_not_disturbed(slow: Path, smk: Run) -> None:
     assert smk("translate", "workflow.yaml", cwd=slow).returncode == 0
     command = [sys.executable, "-m", "snakemake", "--profile", "smk/profile"]
@@ -134,7 +136,7 @@ def test_a_run_of_snakemake_alone_is_not_disturbed(slow: Path, smk: Run) -> None
     assert "is not on this machine any more was removed" in done.stderr
 
 
-@pytest.mark.parametrize("victims", ["all", "wrapper", "wrapper and snakemake"])
+@pytest.mark.parametrize("victims", some(["wrapper", "wrapper and snakemake", "all"], 1))
 def test_the_next_call_goes_on_after_a_kill(slow: Path, smk: Run, victims: str) -> None:
     run = start(slow)
     snakemake, jobs = snakemake_of(slow), tries(slow)

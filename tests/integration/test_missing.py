@@ -14,7 +14,7 @@ import yaml
 
 from tests.integration.conftest import Run
 from tests.support.compare import compare_histograms
-from tests.support.forms import some
+from tests.support.forms import LONG, some
 
 pytestmark = pytest.mark.integration
 
@@ -286,7 +286,7 @@ def test_keep_going_runs_what_does_not_need_the_failed_job(fragile: Path, smk: R
     assert "3 jobs to run: 2 x" in succeed(smk, fragile, "-k")
 
 
-@pytest.mark.parametrize("missing", [(), ("data/1_0",)])
+@pytest.mark.parametrize("missing", [("data/1_0",), pytest.param((), marks=LONG)])
 def test_what_is_no_partition_must_not_fail(
     fragile: Path, smk: Run, missing: tuple[str, ...]
 ) -> None:
@@ -314,6 +314,7 @@ def test_retries_come_first_and_nothing_is_hidden_by_quiet(fragile: Path, smk: R
     assert tries(fragile)["data/1_0"] == 2
 
 
+@pytest.mark.long
 def test_a_damaged_file_is_made_again_and_not_taken_for_missing(fragile: Path, smk: Run) -> None:
     break_(fragile, "data/1_0")
     succeed(smk, fragile, "--accept-missing", "1")

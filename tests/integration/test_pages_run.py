@@ -79,6 +79,7 @@ def test_a_command(folder: Path, tmp_path: Path, line: str) -> None:
     assert done.returncode == 0, f"{typed()[line]}: {done.stderr}"
 
 
+@pytest.mark.long
 def test_the_own_snakefile_makes_what_is_missing_or_old(folder: Path, tmp_path: Path) -> None:
     project = tmp_path / "project"
     shutil.copytree(folder, project, symlinks=True, ignore=shutil.ignore_patterns("build"))

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.integration.conftest import WORKFLOW
+from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +60,7 @@ def smk(command: list[str], folder: Path, *arguments: str) -> subprocess.Complet
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("command", [AS_COMMAND, AS_MODULE], ids=["command", "module"])
+@pytest.mark.parametrize("command", some([AS_COMMAND, AS_MODULE], 1), ids=["command", "module"])
 def test_what_is_planted_does_not_run(project: Path, command: list[str]) -> None:
     for name in PLANTED:
         (project / f"{name}.py").write_text(writes(name))
@@ -136,7 +137,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     return install
 
 
-@pytest.mark.parametrize("way", ASKING)
+@pytest.mark.parametrize("way", some(ASKING, 2))
 def test_libraries_find_nothing_there(
     project: Path, install: Callable[[str, str], None], way: str
 ) -> None:
@@ -183,7 +184,7 @@ TOLD = {
 }
 
 
-@pytest.mark.parametrize("way", TOLD)
+@pytest.mark.parametrize("way", some(TOLD, 3))
 def test_libraries_find_what_own_code_tells_them(
     project: Path, install: Callable[[str, str], None], way: str
 ) -> None:

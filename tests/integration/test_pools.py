@@ -15,6 +15,7 @@ import yaml
 from tests.integration.conftest import Run
 from tests.support import events
 from tests.support.compare import compare_builds
+from tests.support.forms import LONG
 
 pytestmark = pytest.mark.integration
 
@@ -26,13 +27,32 @@ GB = 10**9
 @pytest.fixture
 def examples(tmp_path: Path) -> Path:
     """The three workflows of FAST-HEP's page on pools, with events."""
+    return prepare(tmp_path)
+
+
+def prepare(folder: Path) -> Path:
     for file in EXAMPLES.glob("*"):
         if file.suffix in (".yaml", ".py"):
-            shutil.copy(file, tmp_path)
+            shutil.copy(file, folder)
     for seed, name in enumerate(("data_0", "data_1", "dy_0", "dy_1")):
-        path = tmp_path / "data" / f"{name}.root"
+        path = folder / "data" / f"{name}.root"
         events.analysis_file(path, 40 + 10 * seed, seed, is_data=name.startswith("data"))
-    return tmp_path
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, smk: Run) -> Path:
+    """The folder of the first of them, after a run on a site that is large enough."""
+    folder = prepare(tmp_path_factory.mktemp("finished"))
+    done = smk("inline.yaml", "--profile", site(folder / "site"), cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def inline(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(finished, tmp_path / "inline", symlinks=True))
 
 
 def site(folder: Path, pools: dict[str, Any] | None = None, **settings: Any) -> str:
@@ -83,7 +103,14 @@ def fasthep_run(workflow: str, outdir: str, cwd: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("workflow", ["inline.yaml", "profiles.yaml", "walltime.yaml"])
+@pytest.mark.parametrize(
+    "workflow",
+    [
+        pytest.param("inline.yaml", marks=LONG),
+        pytest.param("profiles.yaml", marks=LONG),
+        "walltime.yaml",
+    ],
+)
 def test_the_documented_examples_run_stage_by_stage_on_their_pools(
     examples: Path, smk: Run, workflow: str
 ) -> None:
@@ -106,26 +133,21 @@ def test_the_documented_examples_run_stage_by_stage_on_their_pools(
     assert most_at_a_time(records_of(examples / "build", "BuildIndex")) <= 2
 
 
-def test_the_results_are_those_without_pools(examples: Path, smk: Run) -> None:
-    profile = site(examples / "site")
-    done = smk("inline.yaml", "--profile", profile, cwd=examples)
-    assert done.returncode == 0, done.stderr
-    plain = yaml.safe_load((examples / "analysis.yaml").read_text())
+def test_the_results_are_those_without_pools(inline: Path) -> None:
+    plain = yaml.safe_load((inline / "analysis.yaml").read_text())
     for stage in plain["analysis"]["stages"]:
         stage.pop("execution", None)
-    (examples / "plain.yaml").write_text(yaml.safe_dump(plain))
-    fasthep_run("plain.yaml", "reference", examples)
+    (inline / "plain.yaml").write_text(yaml.safe_dump(plain))
+    fasthep_run("plain.yaml", "reference", inline)
     histograms = "artifacts/histograms/MuonPt.pkl"
-    assert (examples / "build" / histograms).exists()
-    differences = compare_builds(examples / "reference", examples / "build")
+    assert (inline / "build" / histograms).exists()
+    differences = compare_builds(inline / "reference", inline / "build")
     assert not [item for item in differences if "provenance" not in item], differences
 
 
-def test_what_the_compiler_was_given_is_a_workflow_for_fasthep(examples: Path, smk: Run) -> None:
-    done = smk("inline.yaml", "--profile", site(examples / "site"), cwd=examples)
-    assert done.returncode == 0, done.stderr
-    fasthep_run("build/smk/overlay.yaml", "reference", examples)
-    assert not compare_builds(examples / "reference", examples / "build")
+def test_what_the_compiler_was_given_is_a_workflow_for_fasthep(inline: Path) -> None:
+    fasthep_run("build/smk/overlay.yaml", "reference", inline)
+    assert not compare_builds(inline / "reference", inline / "build")
 
 
 def test_another_site_is_another_profile_and_the_same_snakefile(examples: Path, smk: Run) -> None:
@@ -144,12 +166,10 @@ def test_another_site_is_another_profile_and_the_same_snakefile(examples: Path, 
     assert b"htcondor_request_mem_mb=122071," in texts[0]
 
 
-def test_a_pool_changes_no_signature(examples: Path, smk: Run) -> None:
-    done = smk("inline.yaml", "--profile", site(examples / "site"), cwd=examples)
-    assert done.returncode == 0, done.stderr
-    workflow = examples / "inline.yaml"
+def test_a_pool_changes_no_signature(inline: Path, smk: Run) -> None:
+    workflow = inline / "inline.yaml"
     workflow.write_text(workflow.read_text().replace("128GB", "64GB").replace("workers: 2", ""))
-    done = smk("inline.yaml", "-n", "--profile", site(examples / "site"), cwd=examples)
+    done = smk("inline.yaml", "-n", "--profile", site(inline / "site"), cwd=inline)
     assert "Nothing to do" in done.stdout, done.stdout + done.stderr
 
 
@@ -285,7 +305,7 @@ def test_a_timeout_is_the_jobs_time_limit(flaky: Path, smk: Run) -> None:
 
 
 def test_waiting_for_a_pool_is_said(flaky: Path, smk: Run) -> None:
-    slow = FLAKY.replace("    if os", "    import time\n    time.sleep(6)\n    if os")
+    slow = FLAKY.replace("    if os", "    import time\n    time.sleep(3)\n    if os")
     (flaky / "own_ops.py").write_text(slow)
     workflow = yaml.safe_load((flaky / "workflow.yaml").read_text())
     workflow["analysis"]["stages"][1]["execution"] = {"require": "ondemand"}

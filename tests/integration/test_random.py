@@ -123,11 +123,12 @@ def test_variations_draw_the_same_numbers(project: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
+        ("--granularity", "stage", "--variation", "nominal"),
         pytest.param(("--granularity", "stage"), marks=LONG),
-        ("--granularity", "stage", "--bundle", "3"),
+        pytest.param(("--granularity", "stage", "--bundle", "3"), marks=LONG),
         ("--bundle", "1"),
         pytest.param(("--bundle", "5"), marks=LONG),
-        ("--variation", "nominal"),
+        pytest.param(("--variation", "nominal"), marks=LONG),
     ],
     ids=" ".join,
 )
@@ -144,7 +145,7 @@ def test_the_place_does_not_matter(
     """A copy of the project, and jobs that start cold, as those of a batch system do."""
     copy = Path(shutil.copytree(project, tmp_path / "copy", ignore=shutil.ignore_patterns("build")))
     monkeypatch.setenv("FASTHEP_SMK_FORK_SERVER", "")
-    done = smk("translate", "workflow.yaml", *CHUNKS[:2], cwd=copy)
+    done = smk("translate", "workflow.yaml", *CHUNKS[:2], "--variation", "nominal", cwd=copy)
     assert done.returncode == 0, done.stderr
     done = snakemake("--profile", "build/smk/profile", cwd=copy)
     assert done.returncode == 0, done.stderr
@@ -180,7 +181,9 @@ def test_another_seed_gives_other_numbers(project: Path, smk: Run, tmp_path: Pat
     assert not any(np.isin(ours[name]["first"], theirs[name]["first"]).any() for name in theirs)
 
 
-@pytest.mark.parametrize("sized", [CHUNKS[:2], ()], ids=["chunks", "whole"])
+@pytest.mark.parametrize(
+    "sized", [pytest.param(CHUNKS[:2], marks=LONG), ()], ids=["chunks", "whole"]
+)
 def test_fasthep_run_draws_the_same(
     project: Path, sized: tuple[str, ...], smk: Run, tmp_path: Path
 ) -> None:

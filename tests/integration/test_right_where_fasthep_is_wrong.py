@@ -21,7 +21,7 @@ import uproot
 from tests.integration.conftest import Run
 from tests.support import cases, independent
 from tests.support.compare import compare_builds
-from tests.support.forms import in_turn
+from tests.support.forms import LONG, in_turn, some
 
 pytestmark = pytest.mark.integration
 
@@ -48,7 +48,7 @@ def histogram(build: Path, name: str) -> Any:
     return pickle.loads((build / "artifacts" / name).read_bytes())
 
 
-@pytest.mark.parametrize("chunk", [(), ("--chunk-size", "120")])
+@pytest.mark.parametrize("chunk", [("--chunk-size", "120"), pytest.param((), marks=LONG)])
 def test_each_dataset_has_its_own_cutflow_rows(
     smk: Run, tmp_path: Path, chunk: tuple[str, ...]
 ) -> None:
@@ -62,7 +62,7 @@ def test_each_dataset_has_its_own_cutflow_rows(
 
 
 @pytest.mark.parametrize(
-    ("chunk", "granularity"), in_turn([(), ("--chunk-size", "80")], GRANULARITIES)
+    ("chunk", "granularity"), some(in_turn([("--chunk-size", "80"), ()], GRANULARITIES), 1)
 )
 def test_events_of_joined_sources_count_once(
     smk: Run, tmp_path: Path, chunk: tuple[str, ...], granularity: str
@@ -74,7 +74,7 @@ def test_events_of_joined_sources_count_once(
     assert not independent.histograms_close(matched, independent.joins_matched(tmp_path))
 
 
-@pytest.mark.parametrize("chunk", [(), ("--chunk-size", "70")])
+@pytest.mark.parametrize("chunk", [("--chunk-size", "70"), pytest.param((), marks=LONG)])
 def test_a_wrong_nevents_of_several_files_neither_adds_nor_drops_events(
     smk: Run, tmp_path: Path, chunk: tuple[str, ...]
 ) -> None:
@@ -105,7 +105,7 @@ def test_files_are_cut_by_their_own_entries_without_nevents(analysis: Path, smk:
         assert np.array_equal(found[dataset, :].values(), expected)
 
 
-@pytest.mark.parametrize("granularity", GRANULARITIES)
+@pytest.mark.parametrize("granularity", some(GRANULARITIES, 1))
 def test_global_side_products_survive_several_partitions(
     smk: Run, tmp_path: Path, granularity: str
 ) -> None:

@@ -128,12 +128,15 @@ def date_ahead(*paths: Path) -> None:
 
 @pytest.mark.parametrize(
     ("names", "granularity"),
-    in_turn(
-        [
-            ["data/data_0.root", "data/data_1.root", "data/dy_0.root"],
-            ["workflow.yaml", "data/dy_0.root", "data", "."],
-        ],
-        ["auto", "stage"],
+    some(
+        in_turn(
+            [
+                ["workflow.yaml", "data/dy_0.root", "data", "."],
+                ["data/data_0.root", "data/data_1.root", "data/dy_0.root"],
+            ],
+            ["auto", "stage"],
+        ),
+        1,
     ),
 )
 def test_files_of_the_future_are_read(fresh: Path, names: list[str], granularity: str) -> None:
@@ -142,6 +145,7 @@ def test_files_of_the_future_are_read(fresh: Path, names: list[str], granularity
     assert "everything was up to date" in sh(f"{RUN} --granularity {granularity}", fresh).stdout
 
 
+@pytest.mark.long
 def test_plain_snakemake_reads_files_of_the_future(fresh: Path, snakemake: Run) -> None:
     date_ahead(*(fresh / "data").iterdir())
     assert sh(f"{SMK} translate workflow.yaml", fresh).returncode == 0
@@ -202,7 +206,7 @@ def test_empty_folders_in_the_places_of_files_are_removed(done: Path) -> None:
     assert [path for path in paths if not path.is_file()] == []
 
 
-@pytest.mark.parametrize("name", some(OURS, 3))
+@pytest.mark.parametrize("name", some(OURS, 2))
 def test_a_folder_with_something_in_it_is_left_alone(done: Path, name: str) -> None:
     path = done / "build" / name
     replace_by_folder(path)
@@ -216,6 +220,7 @@ def test_a_folder_with_something_in_it_is_left_alone(done: Path, name: str) -> N
     assert path.is_file()
 
 
+@pytest.mark.long
 def test_a_provenance_record_may_be_a_folder(done: Path) -> None:
     records = list((done / "build/artifacts/provenance/records").iterdir())
     for path in records:
@@ -246,7 +251,7 @@ FOLDERS = [
 
 
 @pytest.mark.parametrize(
-    ("name", "what"), some(in_turn(FOLDERS, ["a file", "a symbolic link to nothing"]), 4)
+    ("name", "what"), some(in_turn(FOLDERS, ["a file", "a symbolic link to nothing"]), 2)
 )
 def test_something_else_in_the_place_of_a_folder_is_named(done: Path, name: str, what: str) -> None:
     path = done / "build" / name
@@ -265,7 +270,7 @@ def test_something_else_in_the_place_of_a_folder_is_named(done: Path, name: str,
 # --- files that go while a run goes on ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", some(["all", "others", "raise"], 2))
+@pytest.mark.parametrize("how", some(["all", "others", "raise"], 1))
 def test_input_folders_stay_when_their_files_are_moved_away(troubled: Path, how: str) -> None:
     trouble = troubled / f"trouble.{how}"
     trouble.touch()
@@ -306,7 +311,7 @@ def test_the_current_folder_may_be_gone(fresh: Path) -> None:
             "2>&1 | true",
             ">/dev/full",
         ],
-        3,
+        2,
     ),
 )
 def test_a_run_does_not_depend_on_who_listens(fresh: Path, finished: Path, streams: str) -> None:
@@ -328,7 +333,7 @@ def test_a_run_does_not_depend_on_who_listens(fresh: Path, finished: Path, strea
             "status --json",
             "workflow.yaml -n",
         ],
-        3,
+        1,
     ),
 )
 def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str) -> None:
@@ -341,7 +346,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str)
 # --- limits, folders that cannot be written -----------------------------------------------------
 
 
-@pytest.mark.parametrize("blocks", some([1, 20, 60], 2))
+@pytest.mark.parametrize("blocks", some([20, 1, 60], 1))
 def test_a_limit_on_the_size_of_files_is_named(fresh: Path, finished: Path, blocks: int) -> None:
     said = refused(f"ulimit -f {blocks}; {RUN}", fresh, "ulimit -f unlimited")
     assert "did you mean" not in said
@@ -357,7 +362,7 @@ def test_a_limit_on_open_files_is_named(fresh: Path, finished: Path) -> None:
 
 @pytest.mark.parametrize(
     "home",
-    some(["unset HOME", "export HOME=", "export HOME=/proc/none", "export HOME=/etc/passwd"], 2),
+    some(["unset HOME", "export HOME=", "export HOME=/proc/none", "export HOME=/etc/passwd"], 1),
 )
 def test_no_home_is_needed(fresh: Path, home: str) -> None:
     succeed(fresh, f"{home}; {RUN}")
@@ -387,7 +392,7 @@ def read_only() -> Iterator[Callable[[Path], None]]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("command", [RUN, f"{SMK} translate workflow.yaml"])
+@pytest.mark.parametrize("command", some([RUN, f"{SMK} translate workflow.yaml"], 1))
 def test_a_read_only_build_folder_is_named(
     done: Path, read_only: Callable[[Path], None], command: str
 ) -> None:

@@ -25,7 +25,7 @@ from fasthep_smk.transfer.tracker import Tracker, Verdict
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support import credentials
 from tests.support.compare import compare_builds
-from tests.support.forms import LONG
+from tests.support.forms import LONG, some
 
 pytestmark = pytest.mark.integration
 
@@ -113,7 +113,12 @@ def names_of(folder: Path, text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--bundle", "3"), pytest.param(("--granularity", "stage"), marks=LONG)]
+    "options",
+    [
+        ("--bundle", "3"),
+        pytest.param((), marks=LONG),
+        pytest.param(("--granularity", "stage"), marks=LONG),
+    ],
 )
 def test_results_are_those_of_jobs_at_home(
     analysis: Path, smk: Run, tmp_path_factory: pytest.TempPathFactory, options: tuple[str, ...]
@@ -158,7 +163,7 @@ def test_a_job_that_fails_sends_its_note_and_log(
     assert "data_1.root" in (build / layout.log(rule, place)).read_text()
 
 
-@pytest.mark.parametrize("how", ["cut short", "changed", "empty", "another job's"])
+@pytest.mark.parametrize("how", some(["changed", "empty", "another job's", "cut short"], 2))
 def test_what_arrives_damaged_is_not_put_anywhere(
     translated: Path, tmp_path_factory: pytest.TempPathFactory, how: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.integration.conftest import Run
+from tests.support.forms import some
 
 pytestmark = pytest.mark.integration
 
@@ -28,7 +29,9 @@ def tree(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("options", ["", "--granularity stage", "--chunk-size 20 --bundle 2"])
+@pytest.mark.parametrize(
+    "options", some(["--granularity stage", "", "--chunk-size 20 --bundle 2"], 1)
+)
 def test_the_linters_have_nothing_to_say(
     analysis: Path, smk: Run, snakemake: Run, options: str
 ) -> None:
@@ -97,6 +100,7 @@ def test_a_dry_run_says_what_would_run_and_runs_nothing(analysis: Path, smk: Run
     assert after.stdout == "Nothing to do: all 4 jobs are up to date.\n"
 
 
+@pytest.mark.long
 def test_only_what_changed_runs_again(analysis: Path, smk: Run) -> None:
     stage = ("--granularity", "stage")
     assert smk("workflow.yaml", "-j", "2", *stage, cwd=analysis).returncode == 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
 
-__all__ = ["LONG", "in_turn", "some"]
+__all__ = ["LONG", "chosen", "in_turn", "some"]
 
 #: One more case of a family.
 LONG = pytest.mark.long
@@ -26,6 +26,25 @@ def some(cases: Iterable[Any], number: int) -> list[Any]:
         if at in kept or at not in short
         else _long(*(case if isinstance(case, tuple) else (case,)))
         for at, case in enumerate(cases)
+    ]
+
+
+def chosen(cases: Iterable[Any], short: Callable[..., object]) -> list[Any]:
+    """Return all cases as parameters; those whose values ``short`` does not take are long.
+
+    What is long already stays so.
+    """
+    known = [
+        case
+        if hasattr(case, "marks")
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)))
+        for case in cases
+    ]
+    return [
+        case
+        if short(*case.values)
+        else pytest.param(*case.values, marks=[*case.marks, LONG], id=case.id)
+        for case in known
     ]
 
 
