@@ -14,10 +14,15 @@ __all__ = ["Place", "keys_of", "keys_of_language", "only", "renamed", "slip"]
 Place = tuple[str | int, ...]
 #: Stands for a name that people give.
 _OWN = "own_name"
+#: Other names of a key (``parents``) that FAST-HEP takes without saying so.
+_SYNONYMS = frozenset({"parent"})
 
 
 def slip(name: str, seed: int) -> str:
-    """Return a name with one letter too few or too many, or two of them in the wrong order."""
+    """Return a name with one letter too few or too many, or two of them in the wrong order.
+
+    It is not one that FAST-HEP reads as the same, nor what may be a name of its own: a letter.
+    """
     chance = random.Random(f"{name} {seed}")
     while True:
         at = chance.randrange(len(name))
@@ -28,7 +33,7 @@ def slip(name: str, seed: int) -> str:
                 name[:at] + name[at : at + 2][::-1] + name[at + 2 :],
             ]
         )
-        if made not in (name, ""):
+        if made != name and len(made) > 1 and made not in _SYNONYMS:
             return made
 
 
