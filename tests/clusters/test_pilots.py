@@ -86,7 +86,7 @@ class Run:
     def text(self) -> str:
         return "".join(self.lines)
 
-    def until(self, condition: Callable[[], Any], seconds: float = 60) -> Any:
+    def until(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
         end = time.monotonic() + seconds
         while not (found := condition()):
             assert self.process.poll() is None, f"it ended before:\n{self.text}"
@@ -94,7 +94,7 @@ class Run:
             time.sleep(0.2)
         return found
 
-    def ended(self, status: int = 0, seconds: float = 150) -> str:
+    def ended(self, status: int = 0, seconds: float = 300) -> str:
         try:
             self.process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -158,7 +158,7 @@ def test_three_pools_have_pilots_of_their_own(system: System) -> None:
     assert "\n  pools:\n" in plain
     workflow.write_text(plain.replace("\n  pools:\n", "\n  config: {pilot: true}\n  pools:\n"))
     system.site(folder)
-    Run(system, workflow, "--granularity", "stage", "-o", "ours").ended(seconds=240)
+    Run(system, workflow, "--granularity", "stage", "-o", "ours").ended()
     at_home = [analyses.FASTHEP_SMK, workflow.name, "-o", "theirs", "--shrink-to-fit"]
     subprocess.run(at_home, cwd=folder, check=True, capture_output=True)
     assert not compare_builds(folder / "theirs", folder / "ours")
@@ -182,7 +182,7 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(system: System) -> None:
     run.until(lambda: tries(folder).total())
     (pilot,) = [job for job, runs in system.queue(folder).items() if runs]
     system.remove(pilot)
-    run.ended(seconds=200)
+    run.ended()
     # The job that was under way has run again, and none of the others.
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
@@ -196,7 +196,7 @@ def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what
     run.until(lambda: tries(folder).total())
     for process in processes(what, folder):
         os.kill(process, signal.SIGKILL)
-    run.ended(seconds=200)
+    run.ended()
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
 
@@ -208,7 +208,7 @@ def test_without_the_interchange_jobs_are_batch_jobs_of_their_own(system: System
     run.until(lambda: tries(folder).total())
     for process in processes("HTEX interchange", folder):
         os.kill(process, signal.SIGKILL)
-    said = run.ended(seconds=200)
+    said = run.ended()
     assert (
         "pool 'moody': pilots cannot be used, each job is a batch job of its own now: Parsl's "
         "interchange has ended, status -9"
@@ -237,7 +237,7 @@ def test_after_a_kill_pilots_end_and_the_next_call_goes_on(system: System) -> No
         except ProcessLookupError:
             continue
     run.process.wait(timeout=20)
-    Run(system, workflow, "--granularity", "stage").ended(seconds=200)
+    Run(system, workflow, "--granularity", "stage").ended()
     assert tries(folder).total() == 4
     assert is_empty_within(system, folder, 60)
 
