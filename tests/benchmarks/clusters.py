@@ -9,18 +9,19 @@ import os
 import shutil
 import statistics
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from tests.clusters.analyses import site
-from tests.clusters.conftest import Cluster, cluster
+from tests.clusters.conftest import Cluster, cluster, not_possible_here
 from tests.support import events
 
 from .measure import Failed, Measured
 from .report import Figure, Result, Row
-from .steps import Settings, Step, jobs_done, run, smk
+from .steps import Settings, Step, check_equal, fasthep, jobs_done, run, smk
 
 __all__ = ["clusters"]
 
@@ -55,12 +56,16 @@ _SITE: dict[str, dict[str, Any]] = {
         },
     },
 }
-#: Jobs of one second, how many at a time, and what all of them would take without any cost.
+#: Jobs of one second, and how many at a time.
 _MANY, _SLOTS = 500, 8
+#: Partitions of four rules, and fewer of them: the slope between both is what one more job costs.
+_WIDE, _NARROW, _RULES = 300, 60, 4
 
 
 def clusters(settings: Settings) -> Result:
     """Return what short jobs take on batch systems, by pilots and as a batch job each."""
+    if reason := not_possible_here():
+        raise Failed(f"no batch system can be started: {reason}")
     rows: list[Row] = []
     figures: list[Figure] = []
     with ExitStack() as stack:
@@ -82,34 +87,63 @@ def _on(
 ) -> tuple[list[Row], list[Figure]]:
     chain = _workflow(found, system, files=4, seconds=1.0)
     many = _workflow(found, system, files=_MANY, seconds=1.0, stages=1, workers=_SLOTS)
-    wide = _workflow(found, system, files=300, seconds=0.0)
+    narrow, wide = (_workflow(found, system, files=n, seconds=0.0) for n in (_NARROW, _WIDE))
     single = {"--bundle": "1"}
+    partitions = f"{_WIDE} partitions, {_RULES} rules"
+    fewer = f"{_NARROW} partitions"
+    home = f"{name}, {partitions}, on this machine, `-j 2`"
+    each = f"{name}, 13 jobs of 1 s in a chain, a batch job each"
+    piloted = f"{name}, the same, pilots"
+    short = f"{name}, {_MANY} jobs of 1 s, {_SLOTS} pilots"
+    over = f"{name}, {partitions}, pilots"
     steps = [
-        _step(found, f"{name}, 13 jobs of 1 s in a chain, a batch job each", chain, "plain", 13),
-        _step(found, f"{name}, the same, pilots", chain, "pilots", 13),
-        _step(found, f"{name}, {_MANY} jobs of 1 s, {_SLOTS} pilots", many, "pilots", **single),
-        _step(found, f"{name}, 300 partitions, four rules, pilots", wide, "pilots", **single),
-        _at_home(f"{name}, the same on this machine, `-j 2`", wide),
+        _step(found, each, chain, "plain", 13),
+        _step(found, piloted, chain, "pilots", 13),
+        _step(found, short, many, "pilots", **single),
+        _at_home(home, wide),
+        _step(found, over, wide, "pilots", **single),
+        _at_home(f"{home}, {fewer}", narrow),
+        _step(found, f"{over}, {fewer}", narrow, "pilots", **single),
     ]
     took = run(steps, settings)
-    each, chained, short, over, home = (took[step.name] for step in steps)
+    alone = f"{name}, {_MANY} jobs of 1 s, a batch job each, {_SLOTS} at a time, once"
+    took |= run([_step(found, alone, many, "plain", **single)], replace(settings, repeats=1))
     rows = [
-        Row(steps[0].name, each),
-        Row(steps[1].name, chained, each),
-        Row(steps[2].name, short),
-        Row(steps[4].name, home),
-        Row(steps[3].name, over, home, 1.3),
+        Row(each, took[each]),
+        Row(piloted, took[piloted], took[each]),
+        Row(alone, took[alone]),
+        Row(short, took[short]),
+        Row(home, took[home]),
+        Row(over, took[over], took[home], 1.3),
     ]
+    if system == "slurm":
+        dask = f"{name}, {partitions}, `fasthep run` with Dask, four workers"
+        took |= run([_dask(found, dask, wide)], settings)
+        rows += [Row(dask, took[dask]), Row(f"{over}, to that", took[over], took[dask], 0.8)]
+    wall = {step: statistics.median(one.wall for one in runs) for step, runs in took.items()}
+    slope = {
+        step: (wall[step] - wall[f"{step}, {fewer}"]) / ((_WIDE - _NARROW) * _RULES)
+        for step in (home, over)
+    }
     ideal = _MANY / _SLOTS
-    wall = statistics.median(one.wall for one in short)
-    what = f"{name}: {_MANY} jobs of 1 s in {_SLOTS} pilots, to {ideal:.1f} s"
-    return rows, [Figure(what, wall / ideal, 1.15)]
+    return rows, [
+        Figure(f"{short}, to {ideal:.1f} s", wall[short] / ideal, 1.15),
+        Figure(
+            f"{name}: one more job of a pilot, {slope[over] * 1000:.0f} ms, to one that is forked "
+            f"on one machine, {slope[home] * 1000:.0f} ms",
+            slope[over] / slope[home],
+            2.0,
+        ),
+    ]
 
 
 def _workflow(
     found: Cluster, system: str, *, files: int, seconds: float, stages: int = 3, workers: int = 4
 ) -> Path:
-    """Make a workflow in the user's folder: ``plain.yaml``, and ``pilots.yaml`` with pilots."""
+    """Make a workflow in the user's folder: ``plain.yaml``, and ``pilots.yaml`` with pilots.
+
+    ``dask.yaml`` is the same with all stages in one pool: Dask gives a whole partition to a worker.
+    """
     folder = found.new_folder()
     (folder / "own_ops.py").write_text(_OPS.replace("SECONDS", str(seconds)))
     (folder / "data").mkdir()
@@ -146,6 +180,21 @@ def _workflow(
     (folder / "plain.yaml").write_text(yaml.safe_dump(document))
     document["execution"]["config"] = {"pilot": True}  # type: ignore[index]
     (folder / "pilots.yaml").write_text(yaml.safe_dump(document))
+    for stage in document["analysis"]["stages"]:  # type: ignore[index]
+        del stage["execution"]
+    document["execution"] = {
+        "backend": "dask",
+        "strategy": "slurm",
+        "resources": {"small": {"cpus": 1, "memory": "1GB"}},
+        "pools": {
+            "default": {
+                "resources": "small",
+                "workers": workers,
+                "config": {"walltime": "00:30:00", "queue": "standard"},
+            }
+        },
+    }
+    (folder / "dask.yaml").write_text(yaml.safe_dump(document))
     site(folder, _SITE, executor=system)  # it gives everything to the user, too
     return folder
 
@@ -173,3 +222,16 @@ def _at_home(name: str, folder: Path) -> Step:
     ours = smk("plain.yaml", "-o", str(build), "-j", "2", "--bundle", "1", "--shrink-to-fit")
     command = ["env", "-C", str(folder), *ours]
     return Step(name, command, lambda: shutil.rmtree(build, ignore_errors=True))
+
+
+def _dask(found: Cluster, name: str, folder: Path) -> Step:
+    """Return the same by FAST-HEP's own backend for Slurm; its results are those of the pilots."""
+    build = folder / "build_dask"
+    theirs = fasthep("run", "dask.yaml", "--outdir", str(build))
+    command = ["env", "-C", str(folder), *found.command(*theirs)]
+    return Step(
+        name,
+        command,
+        lambda: shutil.rmtree(build, ignore_errors=True),
+        lambda _: check_equal(build, folder / "build_pilots"),
+    )
