@@ -9,13 +9,15 @@ EDIT_ROUNDS ?= 200
 MIXES ?= 50
 FUZZ ?= 10000
 SLIPS ?= 5
+# What of the tests `make coverage` runs.
+TESTS ?= tests
 CHAOS_SEED ?= $(shell date +%s)
 RUN = "$(VENV)/bin/python"
 # Its own environment: with fasthep-distributed, FAST-HEP compiles other plans.
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint audit messages reference man docs nightly bench clean pictures
+.PHONY: help demo test unit lint audit messages reference man docs nightly bench clean coverage pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -28,6 +30,7 @@ help:
 	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
 	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
+	@echo "make coverage  which lines the tests run, also in jobs: twice the time of the tests"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
 	@echo "make pictures  redraw the pictures of the README (needs graphviz)"
 	@echo "make clean     remove the virtual environment and what the demo made"
@@ -80,6 +83,12 @@ nightly: $(VENV)/.installed-test
 		tests/integration/test_misspelt_keys.py tests/unit/test_fuzz.py \
 		tests/unit/storage/test_pickles.py
 	FASTHEP_SMK_TESTS_COLD=1 $(RUN) -m pytest $(PYTEST_ARGS) -m long
+
+coverage: $(VENV)/.installed-test
+	rm -rf build/coverage && mkdir -p build/coverage
+	COVERAGE_FILE="$(abspath build/coverage)/data" $(RUN) -m coverage run -m pytest $(PYTEST_ARGS) $(TESTS)
+	COVERAGE_FILE="$(abspath build/coverage)/data" $(RUN) -m coverage combine -q build/coverage
+	COVERAGE_FILE="$(abspath build/coverage)/data" $(RUN) -m coverage report --skip-covered --sort=miss
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
 	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]"
