@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
         wait: bool
         workflow: Any
+
+        def __init__(self, *arguments: object, **options: object) -> None: ...
+
+        def _wait_thread(self) -> None: ...
 
         def __post_init__(self, *arguments: object, **options: object) -> None: ...
 
@@ -50,6 +55,20 @@ class Travelling(_Executor):
     One that got lost is sent again, which is no failure of the job. Where jobs see this machine's
     files, ``_tracker`` is ``None``.
     """
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self._is_set_up = threading.Event()
+        super().__init__(*arguments, **options)
+        self._is_set_up.set()
+
+    def _wait_thread(self) -> None:
+        """Look for ended jobs, but not before the executor is set up.
+
+        Snakemake starts this thread first of all. An error in it ends it, and the run would wait
+        for its jobs for ever.
+        """
+        self._is_set_up.wait()
+        super()._wait_thread()
 
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._tracker = _tracker(Path.cwd())

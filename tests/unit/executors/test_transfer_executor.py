@@ -1,0 +1,77 @@
+"""What Snakemake's executors have in common whose jobs may be sent what they need."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
+
+from fasthep_smk.executors.transfer_executor import Travelling
+
+
+class Slow(RemoteExecutor):
+    """A plugin's executor that takes its time to be set up; it notes what it has looked at."""
+
+    def __post_init__(self) -> None:
+        self.looked = 0
+
+    def run_job(self, job: Any) -> None: ...
+
+    def cancel_jobs(self, active_jobs: list[Any]) -> None: ...
+
+    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        self.looked += 1
+        for job in active_jobs:
+            yield job
+
+
+class Executor(Travelling, Slow):
+    """One of ours. It looks for jobs that go to their fallback, as each of ours does."""
+
+    def __post_init__(self) -> None:
+        time.sleep(0.3)  # a machine with much to do
+        super().__post_init__()
+
+    async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        asked, leaving = self._queue.look(active_jobs)
+        async for job in super().check_active_jobs([*asked, *leaving]):
+            yield job
+
+
+def test_no_job_is_looked_for_before_all_is_set_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Snakemake starts the thread that looks first of all; an error would end it for good."""
+    monkeypatch.chdir(tmp_path)
+    settings = SimpleNamespace(
+        max_status_checks_per_second=100,
+        seconds_between_status_checks=0,
+        jobname="{jobid}",
+        jobscript=None,
+        immediate_submit=False,
+    )
+    plugin = SimpleNamespace(common_settings=SimpleNamespace(init_seconds_before_status_checks=0))
+    workflow = SimpleNamespace(
+        remote_execution_settings=settings,
+        storage_settings=SimpleNamespace(shared_fs_usage=()),
+        main_snakefile="Snakefile",
+        executor_plugin=plugin,
+        scheduler=None,
+        dag=None,
+        executor_settings=None,
+    )
+    found = Executor(workflow, logging.getLogger())
+    end = time.monotonic() + 10
+    while found.looked < 2 and time.monotonic() < end:
+        time.sleep(0.01)
+    assert found.wait_thread.is_alive(), capsys.readouterr().out
+    assert found.looked >= 2
+    (tmp_path / ".snakemake").mkdir()
+    found.shutdown()
+    assert not found.wait_thread.is_alive()
