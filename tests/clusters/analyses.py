@@ -140,18 +140,36 @@ def site(folder: Path, pools: dict[str, Any], **settings: Any) -> Path:
     return profile
 
 
+#: The runs of a test.
+_started: list[subprocess.Popen[str]] = []
+
+
 def start(
     cluster: Cluster, workflow: Path, *options: str, variables: Mapping[str, str] | None = None
 ) -> subprocess.Popen[str]:
     """Start ``fasthep-smk`` as the cluster's user; the caller waits for it."""
     before = ["env", *(f"{name}={value}" for name, value in (variables or {}).items())]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         cluster.command(*before, FASTHEP_SMK, workflow.name, *options),
         cwd=workflow.parent,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+    _started.append(process)
+    return process
+
+
+def end_runs() -> None:
+    """End what a test has left running, with its jobs: they would be in the way of the next."""
+    while _started:
+        process = _started.pop()
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def given_away(folder: Path) -> Path:

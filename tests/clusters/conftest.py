@@ -77,6 +77,15 @@ def htcondor() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.fixture(autouse=True)
+def no_run_is_left() -> Iterator[None]:
+    """A test that fails does not leave its run to the cluster of the next."""
+    from tests.clusters.analyses import end_runs  # which imports this module
+
+    yield
+    end_runs()
+
+
 @contextmanager
 def cluster(kind: str, files: dict[str, str], name: str | None = None) -> Iterator[Cluster]:
     """Start a cluster unless another worker of this test run did; stop it after its last user.
