@@ -12,7 +12,7 @@ from .load import load
 from .measure import Failed, Measured
 from .patches import patches
 from .report import Figure, Result, Row
-from .size import marginal, scale
+from .size import marginal, plots, scale
 from .steps import (
     Settings,
     Step,
@@ -253,5 +253,6 @@ CASES: dict[str, Callable[[Settings], Result]] = {
 LONG: dict[str, Callable[[Settings], Result]] = {
     "load": load,
     "patches": patches,
+    "plots": plots,
     "clusters": clusters,
 }

@@ -14,9 +14,10 @@ from .measure import Failed, Measured
 from .report import Figure, Result, Row
 from .steps import Settings, Step, fasthep, fresh, jobs_done, run, smk
 
-__all__ = ["marginal", "scale", "slopes"]
+__all__ = ["marginal", "plots", "scale", "slopes"]
 
 _FEW, _MANY = 50, 250
+_PLOTS = 200
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$", re.MULTILINE)
 #: Settings of a profile that belong to its own rules.
 _OWN = ("snakefile", "directory", "set-resources", "set-threads", "groups", "group-components")
@@ -104,6 +105,42 @@ def _of_size(folder: Path, count: int) -> list[Step]:
         ),
         Step(f"bare {count}", command, after=check),
     ]
+
+
+def plots(settings: Settings) -> Result:
+    """Return what many plots cost in the last job of a run, and what as many jobs would cost."""
+    folder = settings.folder
+    workflows.write(workflows.plots(_PLOTS), folder)
+    workflows.write(workflows.plots(1), folder, "one.yaml")
+    ours = folder / "ours"
+    alone = [step for count in (_FEW, _MANY) for step in _of_size(folder, count)[1:2]]
+    found = run(
+        [
+            Step("one", smk("one.yaml", "-o", ours.name, "-j", "2"), fresh(ours)),
+            Step("by two", smk("workflow.yaml", "-o", ours.name, "-j", "2"), fresh(ours)),
+            Step("by one", smk("workflow.yaml", "-o", ours.name, "-j", "1"), fresh(ours)),
+            *alone,
+        ],
+        settings,
+    )
+    job, _ = slopes(*(found[step.name] for step in alone))
+    wall = statistics.median(item.wall for item in found["by two"])
+    return Result(
+        "plots",
+        f"{_PLOTS} histograms of 1,000 events with a plot each, which `finish` draws.",
+        [
+            Row("one plot, `-j 2`", found["one"]),
+            Row(f"{_PLOTS} plots, `-j 2`", found["by two"]),
+            Row(f"{_PLOTS} plots, `-j 1`", found["by one"]),
+        ],
+        [
+            Figure(
+                f"what {_PLOTS} jobs of their own would add, {job * 1000:.0f} ms each, to `-j 2`",
+                _PLOTS * job / wall,
+                0.1,
+            )
+        ],
+    )
 
 
 def slopes(few: list[Measured], many: list[Measured]) -> tuple[float, float]:

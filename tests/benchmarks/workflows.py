@@ -11,7 +11,9 @@ import yaml
 
 from . import events
 
-__all__ = ["histograms", "many_files", "one_file", "tiny", "tutorial", "varied", "write", "zmumu"]
+__all__ = [
+    "histograms", "many_files", "one_file", "plots", "tiny", "tutorial", "varied", "write", "zmumu",
+]  # fmt: skip
 
 _DEMO = Path(__file__).parents[2] / "workflow" / "demo" / "workflow.yaml"
 Document = dict[str, Any]
@@ -98,6 +100,21 @@ def histograms(total: int, *, edited: bool) -> Document:
         column = columns[number % len(columns)]
         bins = 25 + number + (edited and number == 7)
         stages.append(_histogram(f"Histogram{number}", column, bins))
+    return document
+
+
+def plots(number: int) -> Document:
+    """Return the tutorial with so many histograms, each with a plot of its own."""
+    document = tutorial(1000)
+    *before, last, _ = document["analysis"]["stages"]
+    one = {"op": last["op"], "from": last["from"], "params": last["params"]}
+    document["analysis"]["stages"] = [
+        *before,
+        *(
+            {"id": f"Pt{n}", **one, "render": {**last["render"], "out": f"pt_{n}"}}
+            for n in range(number)
+        ),
+    ]
     return document
 
 
