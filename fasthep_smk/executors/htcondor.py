@@ -29,6 +29,7 @@ from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.flow import patches
 
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
@@ -115,9 +116,9 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
 def main() -> None:
     """Run Snakemake's command line."""
-    plugin.Executor = Executor
+    patches.HTCONDOR.make(plugin, Executor=Executor)
     schedd = importlib.import_module("htcondor2").Schedd
-    schedd.__init__ = patiently(schedd.__init__)
+    patches.HTCONDOR.make(schedd, __init__=patiently(schedd.__init__))
     # A schedd that was restarted has another address: it is looked up again for each try.
     submit = schedd.submit
 
@@ -125,7 +126,7 @@ def main() -> None:
         job["batch_name"] = _naming.name
         return submit(schedd(), job, *arguments, **options)
 
-    schedd.submit = patiently(submit_named)
+    patches.HTCONDOR.make(schedd, submit=patiently(submit_named))
     prepare()
     prepare_to_take_over()
     sys.argv[0] = "snakemake"

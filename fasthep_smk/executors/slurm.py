@@ -31,6 +31,7 @@ from fasthep_smk.executors.piloted import Piloted
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
@@ -216,10 +217,13 @@ def _named(submit: Callable[..., str]) -> Callable[..., str]:
 
 def main() -> None:
     """Run Snakemake's command line."""
-    plugin.Executor = Executor
-    plugin.get_submit_command = _named(plugin.get_submit_command)
-    plugin.query_job_status_squeue = _query_squeue
-    plugin.query_job_status_sacct = _by_number(plugin.query_job_status_sacct)
+    patches.SLURM.make(
+        plugin,
+        Executor=Executor,
+        query_job_status_squeue=_query_squeue,
+        query_job_status_sacct=_by_number(plugin.query_job_status_sacct),
+    )
+    patches.SLURM_NAMES.make(plugin, get_submit_command=_named(plugin.get_submit_command))
     prepare()
     prepare_to_take_over()
     sys.argv[0] = "snakemake"

@@ -12,6 +12,7 @@ import os
 import tempfile
 from types import SimpleNamespace
 
+from fasthep_smk.flow import patches
 from fasthep_smk.util.scratch import VARIABLE
 
 __all__ = ["keep_folders", "lend_to_snakemake"]
@@ -22,7 +23,7 @@ def keep_folders() -> None:
     importlib.import_module("snakemake.cli")  # the modules below it import each other
     dag = importlib.import_module("snakemake.dag").DAG
     if hasattr(dag, "cleanup_workdir"):
-        dag.cleanup_workdir = lambda _self: None
+        patches.KEPT_FOLDERS.make(dag, cleanup_workdir=lambda _self: None)
 
 
 def lend_to_snakemake() -> None:
@@ -36,4 +37,5 @@ def lend_to_snakemake() -> None:
     make = functools.partial(tempfile.TemporaryDirectory, dir=folder)
     importlib.import_module("snakemake.cli")  # in any other order, Snakemake's imports fail
     workflow = importlib.import_module("snakemake.workflow")
-    vars(workflow)["tempfile"] = SimpleNamespace(**{**vars(tempfile), "TemporaryDirectory": make})
+    lent = SimpleNamespace(**{**vars(tempfile), "TemporaryDirectory": make})
+    patches.TEMPORARY_FOLDER.make(workflow, tempfile=lent)

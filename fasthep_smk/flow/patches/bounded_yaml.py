@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from fasthep_smk.flow.patches import BOUNDED_YAML
 from fasthep_smk.util.bounded_yaml import checked
 from fasthep_smk.util.errors import Findings
 
@@ -37,8 +38,5 @@ def bounded_yaml(workflow: Path) -> Iterator[None]:
         checked(stream, f"a profile that {workflow} uses")  # what has no name of its own
         return original(stream)
 
-    yaml.safe_load = bounded_load
-    try:
+    with BOUNDED_YAML.made(yaml, safe_load=bounded_load):
         yield
-    finally:
-        yaml.safe_load = original
