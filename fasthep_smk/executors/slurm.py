@@ -132,11 +132,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
         """
-        if (
-            job_info.external_jobid is None
-            and SLURM_IS_SILENT.search(msg or "")
-            and self._is_patient()
-        ):
+        is_silent = job_info.external_jobid is None and SLURM_IS_SILENT.search(msg or "")
+        if is_silent and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
