@@ -2,7 +2,7 @@
 
 Each change is a ``Patch`` below: what it replaces, the version that it was written for, why, the
 text for the project that it belongs to, and when it is deleted. It is made through the ``Patch``,
-which refuses what is not registered; ``tests/unit/flow/patches/test_register.py`` finds those that
+which refuses what is not registered; ``tests/unit/flow/patches/test_patches.py`` finds those that
 are made without one, and compares all of them with the packages that are installed. What was
 measured without each is in ``docs/measurements.md``.
 """
@@ -142,7 +142,7 @@ CREDENTIAL_GATE = Patch(
     upstream="snakemake-cannot-hold-jobs-back.md",
     until="there is a hook for it",
     module="executors/credential_gate.py",
-    test="tests/unit/run/test_credential_waiting.py",
+    test="tests/unit/executors/test_credential_gate.py",
 )
 NEXT_ATTEMPT = Patch(
     replaces=(f"{_SCHEDULER}.error_callback",),
