@@ -17,7 +17,7 @@ RUN = "$(VENV)/bin/python"
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint audit messages reference man docs nightly bench clean coverage pictures
+.PHONY: help demo test unit lint audit messages house reference man docs nightly bench clean coverage pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -26,6 +26,7 @@ help:
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make audit     look up known holes in the packages that we need"
 	@echo "make messages  list every text that a user may read, with file and line"
+	@echo "make house     count rooms, floors, circles, lines and patches of the package"
 	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
 	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
@@ -58,6 +59,9 @@ audit: $(VENV)/.installed-test
 
 messages:
 	@"$(PYTHON)" .ci/messages
+
+house: $(VENV)/.installed-test
+	@$(RUN) .ci/house
 
 reference: $(VENV)/.installed
 	$(RUN) .ci/make-reference > docs/reference.md.new

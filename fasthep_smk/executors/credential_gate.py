@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import logger_plugin
+from fasthep_smk.flow import patches
 
 __all__ = ["Gate", "hold_jobs_back"]
 
@@ -102,4 +103,4 @@ def hold_jobs_back() -> None:
             self._schedule_reevalutation(_PAUSE)
         return set()
 
-    scheduler.job_selector = job_selector
+    patches.CREDENTIAL_GATE.make(scheduler, job_selector=job_selector)

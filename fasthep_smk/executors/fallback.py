@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import sites
 from fasthep_smk.executors.job_events import Moved
+from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.job_settings import MOVED
 
@@ -177,8 +178,8 @@ def prepare_routes() -> None:
                 job._scheduler_resources = {**counted, **tokens}
         return choose(self, jobs)
 
-    rule.expand_resources = expand_resources
-    scheduler.job_selector = job_selector
+    patches.FALLBACK.make(rule, expand_resources=expand_resources)
+    patches.FALLBACK.make(scheduler, job_selector=job_selector)
 
 
 def _members(job: SnakemakeJob) -> list[SnakemakeJob]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 import sys
 import threading
 import time
@@ -26,9 +25,11 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.read_as_text import HTCONDOR_IS_SILENT
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.flow import patches
 
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
@@ -39,9 +40,6 @@ __all__ = ["Executor", "main", "patiently"]
 _PATIENCE, _PAUSE = 1800, 5
 #: What a job sends back, in its folder on the worker.
 _OUTCOME = "outcome.tar"
-#: Nothing has reached the schedd: a job was not queued, and can be submitted again.
-_NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
-
 #: What the job is called that a thread submits.
 _naming = threading.local()
 plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
@@ -115,9 +113,9 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
 def main() -> None:
     """Run Snakemake's command line."""
-    plugin.Executor = Executor
+    patches.HTCONDOR.make(plugin, Executor=Executor)
     schedd = importlib.import_module("htcondor2").Schedd
-    schedd.__init__ = patiently(schedd.__init__)
+    patches.HTCONDOR.make(schedd, __init__=patiently(schedd.__init__))
     # A schedd that was restarted has another address: it is looked up again for each try.
     submit = schedd.submit
 
@@ -125,7 +123,7 @@ def main() -> None:
         job["batch_name"] = _naming.name
         return submit(schedd(), job, *arguments, **options)
 
-    schedd.submit = patiently(submit_named)
+    patches.HTCONDOR.make(schedd, submit=patiently(submit_named))
     prepare()
     prepare_to_take_over()
     sys.argv[0] = "snakemake"
@@ -142,7 +140,7 @@ def patiently(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
             try:
                 return call(*arguments, **options)
             except Exception as error:  # the bindings raise several kinds
-                if not _NO_ANSWER.search(str(error)) or time.monotonic() > end:
+                if not HTCONDOR_IS_SILENT.search(str(error)) or time.monotonic() > end:
                     raise
                 text = " ".join(str(error).split())
                 problem(f"HTCondor does not answer, trying again: {text}")

@@ -20,6 +20,7 @@ import threading
 from typing import Any
 
 from fasthep_smk.executors.start import prepare
+from fasthep_smk.flow import patches
 from fasthep_smk.util.processes import signal_at_parents_end
 
 __all__ = ["main"]
@@ -72,7 +73,7 @@ def _end_at_once() -> None:
         timer.start()
 
     if hasattr(scheduler, "_schedule_reevalutation"):  # a private name: it may be gone
-        scheduler._schedule_reevalutation = later
+        patches.END_AT_ONCE.make(scheduler, _schedule_reevalutation=later)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -24,10 +23,10 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
+from fasthep_smk.executors.read_as_text import IS_RETRIED
 from fasthep_smk.util.masking import masked
 
 __all__ = [
-    "RETRIED",
     "LogHandler",
     "LogHandlerSettings",
     "event_of",
@@ -38,8 +37,6 @@ __all__ = [
 
 _MODULE_NAME = "snakemake_logger_plugin_fasthep_smk"
 
-#: Snakemake has no event for a job that is tried again: its text says so.
-RETRIED = re.compile(r"^Trying to restart job (\S{1,40})\.$")
 #: Log records come from Snakemake's threads, reports from those of the executors.
 _lock = threading.Lock()
 
@@ -149,7 +146,7 @@ def event_of(record: logging.LogRecord) -> Event | None:
     kind = getattr(record, "event", None)
     if kind is not None:
         return _EVENTS[kind](record) if kind in _EVENTS else None
-    found = RETRIED.match(str(record.msg))
+    found = IS_RETRIED.match(str(record.msg))
     return job_events.JobRetried(found[1]) if found else None
 
 

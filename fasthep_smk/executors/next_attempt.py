@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import sites
 from fasthep_smk.executors.fallback import number
+from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
@@ -41,7 +42,7 @@ def skip_hopeless() -> None:
             pass_over_hopeless(job, Path())
         return fail(self, job)
 
-    scheduler.error_callback = error_callback
+    patches.NEXT_ATTEMPT.make(scheduler, error_callback=error_callback)
 
 
 def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:

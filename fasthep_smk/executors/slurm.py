@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 import threading
 import time
@@ -28,9 +27,15 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.read_as_text import (
+    SBATCH_HEARD_NOTHING,
+    SLURM_IS_SILENT,
+    SRUN_IS_SILENT,
+)
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
@@ -44,12 +49,6 @@ __all__ = ["Executor", "main"]
 _PATIENCE, _PAUSE = 1800, 5
 #: How often a job is submitted again that could not begin.
 _UNBEGUN = 5
-#: Nothing has reached the controller: the job is not queued, and can be submitted again.
-_NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
-#: Something may have: sbatch has heard no answer.
-_NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
-#: What srun says then, which starts what a Snakemake on the node runs.
-_NO_STEP = re.compile(rf"^srun: error: .*{_NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -108,7 +107,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
         """Take a job as refused, unless nobody knows whether it was."""
-        if not _NO_WORD.search(msg):
+        if not SBATCH_HEARD_NOTHING.search(msg):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
@@ -133,7 +132,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
         """
-        if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
+        is_silent = job_info.external_jobid is None and SLURM_IS_SILENT.search(msg or "")
+        if is_silent and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
@@ -156,7 +156,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             said = files.read_plain(log).decode(errors="replace")
         except OSError:
             return False
-        if not _NO_STEP.search(said):
+        if not SRUN_IS_SILENT.search(said):
             return False
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)
@@ -216,10 +216,13 @@ def _named(submit: Callable[..., str]) -> Callable[..., str]:
 
 def main() -> None:
     """Run Snakemake's command line."""
-    plugin.Executor = Executor
-    plugin.get_submit_command = _named(plugin.get_submit_command)
-    plugin.query_job_status_squeue = _query_squeue
-    plugin.query_job_status_sacct = _by_number(plugin.query_job_status_sacct)
+    patches.SLURM.make(
+        plugin,
+        Executor=Executor,
+        query_job_status_squeue=_query_squeue,
+        query_job_status_sacct=_by_number(plugin.query_job_status_sacct),
+    )
+    patches.SLURM_NAMES.make(plugin, get_submit_command=_named(plugin.get_submit_command))
     prepare()
     prepare_to_take_over()
     sys.argv[0] = "snakemake"

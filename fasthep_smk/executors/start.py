@@ -6,8 +6,7 @@ from fasthep_smk.executors import logger_plugin
 from fasthep_smk.executors.credential_gate import hold_jobs_back
 from fasthep_smk.executors.fallback import prepare_routes
 from fasthep_smk.executors.next_attempt import skip_hopeless
-from fasthep_smk.sites.own_folders import keep_folders
-from fasthep_smk.util.scratch import lend_to_snakemake
+from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
 
 __all__ = ["prepare"]
 

@@ -26,6 +26,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from fasthep_smk import sites
 from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
+from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import environment_of
@@ -223,7 +224,7 @@ def prepare_to_take_over() -> None:
         if not _all:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    scheduler.job_selector = job_selector
+    patches.TAKING_OVER.make(scheduler, job_selector=job_selector)
     signal.signal(signal.SIGHUP, leave)
 
 

@@ -17,10 +17,11 @@ import yaml
 from fasthep_smk.flow import context_use, op_identity, plan_files, upstream
 from fasthep_smk.flow.compiler_messages import compiler_finding
 from fasthep_smk.flow.distributions import is_installed_file
+from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
-from fasthep_smk.util.bounded_yaml import bounded_yaml, load
+from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Findings, SmkError, WrongArgument, nearest
 

@@ -3,6 +3,9 @@
 What others may write there is not run in the user's name, and nothing there stands in for a
 package: these folders are searched last, and only for what the plan names and for what such modules
 import. What PYTHONPATH names is the user's own choice.
+
+Who imports is seen by the frames of the caller: an import hook is told only a name. What else was
+tried, and what it comes to, is in ``docs/how-it-works.md`` ("What is changed in other programs").
 """
 
 from __future__ import annotations

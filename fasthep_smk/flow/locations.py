@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.patches.yaml_places import yaml_places
 from fasthep_smk.util.errors import Finding
 
 __all__ = ["located", "located_in", "repeated_keys"]
@@ -119,14 +120,9 @@ def _with_place(finding: Finding, text: _Text | None, workflow: Path, shown: str
 
 def _read(workflow: Path) -> object:
     """Return the merged document; nothing if it cannot be read any more."""
-    original = yaml.safe_load
-    yaml.safe_load = lambda stream: yaml.load(stream, Loader=_Loader)
-    try:
-        with contextlib.suppress(Exception):  # a message without a line is better than none
-            return upstream.load_workflow_with_includes(str(workflow)).doc
-        return None
-    finally:
-        yaml.safe_load = original
+    with contextlib.suppress(Exception), yaml_places(_Loader):
+        return upstream.load_workflow_with_includes(str(workflow)).doc
+    return None  # a message without a line is better than none
 
 
 def _place(document: object, key: str) -> _Text | None:

@@ -16,8 +16,8 @@ import yaml
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.compile import readable_errors
+from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.util import files
-from fasthep_smk.util.bounded_yaml import bounded_yaml
 from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["compilable", "overlay", "profile_sections"]

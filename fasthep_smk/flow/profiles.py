@@ -14,8 +14,8 @@ from pathlib import Path
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.locations import located_in, repeated_keys
+from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.places import mapping
-from fasthep_smk.util.bounded_yaml import bounded_yaml
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 

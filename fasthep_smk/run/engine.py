@@ -15,6 +15,7 @@ from typing import BinaryIO, TextIO
 from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, earlier_jobs, job_counts, stalled
 from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
@@ -36,8 +37,6 @@ __all__ = ["Engine", "Outcome", "dry_run"]
 #: Number of failed jobs that are reported in full; the batch system is asked about these only.
 _SHOWN = 10
 _WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
-_GONE = re.compile(r"^(/.+) \(missing locally")
-_USAGE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 
 
 @dataclass(frozen=True)
@@ -308,7 +307,7 @@ def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[
 
 def _refusal(reader: Reader) -> str:
     """Return why Snakemake did not start: its own line of it if there is one."""
-    found = [line for line in reader.tail if _USAGE.match(line)]
+    found = [line for line in reader.tail if IS_UNUSABLE.match(line)]
     return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
 
 
@@ -374,9 +373,9 @@ def _what_failed(
         if item not in noted and not killed
     ]
     count = len(failed) + len(silent)
-    if not count and any(_USAGE.match(line) for line in reader.tail):
+    if not count and any(IS_UNUSABLE.match(line) for line in reader.tail):
         return RunFailed(_refusal(reader))
-    if not count and (gone := dict.fromkeys(_matches(_GONE, reader.tail))):
+    if not count and (gone := dict.fromkeys(_matches(IS_MISSING, reader.tail))):
         return RunFailed(_moved_away(list(gone)))
     if not count:
         tail = [f"    {line}" for line in reader.tail]

@@ -1,7 +1,7 @@
 """A run in the middle: what Snakemake reports and prints, counted and shown.
 
 Snakemake reports events (`fasthep_smk.executors.logger_plugin`). For what has none, its texts and
-those of its executor plugins are read: `TEXTS` lists them.
+those of its executor plugins are read (`fasthep_smk.executors.read_as_text`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from textwrap import shorten
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
+from fasthep_smk.executors.read_as_text import IS_LOCKED, IS_REFUSED
 from fasthep_smk.run.display import Screen
 from fasthep_smk.run.job_counts import Facts, Tally
 from fasthep_smk.storage import layout
@@ -22,18 +23,8 @@ from fasthep_smk.util import disk_full
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["TEXTS", "Progress", "Reader"]
+__all__ = ["Progress", "Reader"]
 
-#: What is read as text, each with why it has to be. One more is read in Snakemake's process:
-#: ``logger_plugin.RETRIED``.
-TEXTS = {
-    # What sbatch said stands in the middle of what the plugin says, between long advice.
-    "refused": re.compile(
-        r"SLURM sbatch failed[^']*The error message was '(?:sbatch: error: )?(.*?)'(?:\.| sbatch)"
-    ),
-    # Snakemake prints the error, and its event tells no more of it than the name of its class.
-    "locked": re.compile(r"Directory cannot be locked"),
-}
 #: The record of a job, or the marker of a bundle: the first of its outputs.
 _FOLDER = re.compile(r"^(?:(\S+)/record\.json|(smk/bundles/\S+\.json))(?: \(.*)?$")
 _ALL = "all"
@@ -93,7 +84,7 @@ class Reader:
         text = masked(text)
         self.tail = [*self.tail[-24:], text]
         self.disk_full = self.disk_full or disk_full.said(text)
-        self.locked_out = self.locked_out or TEXTS["locked"].search(text) is not None
+        self.locked_out = self.locked_out or IS_LOCKED.search(text) is not None
 
     def event_line(self, line: str) -> None:
         """Read the line of an event."""
@@ -202,6 +193,6 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
 def _in_short(message: str) -> str:
     """Return what Snakemake says of a failed job, without what it says of every one."""
     text = " ".join(message.partition(_ADVICE)[0].split())
-    if found := TEXTS["refused"].search(text):
+    if found := IS_REFUSED.search(text):
         return f"could not be submitted: {found[1]}"
     return "" if text == "None" else text

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
-from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
+from fasthep_smk.util.errors import Findings, WrongArgument, nearest
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Requests
@@ -78,21 +78,20 @@ def read_jobs(build: Path) -> list[TaskJob]:
         Findings: a task table cannot be read.
     """
     tables: dict[str, list[TaskJob]] = {}
-    findings: list[Finding] = []
+    unread: list[tuple[Path, Exception]] = []
     for path in sorted((build / layout.TASKS).glob("*.json")):
         try:
             tables[path.stem] = _jobs(TaskTable.read(build, path.stem))
         except FileNotFoundError:
             continue  # a run that begins has just removed it
         except (OSError, UnreadableTable) as error:
-            findings.append(
-                Finding(
-                    problem=f"this task table cannot be read: {error}",
-                    file=str(path),
-                )
-            )
-    if findings:
-        raise Findings(findings)
+            unread.append((path, error))
+    if len(unread) == 1:
+        ((table, problem),) = unread
+        raise Findings.one(f"this task table cannot be read: {problem}", file=str(table))
+    if unread:  # by a run of another version, for instance: it would be the same for each
+        said = f"{len(unread)} task tables cannot be read; of the first: {unread[0][1]}"
+        raise Findings.one(said, file=str(build / layout.TASKS))
     order = [*_rules_in_order(build), *tables]
     return [job for rule in dict.fromkeys(order) for job in tables.get(rule, [])]
 

@@ -11,15 +11,13 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from fasthep_smk.util.errors import Findings
 
-__all__ = ["bounded_yaml", "check", "load"]
+__all__ = ["check", "checked", "load"]
 
 #: Bytes of a file; 100,000 input files are listed in some 15 MB.
 _LARGEST = 20_000_000
@@ -28,8 +26,6 @@ _DEEPEST = 100
 #: Values in a file, with those that aliases stand for; for PyYAML, that many are some 500 MB. Where
 #: an alias stands for a long text, it counts once more for each 100 characters.
 _MOST = 500_000
-#: Files that a workflow may read with what it includes; each is read as often as it is named.
-_FILES = 1_000
 #: What stands before the first value of a line; how a line ends besides with a line feed, and
 #: what a text may begin with.
 _PREFIX = re.compile(r"^[ \t?:-]*", re.MULTILINE)
@@ -46,36 +42,10 @@ def load(path: Path) -> object:
         Findings: it is too large, too deep, or it or its aliases hold too much.
     """
     with path.open(encoding="utf-8") as stream:
-        return yaml.safe_load(_checked(stream, str(path)))
+        return yaml.safe_load(checked(stream, str(path)))
 
 
-@contextlib.contextmanager
-def bounded_yaml(workflow: Path) -> Iterator[None]:
-    """Let ``yaml.safe_load`` refuse in the block what :func:`load` does, and too many files."""
-    original, count = yaml.safe_load, 0
-
-    def bounded_load(stream: Any) -> object:
-        nonlocal count
-        count += 1
-        if count > _FILES:
-            raise Findings.one(
-                f"more than {_FILES} files are read with what it includes",
-                file=str(workflow),
-                key="include",
-                expected="files that include each other a few times",
-                hint="a file that is included twice is read twice, with all that it includes",
-            )
-        _checked(stream, f"a profile that {workflow} uses")  # what has no name of its own
-        return original(stream)
-
-    yaml.safe_load = bounded_load
-    try:
-        yield
-    finally:
-        yaml.safe_load = original
-
-
-def _checked(stream: object, file: str) -> str:
+def checked(stream: object, file: str) -> str:
     """Return the text of a stream, which is left where it was."""
     if isinstance(stream, str):
         check(stream, file)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
-import importlib
 import os
 import shutil
 import socket
@@ -17,9 +15,8 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-__all__ = ["VARIABLE", "Scratch", "lend_to_snakemake", "scratch"]
+__all__ = ["VARIABLE", "Scratch", "scratch"]
 
 #: Names the folder of a run to its Snakemake.
 VARIABLE = "FASTHEP_SMK_SCRATCH"
@@ -71,20 +68,6 @@ def scratch(kind: str = "") -> Iterator[Path]:
         yield made.path
     finally:
         made.remove()
-
-
-def lend_to_snakemake() -> None:
-    """Let Snakemake, in this process, make its temporary folder in that of the run.
-
-    Its jobs see nothing of that: theirs are where they would be.
-    """
-    folder = os.environ.pop(VARIABLE, None)
-    if folder is None:
-        return
-    make = functools.partial(tempfile.TemporaryDirectory, dir=folder)
-    importlib.import_module("snakemake.cli")  # in any other order, Snakemake's imports fail
-    workflow = importlib.import_module("snakemake.workflow")
-    vars(workflow)["tempfile"] = SimpleNamespace(**{**vars(tempfile), "TemporaryDirectory": make})
 
 
 def _make(prefix: str, socket_name: str | None) -> Path:

@@ -5,6 +5,9 @@ and each folder that is listed. One counts if the user's own code asked for it: 
 itself, or called a library with its name. What a library looks up for itself (fonts, locale, its
 configuration) does not count. Limits: files that compiled code opens under a name that stands
 neither in own code nor in the workflow, and what processes read that are not forked from the job.
+
+Who asked is seen by the frames of the caller: an audit hook is told only a path. What else was
+tried, and what it comes to, is in ``docs/how-it-works.md`` ("What is changed in other programs").
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from fasthep_smk.flow import patches
 from fasthep_smk.flow.distributions import NOT_INSTALLED, is_installed_file, package_identity
 from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
@@ -64,7 +68,7 @@ def observing(observer: Observer) -> Iterator[None]:
     if not _hooked:  # an audit hook cannot be taken away again
         sys.addaudithook(_hook)
         for variables in (os.environ, os.environb):
-            variables.__class__ = _Environment
+            patches.ENVIRONMENT.make(variables, __class__=_Environment)
         sys.path_hooks.insert(0, _finder)
         for place in [p for p in sys.path_importer_cache if not is_installed_file(f"{p}/")]:
             del sys.path_importer_cache[place]

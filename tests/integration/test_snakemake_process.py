@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
 import os
 import signal
 import subprocess
@@ -184,20 +181,3 @@ def wait_until(is_so: Callable[[], bool]) -> None:
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.1)
-
-
-def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
-    plugin = importlib.import_module("snakemake_executor_plugin_slurm")
-    texts = [
-        ast.unparse(node).strip("f'\"")
-        for node in ast.walk(ast.parse(inspect.getsource(plugin)))
-        if isinstance(node, ast.JoinedStr) and "SLURM sbatch failed" in ast.unparse(node)
-    ]
-    assert texts, "the plugin words it otherwise now: adapt TEXTS['refused']"
-    for text in texts:
-        said = text.replace("\\n", "\n").replace("\\'", "'")
-        said = said.replace("{e.output.strip()}", "sbatch: error: Invalid account")
-        event = JobFailed("1", "make", ["make.log"], said)
-        reader = Reader(None)
-        reader.event(event)
-        assert reader.messages == {"make.log": "could not be submitted: Invalid account"}

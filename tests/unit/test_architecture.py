@@ -97,6 +97,18 @@ def test_one_module_alone_imports_hepflow() -> None:
     assert others in ([], ["fasthep_smk/flow/upstream.py"])
 
 
+def test_each_unit_test_of_a_room_is_that_of_a_module() -> None:
+    folder = ROOT / "tests" / "unit"
+    lost = []
+    for path in sorted(folder.rglob("test_*.py")):
+        room = path.relative_to(folder).parent
+        name = path.stem.removeprefix("test_")
+        module = PACKAGE / room / ("__init__.py" if name == room.name else f"{name}.py")
+        if room.parts and not module.is_file():
+            lost.append(str(path.relative_to(ROOT)))
+    assert lost == []
+
+
 def test_the_picture_shows_the_steps_of_a_run() -> None:
     from fasthep_smk.run.pipeline import STEPS
 

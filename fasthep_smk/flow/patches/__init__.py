@@ -1,1 +1,238 @@
-"""What is changed in FAST-HEP, each with its reason."""
+"""The register of what we change in other people's code while it runs.
+
+Each change is a ``Patch`` below: what it replaces, the version that it was written for, why, the
+text for the project that it belongs to, and when it is deleted. It is made through the ``Patch``,
+which refuses what is not registered; ``tests/unit/flow/patches/test_patches.py`` finds those that
+are made without one, and compares all of them with the packages that are installed. What was
+measured without each is in ``docs/measurements.md``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+__all__ = ["Patch"]
+
+_SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
+_SLURM = "snakemake_executor_plugin_slurm"
+_HTCONDOR = "snakemake_executor_plugin_htcondor"
+_A_RELEASE = "a release has the fix"
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A change of other people's code, and why it is made."""
+
+    #: The attributes that are replaced, as ``module:Class.name`` or ``module:name``.
+    replaces: tuple[str, ...]
+    #: The package and the version that it was written for, as in the text for its project.
+    seen_with: str
+    why: str
+    #: The text in ``docs/upstream``.
+    upstream: str
+    #: When it is deleted.
+    until: str
+    #: The module of ours that makes the change, and the tests that it changes no result.
+    module: str
+    test: str
+
+    def make(self, owner: object, **attributes: object) -> None:
+        """Replace attributes of a module, a class or an object until the process ends."""
+        for name, value in attributes.items():
+            assert any(one.endswith((f":{name}", f".{name}")) for one in self.replaces), name
+            setattr(owner, name, value)
+
+    @contextlib.contextmanager
+    def made(self, owner: object, **attributes: object) -> Iterator[None]:
+        """Replace attributes of a module, a class or an object in the block."""
+        before = {name: getattr(owner, name) for name in attributes}
+        self.make(owner, **attributes)
+        try:
+            yield
+        finally:
+            self.make(owner, **before)
+
+
+# --- FAST-HEP, and the YAML that it reads ---
+
+QUICK_YAML = Patch(
+    replaces=("yaml:safe_load", "yaml:safe_dump"),
+    seen_with="fasthep-flow 2026.10.1",
+    why="most of a compile's time is PyYAML's: each profile is read some eight times",
+    upstream="yaml-read-by-python.md",
+    until="profiles are kept, and libyaml is used",
+    module="flow/patches/quick_yaml.py",
+    test="tests/unit/flow/patches/test_quick_yaml.py",
+)
+BOUNDED_YAML = Patch(
+    replaces=("yaml:safe_load",),
+    seen_with="fasthep-flow 2026.10.1",
+    why="a file of a kilobyte could keep the compiler busy for hours",
+    upstream="yaml-aliases-multiply.md",
+    until="the compiler refuses such files",
+    module="flow/patches/bounded_yaml.py",
+    test="tests/unit/util/test_bounded_yaml.py",
+)
+YAML_PLACES = Patch(
+    replaces=("yaml:safe_load",),
+    seen_with="fasthep-flow 2026.10.1",
+    why="a message names the file and the line, which the merge of includes has lost",
+    upstream="messages-without-lines.md",
+    until="the compiler's errors name file and line",
+    module="flow/patches/yaml_places.py",
+    test="tests/unit/flow/patches/test_yaml_places.py",
+)
+NAMING = Patch(
+    replaces=("yaml:safe_dump",),
+    seen_with="fasthep-flow 2026.10.1",
+    why="what is compiled in a temporary folder names the build folder that it is meant for",
+    upstream="plans-name-their-folder.md",
+    until="plans name files relative to their folder",
+    module="flow/patches/naming.py",
+    test="tests/unit/flow/patches/test_naming.py",
+)
+QUICK_GIT = Patch(
+    replaces=("hepflow.compiler.hooks.software:git_state",),
+    seen_with="fasthep-toolbench 2026.10.1",
+    why="each answer of git waits up to a tenth of a second to be looked at",
+    upstream="command-runner-polls.md",
+    until="git is asked without a poll",
+    module="flow/patches/quick_git.py",
+    test="tests/unit/flow/patches/test_quick_git.py",
+)
+PARSED_EXPRESSIONS = Patch(
+    replaces=("hepflow.compiler.expr_symbols:symbols_in_expr",),
+    seen_with="fasthep-flow 2026.10.1",
+    why="only FAST-HEP knows which texts of a workflow are expressions",
+    upstream="expressions-are-not-told.md",
+    until="a compiled plan lists its expressions",
+    module="flow/patches/parsed_expressions.py",
+    test="tests/unit/flow/patches/test_parsed_expressions.py",
+)
+LATE_IMPORTS = Patch(
+    replaces=("sys:modules",),
+    seen_with="fasthep-render 2026.10.1",
+    why="compiling draws nothing, but imports matplotlib and mplhep: half a second",
+    upstream="compiling-imports-matplotlib.md",
+    until="specs can be read without matplotlib",
+    module="flow/patches/late.py",
+    test="tests/unit/flow/patches/test_late.py",
+)
+
+# --- Python ---
+
+ENVIRONMENT = Patch(
+    replaces=("os:_Environ.__class__",),
+    seen_with="Python 3.11",
+    why="an environment variable that own code reads is an input of its result",
+    upstream="python-does-not-audit-variables.md",
+    until="there is an audit event for it",
+    module="worker/observe.py",
+    test="tests/unit/worker/test_observe.py",
+)
+
+# --- Snakemake ---
+
+CREDENTIAL_GATE = Patch(
+    replaces=(f"{_SCHEDULER}.job_selector",),
+    seen_with="snakemake 9.27.1",
+    why="no job starts while a credential that it needs has expired",
+    upstream="snakemake-cannot-hold-jobs-back.md",
+    until="there is a hook for it",
+    module="executors/credential_gate.py",
+    test="tests/unit/executors/test_credential_gate.py",
+)
+NEXT_ATTEMPT = Patch(
+    replaces=(f"{_SCHEDULER}.error_callback",),
+    seen_with="snakemake 9.27.1",
+    why="an attempt with no more memory than one that lacked it would wait in a queue in vain",
+    upstream="snakemake-retries-without-asking.md",
+    until="a plugin can say whether to try again",
+    module="executors/next_attempt.py",
+    test="tests/unit/executors/test_next_attempt.py",
+)
+FALLBACK = Patch(
+    replaces=("snakemake.rules:Rule.expand_resources", f"{_SCHEDULER}.job_selector"),
+    seen_with="snakemake 9.27.1",
+    why="a job that has moved to another pool asks for what that one has, and counts there",
+    upstream="snakemake-counts-jobs-by-first-attempt.md",
+    until="resources that count jobs are those of the attempt",
+    module="executors/fallback.py",
+    test="tests/unit/executors/test_fallback.py",
+)
+TAKING_OVER = Patch(
+    replaces=(f"{_SCHEDULER}.job_selector",),
+    seen_with="snakemake 9.27.1",
+    why="batch jobs of a run that was killed are still in the queue, and count first",
+    upstream="snakemake-forgets-batch-jobs.md",
+    until="executors can tell which jobs run already",
+    module="executors/submissions.py",
+    test="tests/unit/executors/test_submissions.py",
+)
+END_AT_ONCE = Patch(
+    replaces=(f"{_SCHEDULER}._schedule_reevalutation",),
+    seen_with="snakemake 9.27.1",
+    why="Snakemake waits a second for a look at its jobs when all have ended",
+    upstream="snakemake-ends-late.md",
+    until=_A_RELEASE,
+    module="executors/local.py",
+    test="tests/integration/test_snakemake_process.py",
+)
+KEPT_FOLDERS = Patch(
+    replaces=("snakemake.dag:DAG.cleanup_workdir",),
+    seen_with="snakemake 9.27.1",
+    why="Snakemake removes empty folders of missing input files, and their parents",
+    upstream="snakemake-removes-folders.md",
+    until=_A_RELEASE,
+    module="executors/snakemake_folders.py",
+    test="tests/unit/executors/test_snakemake_folders.py",
+)
+TEMPORARY_FOLDER = Patch(
+    replaces=("snakemake.workflow:tempfile",),
+    seen_with="snakemake 9.27.1",
+    why="a Snakemake that is killed leaves its temporary folder",
+    upstream="snakemake-leaves-temporary-folders.md",
+    until=_A_RELEASE,
+    module="executors/snakemake_folders.py",
+    test="tests/unit/executors/test_snakemake_folders.py",
+)
+
+# --- Snakemake's executors for batch systems ---
+
+SLURM = Patch(
+    replaces=(
+        f"{_SLURM}:Executor",
+        f"{_SLURM}:query_job_status_squeue",
+        f"{_SLURM}:query_job_status_sacct",
+    ),
+    seen_with="snakemake-executor-plugin-slurm 2.8.0",
+    why="jobs under way are forgotten when Slurm does not answer; states are asked for by name",
+    upstream="slurm-plugin-forgets-jobs.md",
+    until=_A_RELEASE,
+    module="executors/slurm.py",
+    test="tests/clusters/test_slurm.py",
+)
+SLURM_NAMES = Patch(
+    replaces=(f"{_SLURM}:get_submit_command",),
+    seen_with="snakemake-executor-plugin-slurm 2.8.0",
+    why="squeue shows the rule, dataset and partition of a job, not a number of the run",
+    upstream="slurm-plugin-names-jobs-by-run.md",
+    until="a job's name can be chosen",
+    module="executors/slurm.py",
+    test="tests/clusters/test_slurm.py",
+)
+HTCONDOR = Patch(
+    replaces=(
+        f"{_HTCONDOR}:Executor",
+        "htcondor2:Schedd.__init__",
+        "htcondor2:Schedd.submit",
+    ),
+    seen_with="snakemake-executor-plugin-htcondor 0.3.0",
+    why="the run is given up when the schedd does not answer once",
+    upstream="htcondor-plugin-gives-up.md",
+    until=_A_RELEASE,
+    module="executors/htcondor.py",
+    test="tests/clusters/test_htcondor.py",
+)

@@ -46,7 +46,7 @@ def import_late(
 
     ``from module import name`` is a use. Of ``functions``, it is none in the modules ``callers``,
     which are imported here: they call what they take, and do nothing else with it. A module that
-    is there already, or that is not installed, is left as it is.
+    is there already, or that is not installed, is left as it is. In the register: LATE_IMPORTS.
     """
     for names, kind in ((modules, _Unused), (functions, _UnusedFunctions)):
         for name in names:

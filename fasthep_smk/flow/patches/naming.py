@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from fasthep_smk.flow.patches import NAMING
 from fasthep_smk.util import files
 
 __all__ = ["naming", "told_of_graph"]
@@ -27,11 +28,8 @@ def naming(aside: Path, build: Path) -> Iterator[None]:
     def dump_named(data: object, *rest: Any, **options: Any) -> Any:
         return dump(_named(data, *names), *rest, **options)
 
-    yaml.safe_dump = dump_named
-    try:
+    with NAMING.made(yaml, safe_dump=dump_named):
         yield
-    finally:
-        yaml.safe_dump = dump
 
 
 def told_of_graph(aside: Path, build: Path) -> None:

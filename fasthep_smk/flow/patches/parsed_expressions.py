@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.patches import PARSED_EXPRESSIONS
 
 __all__ = ["parsed_expressions"]
 
@@ -25,8 +26,5 @@ def parsed_expressions() -> Iterator[list[str]]:
         noted.append(str(expr))
         return set(parse(expr))
 
-    module.symbols_in_expr = symbols_in_expr
-    try:
+    with PARSED_EXPRESSIONS.made(module, symbols_in_expr=symbols_in_expr):
         yield noted
-    finally:
-        module.symbols_in_expr = parse

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.patches import QUICK_GIT
 
 if TYPE_CHECKING:
     from fasthep_toolbench.command import CommandResult
@@ -24,12 +25,8 @@ __all__ = ["quick_git", "run"]
 def quick_git() -> Iterator[None]:
     """Let FAST-HEP's compiler ask git in less time in the block; the answers are the same."""
     hook: Any = upstream.software_hook()  # whose function is replaced
-    asked = hook.git_state
-    hook.git_state = functools.partial(asked, runner=run)
-    try:
+    with QUICK_GIT.made(hook, git_state=functools.partial(hook.git_state, runner=run)):
         yield
-    finally:
-        hook.git_state = asked
 
 
 def run(

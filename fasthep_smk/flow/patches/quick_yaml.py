@@ -20,6 +20,8 @@ from typing import Any
 
 import yaml
 
+from fasthep_smk.flow.patches import QUICK_YAML
+
 __all__ = ["is_plain", "parse_written", "quick_yaml"]
 
 #: Characters; longer texts are not written by people, and are seldom read twice.
@@ -70,11 +72,8 @@ def quick_yaml() -> Iterator[None]:
         stream.write(text)
         return None
 
-    yaml.safe_load, yaml.safe_dump = quick_load, quick_dump
-    try:
+    with QUICK_YAML.made(yaml, safe_load=quick_load, safe_dump=quick_dump):
         yield
-    finally:
-        yaml.safe_load, yaml.safe_dump = load, dump
 
 
 def parse_written(text: str | bytes) -> Any:

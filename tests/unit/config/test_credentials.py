@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from fasthep_smk.config.credentials import Requirement
-from tests.unit.config.test_pool_language import examples, folder, read, shown
+from tests.unit.config.test_execution import examples, folder, read, shown
 
 __all__ = ["folder"]  # a fixture
 

@@ -15,7 +15,7 @@ from fasthep_smk.credentials.renewal_hints import renewal
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.storage import failures
 from tests.support.credentials import proxy, secret_parts, token, write
-from tests.unit.credentials.test_found import HOUR, alone
+from tests.unit.credentials.test_discovery import HOUR, alone
 
 __all__ = ["alone"]  # a fixture
 

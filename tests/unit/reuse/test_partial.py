@@ -22,7 +22,7 @@ from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.worker import cached_streams, partial
 from fasthep_smk.worker.job import Job, Sent
 from tests.support import tables
-from tests.unit.plan.test_plan import SIM, partition, rules_of
+from tests.unit.plan.test_jobs import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
 
 SOURCE = node("source", "events", tree="events", branches=["px", "py"])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, NotRequired, get_origin, get_type_hints
+from typing import Any, NotRequired, get_args, get_origin, get_type_hints
 
 import pytest
 
 from fasthep_smk.flow import records
-from fasthep_smk.storage import record
+from fasthep_smk.storage import failures, record
 
 SCHEMA: dict[str, Any] = json.loads(
     (Path(__file__).parents[3] / "fasthep_smk" / "storage" / "record.schema.json").read_text()
@@ -39,3 +39,8 @@ def test_the_types_are_those_of_the_schema(kind: Any, schema: dict[str, Any]) ->
     # The checksum is that of the file: who reads a record has compared it.
     assert hints.keys() == schema["properties"].keys() - {"checksum"}
     assert kind.__required_keys__ - optional == {*schema.get("required", ())} - {"checksum"}
+
+
+def test_every_kind_of_failure_may_come_before_a_success() -> None:
+    kind = PROPERTIES["earlier"]["items"]["properties"]["kind"]
+    assert set(kind["enum"]) == set(get_args(failures.Kind))

@@ -13,7 +13,7 @@ from fasthep_smk.plan.rules import Variation
 from fasthep_smk.reuse import Reuse
 from fasthep_smk.translate.task_tables import partitions_text, table_texts
 from fasthep_smk.translate.waits_for import Waits
-from tests.unit.plan.test_plan import SIM, partition, rules_of
+from tests.unit.plan.test_jobs import SIM, partition, rules_of
 from tests.unit.plans import define, graph, histogram, node
 
 #: A chain of two stages, one histogram of each.

@@ -1,0 +1,144 @@
+"""What is read as text is what the programs that are installed print."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import inspect
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk.executors import read_as_text
+from fasthep_smk.executors.job_events import JobFailed
+from fasthep_smk.run.snakemake_output import Reader
+
+ROOT = Path(__file__).parents[3]
+
+pytestmark = pytest.mark.filterwarnings("ignore:The environment variable CONDOR_CONFIG")
+
+
+def snakemake(module: str) -> Any:
+    importlib.import_module("snakemake.cli")  # the modules below it import each other
+    return importlib.import_module(f"snakemake.{module}")
+
+
+def texts_of(module: Any, part: str) -> list[str]:
+    """The texts in the source of a module that have a part, as they stand there."""
+    return [
+        ast.unparse(node)[2:-1]
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.JoinedStr) and part in ast.unparse(node)
+    ]
+
+
+def test_a_job_is_tried_again() -> None:
+    (text,) = texts_of(snakemake("scheduling.job_scheduler"), "Trying to restart job")
+    found = read_as_text.IS_RETRIED.match(re.sub(r"\{.*\}", "17", text))
+    assert found is not None
+    assert found[1] == "17"
+
+
+def test_a_folder_is_locked() -> None:
+    assert read_as_text.IS_LOCKED.search(str(snakemake("exceptions").LockException()))
+
+
+def test_a_file_is_missing() -> None:
+    with pytest.raises(OSError, match="missing") as error:
+        asyncio.run(snakemake("io").wait_for_files(["/no/such/file"], latency_wait=0))
+    lines = [line.strip() for line in str(error.value).splitlines()]
+    found = [match[1] for match in map(read_as_text.IS_MISSING.match, lines) if match]
+    assert found == ["/no/such/file"]
+
+
+def test_the_command_line_is_refused() -> None:
+    command = [sys.executable, "-m", "snakemake", "--no-such-option"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert any(map(read_as_text.IS_UNUSABLE.match, done.stderr.splitlines()))
+
+
+def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
+    plugin = importlib.import_module("snakemake_executor_plugin_slurm")
+    texts = texts_of(plugin, "SLURM sbatch failed")
+    assert texts, "the plugin words it otherwise now: adapt IS_REFUSED"
+    for text in texts:
+        said = text.replace("\\n", "\n").replace("\\'", "'")
+        said = said.replace("{e.output.strip()}", "sbatch: error: Invalid account")
+        reader = Reader(None)
+        reader.event(JobFailed("1", "make", ["make.log"], said))
+        assert reader.messages == {"make.log": "could not be submitted: Invalid account"}
+
+
+@pytest.fixture
+def silent_slurm(tmp_path: Path) -> dict[str, str]:
+    """The environment of a Slurm whose controller is not there."""
+    if shutil.which("sbatch") is None:
+        pytest.skip("Slurm is not installed")
+    words = "ClusterName=c\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\nMessageTimeout=2\n"
+    (tmp_path / "slurm.conf").write_text(f"{words}AuthType=auth/none\nCredType=cred/none\n")
+    return {**os.environ, "SLURM_CONF": str(tmp_path / "slurm.conf")}
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        (["sbatch"], read_as_text.SLURM_IS_SILENT),
+        (["srun", "--jobid=1", "--immediate=1", "true"], read_as_text.SRUN_IS_SILENT),
+    ],
+)
+def test_slurm_does_not_answer(
+    command: list[str], pattern: re.Pattern[str], silent_slurm: dict[str, str]
+) -> None:
+    done = subprocess.run(
+        command, input="#!/bin/sh\n", env=silent_slurm, capture_output=True, text=True, timeout=60
+    )
+    assert pattern.search(done.stderr)
+    assert not read_as_text.SBATCH_HEARD_NOTHING.search(done.stderr)
+
+
+def test_sbatch_has_heard_no_answer() -> None:
+    libraries = [*Path("/usr/lib").glob("*/slurm-wlm/libslurmfull.so")]
+    if not libraries:
+        pytest.skip("Slurm is not installed as Debian does it")
+    ask = "import ctypes, sys; slurm = ctypes.CDLL(sys.argv[1]); text = slurm.slurm_strerror"
+    ask += "; text.restype = ctypes.c_char_p; print(text(5004).decode())"
+    command = [sys.executable, "-c", ask, str(libraries[0])]
+    said = subprocess.run(command, capture_output=True, text=True).stdout
+    assert read_as_text.SBATCH_HEARD_NOTHING.search(said)
+
+
+def test_htcondor_does_not_answer() -> None:
+    bindings = importlib.import_module("htcondor2")
+    with pytest.raises(Exception, match="local daemon") as here:
+        bindings.Schedd()
+    assert read_as_text.HTCONDOR_IS_SILENT.search(str(here.value))
+    words = {"MyAddress": "<127.0.0.1:1>", "Name": "a", "MyType": "Scheduler"}
+    words["CondorVersion"] = "$CondorVersion: 24.0.0 2024-01-01 $"
+    schedd = bindings.Schedd(importlib.import_module("classad2").ClassAd(words))
+    with pytest.raises(Exception, match="schedd") as there:
+        schedd.submit(bindings.Submit({"executable": "/bin/true"}))
+    assert read_as_text.HTCONDOR_IS_SILENT.search(str(there.value))
+
+
+def test_each_text_is_tried_here() -> None:
+    source = Path(__file__).read_text()
+    assert [name for name in read_as_text.__all__ if source.count(name) < 1] == []
+
+
+def test_nothing_else_is_read_as_text() -> None:
+    """Patterns elsewhere in these rooms are for texts of our own."""
+    ours = {"run/snakemake_output.py": 1}  # the folder of a job, in an event
+    found = {}
+    for room in ("executors", "run"):
+        for path in sorted((ROOT / "fasthep_smk" / room).glob("*.py")):
+            if count := path.read_text().count("re.compile("):
+                found[f"{room}/{path.name}"] = count
+    del found["executors/read_as_text.py"]
+    assert found == ours
