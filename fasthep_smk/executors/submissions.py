@@ -46,6 +46,12 @@ if TYPE_CHECKING:
 
         def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
 
+        def report_job_error(
+            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+        ) -> None: ...
+
+        def _hand_back(self, job: SnakemakeJob) -> None: ...
+
 else:
     _Executor = object
 
@@ -119,6 +125,13 @@ class Submissions:
         if token is not None:
             batch_jobs.ended(self._build, token)
 
+    def is_wanted_again(self, batch_id: str) -> bool:
+        """Tell whether a person has cancelled a job to have it submitted again."""
+        token = self._tokens.get(batch_id)
+        if token is None:
+            return False
+        return any(one.token == token and one.again for one in batch_jobs.read(self._build))
+
     def is_left(self, job: SnakemakeJob) -> bool:
         """Tell whether an earlier run has submitted this job."""
         return bool(self._earlier) and _record_of(job) in self._earlier
@@ -184,6 +197,17 @@ class TakingOver(_Executor):
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._submissions.ended(str(job_info.external_jobid))
         super().report_job_success(job_info)
+
+    def report_job_error(
+        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+    ) -> None:
+        """Take a job as failed; one that a person wants to have again is at the same attempt."""
+        batch_id = str(job_info.external_jobid)
+        if self._submissions.is_wanted_again(batch_id):
+            self._submissions.ended(batch_id)
+            self._hand_back(job_info.job)
+        else:
+            super().report_job_error(job_info, msg=msg, **options)
 
     def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
         self.report_job_submission(job_info)
