@@ -28,6 +28,7 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.refusals import refused
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
@@ -38,7 +39,7 @@ from fasthep_smk.util.names import shell
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
-__all__ = ["Executor", "main"]
+__all__ = ["Executor", "main", "said_by_sbatch"]
 
 #: For how long to try to submit a job, and how long to wait between two tries, in seconds.
 _PATIENCE, _PAUSE = 1800, 5
@@ -48,6 +49,8 @@ _UNBEGUN = 5
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 _NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
+#: What sbatch said stands in the middle of what the plugin says, before its long command line.
+_SAID = re.compile(r"SLURM sbatch failed[^']*The error message was '(.*?)'(?:\.| sbatch)")
 #: What srun says then, which starts what a Snakemake on the node runs.
 _NO_STEP = re.compile(rf"^srun: error: .*{_NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 
@@ -138,6 +141,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             later.daemon = True
             later.start()
             return
+        if job_info.external_jobid is None and (said := said_by_sbatch(msg or "")):
+            msg = refused(job_info.job, said)
         self._ended.add(job_info.external_jobid)
         if self.wait and self._could_not_begin(job_info):
             self._unbegun[job_info.job.jobid] += 1
@@ -167,6 +172,13 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             self._silent_since = now
             problem("Slurm does not answer, trying again")
         return bool(self.wait) and now - self._silent_since < _PATIENCE
+
+
+def said_by_sbatch(message: str) -> str:
+    """Return what sbatch has said, if the plugin says that it took no job."""
+    found = _SAID.search(" ".join(message.split()))
+    lines = found[1].split("sbatch: error: ") if found else []
+    return "; ".join(line.strip() for line in lines if line.strip())
 
 
 class _Array(threading.local):

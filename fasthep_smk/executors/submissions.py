@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import secrets
 import signal
 import threading
@@ -21,11 +22,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
+from fasthep_smk.executors.refusals import refused
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import environment_of
@@ -61,6 +64,8 @@ __all__ = ["Submissions", "TakingOver", "name_of", "prepare_to_take_over"]
 _FRESH = 5.0
 #: How long a submission under way may take when this process is asked to leave, in seconds.
 _PATIENCE = 60.0
+#: What HTCondor's plugin says before what HTCondor has said.
+_OF_PLUGIN = re.compile(r"^(WorkflowError:\s*)?Failed to submit HTCondor job:\s*")
 
 
 class Submissions:
@@ -181,7 +186,7 @@ class TakingOver(_Executor):
         if earlier is None:
             alone = self._tracker is None and is_alone(job, self.workflow)
             with self._submissions.submitting(job, self._name(job), alone=alone):
-                super().run_job(job)
+                self._submit(job)
             return
         one, goes_on = earlier
         info = SubmittedJobInfo(
@@ -193,6 +198,15 @@ class TakingOver(_Executor):
             self._report_taken_over(info)
         else:
             self.report_job_success(info)
+
+    def _submit(self, job: SnakemakeJob) -> None:
+        """Submit a job; that it is refused is its failure, not that of the run."""
+        try:
+            super().run_job(job)
+        except WorkflowError as error:
+            self._submissions.refused()
+            said = _OF_PLUGIN.sub("", str(error))
+            self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._submissions.ended(str(job_info.external_jobid))

@@ -15,8 +15,9 @@ from typing import BinaryIO, TextIO
 from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.flow import plan_files
-from fasthep_smk.run import display, earlier_jobs, job_counts, stalled
+from fasthep_smk.run import display, earlier_jobs, job_counts, refused, stalled
 from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
@@ -399,6 +400,9 @@ def _what_failed(
     for item in silent[: _SHOWN - len(shown)]:
         words.setdefault(heard[item], []).append(item)
     for said, items in words.items():
+        if said.startswith(REFUSED):
+            shown.append(refused.message(said, items, written.build, system))
+            continue
         jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
         logs = [written.build / item for item in items]
         found = [f"    log:     {path}" for path in logs if path.exists()]

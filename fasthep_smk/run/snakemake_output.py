@@ -15,6 +15,7 @@ from textwrap import shorten
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
+from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.run.display import Screen
 from fasthep_smk.run.job_counts import Facts, Tally
 from fasthep_smk.storage import layout
@@ -27,10 +28,6 @@ __all__ = ["TEXTS", "Progress", "Reader"]
 #: What is read as text, each with why it has to be. One more is read in Snakemake's process:
 #: ``logger_plugin.RETRIED``.
 TEXTS = {
-    # What sbatch said stands in the middle of what the plugin says, between long advice.
-    "refused": re.compile(
-        r"SLURM sbatch failed[^']*The error message was '(?:sbatch: error: )?(.*?)'(?:\.| sbatch)"
-    ),
     # Snakemake prints the error, and its event tells no more of it than the name of its class.
     "locked": re.compile(r"Directory cannot be locked"),
 }
@@ -152,6 +149,8 @@ class Reader:
         log = event.logs[0] if event.logs else ""
         place = " ".join(layout.place_of_log(log))
         said = shorten(self._why(log), _LONG, placeholder=" ...")
+        if not said and event.message.startswith(REFUSED):
+            said = REFUSED.rstrip(": ")  # the sentence is told once, at the end
         self.problem(f"failed: {place or event.rule}" + (f": {said}" if said else ""))
 
     def _retried(self, event: job_events.JobRetried) -> None:
@@ -202,6 +201,4 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
 def _in_short(message: str) -> str:
     """Return what Snakemake says of a failed job, without what it says of every one."""
     text = " ".join(message.partition(_ADVICE)[0].split())
-    if found := TEXTS["refused"].search(text):
-        return f"could not be submitted: {found[1]}"
     return "" if text == "None" else text

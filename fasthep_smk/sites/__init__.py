@@ -124,6 +124,9 @@ class System(Protocol):
     fate: Callable[[str], str | None]
     """Return in one line what the system says of how a job ended."""
 
+    remedy: Callable[[str], str | None]
+    """Return what to do about a job that the system has not taken, by its own sentence on it."""
+
 
 class Batch(Protocol):
     """What the modules of batch systems offer besides: jobs that are not Snakemake's."""

@@ -35,6 +35,7 @@ __all__ = [
     "machine",
     "problems",
     "queued",
+    "remedy",
     "resources",
     "settings",
     "slots",
@@ -262,6 +263,24 @@ def fate(job: str) -> str | None:
     for command in (["condor_q", job], ["condor_history", "-limit", "1", job]):
         for ad in _ads(command, *_OF_AN_END):
             return f"HTCondor: {_ending(ad)}"
+    return None
+
+
+#: What HTCondor complains of, and the option of ours that it comes from.
+_REMEDIES = (
+    ("accounting|acct ?group", "accounting_group: GROUP"),
+    ("requirements", "requirements: EXPRESSION"),
+    ("rank", "rank: EXPRESSION"),
+    ("concurrency", "concurrency_limits: NAME"),
+    ("container|docker|image", "container_image: IMAGE"),
+)
+
+
+def remedy(said: str) -> str | None:
+    """Return what to do about what HTCondor says of a job that it does not take."""
+    for pattern, key in _REMEDIES:
+        if re.search(pattern, said, re.IGNORECASE):
+            return f"config: {{htcondor: {{{key}}}}} in the pool, or in the site's pools.yaml"
     return None
 
 

@@ -39,6 +39,7 @@ __all__ = [
     "partitions",
     "problems",
     "queued",
+    "remedy",
     "resources",
     "settings",
     "submit",
@@ -382,6 +383,36 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     if not answer.well or not job.isdigit():
         raise NotSubmitted(answer.problem or answer.text.strip() or "sbatch gives no number")
     return job
+
+
+#: What sbatch complains of, and what to do about it; the first that fits counts.
+_REMEDIES = (
+    (
+        r"\baccount\b",
+        "slurm: {account: ACCOUNT}",
+        "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists yours",
+    ),
+    ("qos", "slurm: {qos: QOS}", "'sacctmgr show qos format=name%30,maxwall' lists them"),
+    ("reservation", "slurm: {reservation: NAME}", "'scontrol show reservations' lists them"),
+    ("partition", "slurm: {partition: NAME}", "'sinfo --summarize' lists them"),
+    ("feature|constraint", "slurm: {constraint: FEATURE}", "'sinfo --format=\"%R %f\"' lists them"),
+    ("gres|gpu|tres", "slurm: {gres: NAME:COUNT}", "'sinfo --format=\"%R %G\"' lists them"),
+    ("time ?limit|wall", 'walltime: "01:00:00"', "'sinfo --format=\"%R %l\"' lists the limits"),
+    ("licen[sc]e", "slurm: {extra: [--licenses=NAME]}", "'scontrol show licenses' lists them"),
+)
+_SIZES = re.compile("node configuration|memory|cpu|processor", re.IGNORECASE)
+
+
+def remedy(said: str) -> str | None:
+    """Return what to do about what sbatch says."""
+    for pattern, key, where in _REMEDIES:
+        if re.search(pattern, said, re.IGNORECASE):
+            return f"config: {{{key}}} in the pool, or in the site's pools.yaml; {where}"
+    if _SIZES.search(said):
+        return (
+            "ask for less (resources: of the pool): 'sinfo --format=\"%R %c %m\"' lists the nodes"
+        )
+    return None
 
 
 def _last_word(record: str) -> str | None:

@@ -21,9 +21,7 @@ pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-m", "fasthep_smk"]
 
 
-def ask(
-    folder: Path, *words: str, before: Sequence[str] = ()
-) -> subprocess.CompletedProcess[str]:
+def ask(folder: Path, *words: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     command = [*before, *COMMAND, *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 

@@ -24,6 +24,7 @@ from fasthep_smk.executors.job_events import (
     JobStarted,
     Progressed,
 )
+from fasthep_smk.executors.slurm import said_by_sbatch
 from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
@@ -193,11 +194,8 @@ def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
         for node in ast.walk(ast.parse(inspect.getsource(plugin)))
         if isinstance(node, ast.JoinedStr) and "SLURM sbatch failed" in ast.unparse(node)
     ]
-    assert texts, "the plugin words it otherwise now: adapt TEXTS['refused']"
+    assert texts, "the plugin words it otherwise now: adapt _SAID"
     for text in texts:
         said = text.replace("\\n", "\n").replace("\\'", "'")
         said = said.replace("{e.output.strip()}", "sbatch: error: Invalid account")
-        event = JobFailed("1", "make", ["make.log"], said)
-        reader = Reader(None)
-        reader.event(event)
-        assert reader.messages == {"make.log": "could not be submitted: Invalid account"}
+        assert said_by_sbatch(said) == "Invalid account"

@@ -60,9 +60,7 @@ def test_a_job_that_is_gone_is_submitted_again(
         ("true", "it is still in the queue after 1 s"),
     ],
 )
-def test_a_job_that_is_not_cancelled_is_not_said_to_be(
-    build: Path, scancel: str, why: str
-) -> None:
+def test_a_job_that_is_not_cancelled_is_not_said_to_be(build: Path, scancel: str, why: str) -> None:
     """And if it fails later, it has failed."""
     command(build.parent, "scancel", scancel)
     with pytest.raises(RunFailed, match="was not cancelled: ") as caught:

@@ -164,7 +164,7 @@ class Plugin:
         self.handed_back: list[Any] = []
 
     def report_job_error(self, job_info: Any, msg: str | None = None) -> None:
-        self.failed.append(job_info.job)
+        self.failed.append((job_info.job, msg))
 
     def _hand_back(self, job: Any) -> None:
         self.handed_back.append(job)
@@ -186,4 +186,4 @@ def test_a_job_that_a_person_wants_again_has_not_failed(build: Path, wanted: boo
     batch_jobs.again(build, noted.token, wanted=wanted)
     executor.report_job_error(SimpleNamespace(job="it", external_jobid="17"))
     assert executor.handed_back == (["it"] if wanted else [])
-    assert executor.failed == ([] if wanted else ["it"])
+    assert executor.failed == ([] if wanted else [("it", None)])
