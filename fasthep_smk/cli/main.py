@@ -233,6 +233,11 @@ def _placed(options: argparse.Namespace) -> Iterator[Placed]:
         yield pipeline.up_to(pipeline.place, start)
 
 
+def _place(options: argparse.Namespace) -> Placed:
+    with _placed(options) as placed:
+        return placed
+
+
 def _explain(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import explain
 
@@ -266,7 +271,7 @@ def _doctor(options: argparse.Namespace) -> int:
         folder=Path.cwd(),
         timeout=options.timeout,
         workflow=options.workflow,
-        modules=lambda: _compiled(options)[1] if options.workflow is not None else [],
+        placing=(lambda: _place(options)) if options.workflow is not None else None,
     )
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))

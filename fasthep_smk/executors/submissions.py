@@ -186,7 +186,7 @@ class TakingOver(_Executor):
         if earlier is None:
             alone = self._tracker is None and is_alone(job, self.workflow)
             with self._submissions.submitting(job, self._name(job), alone=alone):
-                self._submit(job)
+                self._hand_over(job)
             return
         one, goes_on = earlier
         info = SubmittedJobInfo(
@@ -199,7 +199,7 @@ class TakingOver(_Executor):
         else:
             self.report_job_success(info)
 
-    def _submit(self, job: SnakemakeJob) -> None:
+    def _hand_over(self, job: SnakemakeJob) -> None:
         """Submit a job; that it is refused is its failure, not that of the run."""
         try:
             super().run_job(job)

@@ -39,13 +39,17 @@ QueueState = Literal["waiting", "running", "ending"]
 
 @dataclass(frozen=True)
 class Queued:
-    """A job in the queue: what it is called there, where it is or waits, and why it waits."""
+    """A job in the queue: what it is called there, where it is or waits, and why it waits.
+
+    ``held``: it does not start before somebody changes something.
+    """
 
     batch_id: str
     name: str
     state: QueueState
     where: str
     reason: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,9 @@ class System(Protocol):
     #: Snakemake's options for jobs that are sent what they need.
     TRAVELLING: Mapping[str, object]
 
+    #: Its commands that a run needs, each with words to which it answers, or without.
+    COMMANDS: Mapping[str, Sequence[str]]
+
     settings: Callable[[Site], Mapping[str, object]]
     """Return Snakemake's options for this system, asking it where that helps."""
 
@@ -105,6 +112,9 @@ class System(Protocol):
 
     batch_job: Callable[[], str | None]
     """Return the id of the batch job that this process runs in."""
+
+    slot: Callable[[], str | None]
+    """Return in words which of the system's places for jobs this process runs in."""
 
     hold: Callable[[Iterable[str]], Mapping[str, bool | None]]
     """Put jobs on hold, from which none starts.

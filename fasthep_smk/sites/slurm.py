@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AMOUNTS",
+    "COMMANDS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
     "PARTITIONS",
@@ -42,6 +43,7 @@ __all__ = [
     "remedy",
     "resources",
     "settings",
+    "slot",
     "submit",
     "withdraw",
 ]
@@ -56,6 +58,15 @@ RETRIES = 2
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ("mem_mb",)
 
+#: The controller is asked by the first one.
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "sinfo": ("--noheader", "--format=%R"),
+    "squeue": (),
+    "sbatch": (),
+    "scancel": (),
+    "scontrol": (),
+}
+
 #: Workers find what they are sent in a folder that Slurm knows nothing of.
 TRAVELLING: Mapping[str, object] = {}
 #: The plugin hands a job's command to a shell between double quotes: what these begin would run
@@ -65,6 +76,12 @@ NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
 #: Slurm's words for jobs that do not run: pending, cancelled or ended and not yet gone.
 _STATES: Mapping[str, QueueState] = {"PD": "waiting", "CG": "ending", "CA": "ending"}
+
+#: Why jobs are pending that do not start by themselves (squeue(1), "JOB REASON CODES").
+_FOR_EVER = re.compile(
+    "JobHeld|JobHold|BadConstraints|Invalid|DependencyNeverSatisfied|Partition(Config|Down|Inactive"
+    "|NodeLimit|TimeLimit)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)Max.*PerJob|NodeDown$"
+)
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -188,7 +205,8 @@ def queued(folder: Path) -> list[Queued] | None:
         name, _, where = rest.rpartition("|")
         if job.isdigit() and _is_same(where, folder):
             at = f"partition {partition}"
-            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason))
+            held = state == "PD" and _FOR_EVER.match(reason) is not None
+            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason, held))
     return found
 
 
@@ -273,6 +291,12 @@ def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
 def batch_job() -> str | None:
     """Return the id of the Slurm job that this process runs in."""
     return os.environ.get("SLURM_JOB_ID")
+
+
+def slot() -> str | None:
+    """Return the partition that this process runs in."""
+    name = os.environ.get("SLURM_JOB_PARTITION")
+    return f"partition {name}" if name else None
 
 
 def draft() -> Draft | None:
