@@ -339,8 +339,11 @@ def _site(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.site_init import init_site
 
     folder = options.folder or Path(f"site-{options.system}")
-    for path in init_site(options.system, folder):
+    written, invented = init_site(options.system, folder)
+    for path in written:
         print(f"written: {path}")
+    for text in invented:
+        print(f"invented: {text}")
     print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
     return 0
 

@@ -56,12 +56,14 @@ class Queued:
 class Draft:
     """A first ``pools.yaml`` for a site, with remarks on what the batch system has.
 
-    ``files`` are further files of the profile, by their names.
+    ``files`` are further files of the profile, by their names. ``invented`` says which values are
+    not the system's, each with what it means.
     """
 
     pools: Mapping[str, object]
     remarks: list[str]
     files: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    invented: Sequence[str] = ()
 
 
 class System(Protocol):

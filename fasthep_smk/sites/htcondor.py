@@ -272,7 +272,11 @@ def draft() -> Draft | None:
         "pool_profiles": profiles,
         "waiting": "00:02:00",
     }
-    return Draft(pools, remarks)
+    invented = [
+        "default.config.walltime, 01:00:00: HTCondor ends a job that takes longer",
+        "default.resources.disk, 1GB: HTCondor may end a job that writes more",
+    ]
+    return Draft(pools, remarks, invented=invented)
 
 
 def _share(slot: tuple[int, int, int]) -> dict[str, int | str]:

@@ -329,7 +329,8 @@ def draft() -> Draft | None:
         longest = max(limit for limit in limits if limit)
         pools["limits"] = {"walltime": units.format_duration(longest)}
     sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
-    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes})
+    invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
+    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
 
 
 def _limits(partition: Partition) -> dict[str, int]:
