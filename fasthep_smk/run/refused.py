@@ -27,7 +27,7 @@ _NAMED = 5
 
 def message(said: str, logs: Sequence[str], build: Path, system: sites.System) -> str:
     """Return the lines for jobs, by their logs, of which Snakemake was told the same."""
-    places = [place for log in logs if (place := layout.place_of_log(log))]
+    places = [place for log in sorted(logs) if (place := layout.place_of_log(log))]
     entries = list(_entries(places, build))
     datasets = list(dict.fromkeys(one.dataset for one in entries if one.dataset))
     files = [one for one in entries if one.file]

@@ -1,0 +1,51 @@
+"""However a batch job ends, its end is called by its name: all ends in one run."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.clusters.analyses import FASTHEP_SMK, moody, set_mood, site
+from tests.clusters.conftest import Cluster
+from tests.clusters.test_sites import cluster, system
+
+__all__ = ["cluster", "system"]
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+
+#: What the user reads of a job that ends so, by dataset.
+ENDS = {
+    "fault": r"signal 11 \(segmentation fault\)",
+    "sys_exit": r"sys\.exit\(0\) was called: an operation returns, or raises",
+    "os_exit": r"its process ended with status 0 before its work was done",
+    "term": r"signal 15 \(terminated\)",
+}
+#: Slurm's own limits are narrower here than what the job knows: it is Slurm that ends it.
+OF_SLURM = {
+    "time": r"over its time limit, 00:10:00, of pool 'default' \(Slurm: TIMEOUT, .*\)",
+    "memory": r"over its memory, 4 GB, of pool 'default' \(Slurm: .*\)",
+}
+LIMITS = {"slurm": {"partition": "standard", "extra": ["--time=1", "--mem=900"]}}
+SETTINGS = {"seconds-between-status-checks": 1}
+
+
+@pytest.mark.parametrize("system", ["slurm", "htcondor"], indirect=True)
+def test_each_end_has_its_name(cluster: Cluster, system: str) -> None:
+    ends = ENDS | (OF_SLURM if system == "slurm" else {})
+    folder = cluster.new_folder()
+    pool = {"resources": {"memory": "4GB"}, "config": {"retries": 0, "walltime": "00:10:00"}}
+    moody(folder, execution={}, pools={"default": pool}, datasets=dict.fromkeys(ends, 1))
+    set_mood(folder, ends=dict(zip(ends, ends, strict=True)))
+    limits = {"default": {"config": LIMITS}} if system == "slurm" else {}
+    site(folder, limits, executor=system, **SETTINGS)
+    run = (FASTHEP_SMK, "workflow.yaml", "--profile", "site", "-k")
+    done = cluster.run(*run, cwd=folder, timeout=200)
+    assert done.returncode == 1
+    assert "without an error message" not in done.stderr
+    _, *told = re.split(r"\n(?=stage |rule )", done.stderr)
+    assert len(told) == len(ends), done.stderr
+    for name, words in ends.items():
+        [about] = [one for one in told if f"    dataset:   {name}\n" in one]
+        assert re.match(rf"(stage 'Moody' \(own\.moody\)|rule \S+ .*) failed: {words}\n", about)
+    (log,) = folder.glob("build/debug/distributed/logs/*/fault/*.attempt1.log")
+    assert 'own_ops.py", line' in log.read_text()  # the Python stack
