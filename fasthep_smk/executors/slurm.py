@@ -49,8 +49,12 @@ _UNBEGUN = 5
 _NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 _NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
-#: What sbatch said stands in the middle of what the plugin says, before its long command line.
-_SAID = re.compile(r"SLURM sbatch failed[^']*The error message was '(.*?)'(?:\.| sbatch)")
+#: What sbatch said stands in the middle of what the plugin says, before its long command line; or
+#: the plugin itself has refused the job.
+_SAID = re.compile(
+    r"SLURM sbatch failed[^']*The error message was '(.*?)'(?:\.| sbatch)"
+    r"|^Job submission failed with exception: (?:WorkflowError: ?)?(.*)"
+)
 #: What srun says then, which starts what a Snakemake on the node runs.
 _NO_STEP = re.compile(rf"^srun: error: .*{_NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 
@@ -175,9 +179,9 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
 
 def said_by_sbatch(message: str) -> str:
-    """Return what sbatch has said, if the plugin says that it took no job."""
+    """Return what sbatch, or the plugin itself, has said of a job that was not taken."""
     found = _SAID.search(" ".join(message.split()))
-    lines = found[1].split("sbatch: error: ") if found else []
+    lines = (found[1] or found[2] or "").split("sbatch: error: ") if found else []
     return "; ".join(line.strip() for line in lines if line.strip())
 
 

@@ -127,7 +127,8 @@ class Engine:
         name = str(written.build.resolve())
         screen = display.screen(self.output, self.facts, quiet=settings.quiet)
         well = killed = False
-        reader = Reader(screen, name, functools.partial(failures.said_by, written.build))
+        fate = sites.system(self.system).fate
+        reader = Reader(screen, name, functools.partial(_said_of, written.build, fate))
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(screen.close)
@@ -187,6 +188,13 @@ class Engine:
             arguments=arguments,
             shared=(*(() if self.held is None else (self.held,)), *connection.shared),
         )
+
+
+def _said_of(build: Path, fate: Callable[[str], str | None], log: str) -> str:
+    """Return what the job of a log says of its failure, or the batch system of a killed one."""
+    place = layout.place_of_log(log)
+    found = failures.earlier(build, *place, fate) if place else []
+    return found[-1]["problem"] if found else ""
 
 
 def _private(path: Path) -> BinaryIO:

@@ -413,6 +413,11 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
 #: What sbatch complains of, and what to do about it; the first that fits counts.
 _REMEDIES = (
     (
+        "slurm_extra",
+        "slurm: {extra: [OPTION]}",
+        "an option for which there is a key (docs/pools.md) does not stand there",
+    ),
+    (
         r"\baccount\b",
         "slurm: {account: ACCOUNT}",
         "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists yours",

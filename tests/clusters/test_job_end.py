@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -16,8 +17,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 #: What the user reads of a job that ends so, by dataset.
 ENDS = {
     "fault": r"signal 11 \(segmentation fault\)",
-    "sys_exit": r"sys\.exit\(0\) was called: an operation returns, or raises",
-    "os_exit": r"its process ended with status 0 before its work was done",
+    "sys_exit": r"sys\.exit\(0\) was called: an operation returns, or raises an error",
+    "os_exit": r"its process ended with status 0 before its work was done, as by os\._exit\(0\)",
     "term": r"signal 15 \(terminated\)",
 }
 #: Slurm's own limits are narrower here than what the job knows: it is Slurm that ends it.
@@ -25,7 +26,6 @@ OF_SLURM = {
     "time": r"over its time limit, 00:10:00, of pool 'default' \(Slurm: TIMEOUT, .*\)",
     "memory": r"over its memory, 4 GB, of pool 'default' \(Slurm: .*\)",
 }
-LIMITS = {"slurm": {"partition": "standard", "extra": ["--time=1", "--mem=900"]}}
 SETTINGS = {"seconds-between-status-checks": 1}
 
 
@@ -36,10 +36,14 @@ def test_each_end_has_its_name(cluster: Cluster, system: str) -> None:
     pool = {"resources": {"memory": "4GB"}, "config": {"retries": 0, "walltime": "00:10:00"}}
     moody(folder, execution={}, pools={"default": pool}, datasets=dict.fromkeys(ends, 1))
     set_mood(folder, ends=dict(zip(ends, ends, strict=True)))
-    limits = {"default": {"config": LIMITS}} if system == "slurm" else {}
-    site(folder, limits, executor=system, **SETTINGS)
+    sbatch = folder / "bin/sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text('#!/bin/sh\nexec /usr/bin/sbatch "$@" --time=1 --mem=900\n')
+    sbatch.chmod(0o755)
+    site(folder, {}, executor=system, **SETTINGS)
+    path = ("env", f"PATH={folder}/bin:{os.environ['PATH']}")
     run = (FASTHEP_SMK, "workflow.yaml", "--profile", "site", "-k")
-    done = cluster.run(*run, cwd=folder, timeout=200)
+    done = cluster.run(*path, *run, cwd=folder, timeout=200)
     assert done.returncode == 1
     assert "without an error message" not in done.stderr
     _, *told = re.split(r"\n(?=stage |rule )", done.stderr)

@@ -65,14 +65,14 @@ def hurry(site: Path, system: str) -> None:
 #: Where the pools of the first profile are.
 WHERE = {
     "slurm": {
-        "default": r"std\d, partition standard",
-        "high_memory": "big1, partition highmem",
-        "gpu": "gpu1, partition gpu",
+        "default": "partition standard",
+        "high_memory": "partition highmem",
+        "gpu": "partition gpu",
     },
     "htcondor": {
-        "default": r"\S+, slot slot1_\d+@\S+",
-        "high_memory": r"\S+, slot slot2_\d+@\S+",
-        "gpu": r"\S+, slot slot3_\d+@\S+",
+        "default": r"slot slot1_\d+@\S+",
+        "high_memory": r"slot slot2_\d+@\S+",
+        "gpu": r"slot slot3_\d+@\S+",
     },
 }
 

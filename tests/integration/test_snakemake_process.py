@@ -199,3 +199,5 @@ def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
         said = text.replace("\\n", "\n").replace("\\'", "'")
         said = said.replace("{e.output.strip()}", "sbatch: error: Invalid account")
         assert said_by_sbatch(said) == "Invalid account"
+    refusal = "The --memory option is not allowed in the 'slurm_extra' parameter."
+    assert said_by_sbatch(f"Job submission failed with exception: {refusal}") == refusal
