@@ -17,10 +17,10 @@ from typing import BinaryIO
 
 from fasthep_smk import sites
 from fasthep_smk.run import earlier_jobs, lock
-from fasthep_smk.sites.commands import ask
-from fasthep_smk.storage import layout, run_lock
+from fasthep_smk.sites.commands import order
+from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.jobs import find_build, is_done, read_jobs
-from fasthep_smk.storage.queue import find
+from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util.errors import RunFailed, SmkError, WrongArgument, nearest
 from fasthep_smk.util.names import shell
@@ -30,6 +30,8 @@ __all__ = ["attach", "cancel", "detach", "retry"]
 _PAUSE = 0.2
 #: How long a run may take to end that is stopped: its batch jobs are cancelled first.
 _STOPS = 120.0
+#: How long one batch job may take to leave the queue that is cancelled.
+_GOES = 15.0
 _READ = 1 << 16
 
 
@@ -144,8 +146,10 @@ def cancel(folder: Path) -> int:
 def retry(name: str, folder: Path) -> int:
     """Cancel one batch job, which is submitted again: on another node, perhaps.
 
+    That uses up none of its attempts.
+
     Raises:
-        RunFailed: the batch system does not answer.
+        RunFailed: the batch system does not answer, or does not cancel it.
         WrongArgument: it has no such job of this build folder.
     """
     build = find_build(folder)
@@ -166,10 +170,34 @@ def retry(name: str, folder: Path) -> int:
             else "a job that has failed runs again with the next run",
         )
     for left in mine:
-        ask(sites.system(left.job.system).cancel([left.queued.batch_id]))
+        _cancel(left, build)
         who = "the run" if run_lock.holder(build) else "the next run"
         print(f"job {left.queued.batch_id} ({left.job.name}) cancelled: {who} submits it again")
     return 0
+
+
+def _cancel(left: Left, build: Path) -> None:
+    """Cancel a batch job that is to be submitted again, and see it go."""
+    number, system = left.queued.batch_id, left.job.system
+    batch_jobs.again(build, left.job.token)  # before its run hears of its end
+    answer = order(sites.system(system).cancel([number]))
+    problem, end = answer.problem, time.monotonic() + _GOES
+    while answer.well and (problem := _still_there(number, system, build)):
+        if time.monotonic() > end:
+            break
+        time.sleep(_PAUSE)
+    if problem:
+        batch_jobs.again(build, left.job.token, wanted=False)
+        raise RunFailed(f"job {number} ({left.job.name}) was not cancelled: {problem}")
+
+
+def _still_there(number: str, system: str, build: Path) -> str:
+    """Return what keeps a job from being gone, if something does."""
+    queued = sites.system(system).queued(build)
+    if queued is None:
+        return f"{system} does not answer"
+    there = any(one.batch_id == number and one.state != "ending" for one in queued)
+    return f"it is still in the queue after {_GOES:.0f} s" if there else ""
 
 
 def _stop(build: Path, who: Holder) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import shutil
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,29 +13,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk import sites
+from fasthep_smk.cli.probes import Silence, probe_rules, send_probes
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.execution import Execution
-from fasthep_smk.config.requests import Attempt, Route
-from fasthep_smk.config.routing import Router
 from fasthep_smk.credentials.checks import problems
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
 from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.renewal_hints import renewal
-from fasthep_smk.credentials.secrets import without_secrets
+from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.run.snakemake_output import Reader
-from fasthep_smk.run.snakemake_process import SnakemakeProcess
-from fasthep_smk.run.stalled import waiting
+from fasthep_smk.sites.commands import order
 from fasthep_smk.storage import layout
-from fasthep_smk.translate import profile, snakefile
-from fasthep_smk.translate.placement import contained, unsafe_path
-from fasthep_smk.translate.write import IN_CONTAINER
-from fasthep_smk.util import files
-from fasthep_smk.util.errors import SmkError, UsageError
-from fasthep_smk.util.names import encode, printable, shell
+from fasthep_smk.translate.placement import place, unsafe_path
+from fasthep_smk.translate.profile import Placement
+from fasthep_smk.util.errors import Finding, Findings, SmkError, UsageError
+from fasthep_smk.util.names import printable, shell
 from fasthep_smk.worker.probe import describe_worker
 
 if TYPE_CHECKING:
+    from fasthep_smk.translate.translation import Placed
     from fasthep_smk.worker.probe import Answer
 
 __all__ = ["Check", "examine"]
@@ -49,6 +41,7 @@ State = Literal["ok", "note", "FAILED"]
 _CLOCKS = 5.0
 #: What ends within so many seconds is worth a word.
 _A_DAY = 24 * 3600
+_ELSEWHERE = "log in where jobs are submitted (and load its module), or choose another --profile"
 
 
 @dataclass(frozen=True)
@@ -67,19 +60,25 @@ def examine(
     folder: Path,
     timeout: int,
     workflow: Path | None = None,
-    modules: Callable[[], list[str]] = list,
+    placing: Callable[[], Placed] | None = None,
 ) -> list[Check]:
     """Return what works at a site and what does not; a probe job goes to each of its pools.
 
     ``folder`` is where runs would be started; ``timeout`` is in seconds, for all probes together.
-    With a ``workflow``, the environment that it asks for is that of the ``modules`` it names.
+    With a ``workflow``, ``placing`` takes the steps of a run up to that which places its jobs. No
+    probe is sent while a run would be refused.
     """
     checks = [*_system(execution), _folder(execution, folder), *_credentials(execution.credentials)]
-    packed, check = _environment(execution, folder, workflow, modules)
-    checks += [check] if check else []
+    rules, placement, modules, found = _placed(execution, placing)
+    checks += found
+    if modules is not None and (check := _environment(execution, folder, workflow, modules)):
+        checks.append(check)
     if any(check.state == "FAILED" for check in checks):
         return checks
-    return [*checks, *_probes(execution, packed, folder, timeout)]
+    here = describe_worker()
+    answers = send_probes(rules, placement, execution, modules or [], folder, timeout)
+    outcomes = [_outcome(*pair, here) for pair in zip(rules, answers, strict=True)]
+    return [*checks, *outcomes]
 
 
 def _system(execution: Execution) -> Iterator[Check]:
@@ -92,14 +91,19 @@ def _system(execution: Execution) -> Iterator[Check]:
             "Snakemake's plugin", "FAILED", "is not installed", str(error).split(": ", 1)[1]
         )
         return
+    missing = [command for command in module.COMMANDS if shutil.which(command) is None]
+    for command in missing:
+        yield Check(command, "FAILED", "there is no such command here", _ELSEWHERE)
+    if missing:
+        return
+    for command, words in module.COMMANDS.items():
+        answer = order([command, *words]) if words else None
+        if answer is not None and not answer.well:
+            yield Check(f"{name} answers", "FAILED", answer.problem or command, _ELSEWHERE)
+            return
     draft = module.draft()
     if draft is None:
-        yield Check(
-            f"{name} answers",
-            "FAILED",
-            "its commands are missing here, or do not answer",
-            "log in where jobs are submitted, or choose another --profile",
-        )
+        yield Check(f"{name} answers", "FAILED", "it has no nodes", _ELSEWHERE)
         return
     known = "; ".join(line.strip() for line in draft.remarks[1:]) or "it is this machine"
     yield Check(f"{name} answers", "ok", known)
@@ -160,177 +164,93 @@ def _environment(
     execution: Execution,
     folder: Path,
     workflow: Path | None,
-    modules: Callable[[], list[str]],
-) -> tuple[list[str], Check | None]:
-    """Return the modules of the environment that is asked for, and what there is to say of it."""
+    modules: list[str],
+) -> Check | None:
+    """Return what there is to say of the environment that is asked for."""
     asked = execution.environment
     what = "environment"
     sent = execution.staging.sends(execution.site.system)
     if asked is None:
-        return [], None
+        return None
     if asked.type == "container":
-        return [], Check(what, "ok", f"container {asked.image}")
+        return Check(what, "ok", f"container {asked.image}")
     if not asked.is_packed:
         prefix = Path(sys.prefix if asked.prefix == "current" else asked.prefix)
         there = os.access(prefix / "bin" / "python", os.X_OK)
         if sent and not there:  # this machine need not have it
-            return [], Check(what, "ok", f"{asked.type} {prefix}, on the workers")
+            return Check(what, "ok", f"{asked.type} {prefix}, on the workers")
         found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
         fix = "" if there else f"fix the prefix in {asked.file}"
-        return [], Check(what, "ok" if there else "FAILED", found, fix)
+        return Check(what, "ok" if there else "FAILED", found, fix)
     from fasthep_smk.transfer.environment.command import describe_environment
 
     try:
-        named = modules()
-        built, text = describe_environment(asked, named, folder / layout.ENVIRONMENTS)
+        built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
     except SmkError as error:
-        return [], Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
+        return Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
     text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
-    return named, Check(what, "ok" if built else "note", text, fix)
+    return Check(what, "ok" if built else "note", text, fix)
 
 
-def _probes(execution: Execution, modules: list[str], folder: Path, timeout: int) -> list[Check]:
-    """Send a job to every pool, by the same ways as those of a run, and compare what it finds."""
-    router = execution.router
-    rules = [_rule(name, router) for name in router.pools.by_name]
-    here = describe_worker()
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
-        place = Path(name)
-        _write(rules, execution, place)
-        with _outfit(rules, execution, modules, place, folder) as arguments:
-            reasons = _run(place, execution.site.system, timeout, arguments)
-        return [_outcome(rule, place, here, reasons) for rule in rules]
+def _placed(
+    execution: Execution, placing: Callable[[], Placed] | None
+) -> tuple[list[Rule], Placement, list[str] | None, list[Check]]:
+    """Place probes and the workflow as a run would; return what is in the way, in checks.
 
-
-@contextlib.contextmanager
-def _outfit(
-    rules: list[Rule], execution: Execution, modules: list[str], place: Path, folder: Path
-) -> Iterator[list[str]]:
-    """Have what probes travel with, where jobs do; yield arguments for Snakemake."""
-    system, environment = execution.site.system, execution.environment
-    if not execution.staging.sends(system) or environment is None:
-        yield []
-        return
-    from fasthep_smk.transfer.setup import Setup
-
-    wildcards: dict[str, list[str]] = {rule.name: [] for rule in rules}
-    archives = folder / layout.ENVIRONMENTS
-    setup = Setup(place, system, environment, execution.staging, wildcards, True, archives)
-    with setup.ready(modules) as arguments:
-        yield arguments
-
-
-def _rule(pool: str, router: Router) -> Rule:
-    settings = router.pools.by_name[pool].settings
-    attempt = Attempt(pool, settings.request, settings.options, settings.origins)
-    route = Route((attempt,))
-    return Rule(f"probe_{encode(pool)}", "partition", (), route, ())
-
-
-def _write(rules: list[Rule], execution: Execution, place: Path) -> None:
-    attempts = {rule.name: rule.route.attempts for rule in rules}
-    here = sites.system(execution.site.system).machine(execution.site)
-    if here is not None:
-        attempts = {
-            name: tuple(sites.shrink(one, here)[0] for one in given)
-            for name, given in attempts.items()
-        }
-    attempts = {
-        name: tuple(contained(one, execution) for one in given) for name, given in attempts.items()
-    }
-    placement = profile.Placement(
-        execution.site,
-        attempts=attempts,
-        staging=execution.staging,
-        environment=execution.environment,
-    )
-    script = (
-        f"#!/bin/sh\npython={shell([sys.executable])}\n"
-        "# In a container, Python is the container's.\n"
-        f"if {IN_CONTAINER}; then python=python3; fi\n"
-        'exec "$python" -P -m fasthep_smk.worker.probe "$1"\n'
-    )
-    (place / "smk" / "tasks").mkdir(parents=True)
-    files.write_text(place / "smk" / "Snakefile", snakefile.render_probe(rules))
-    files.write_text(place / "smk" / "common.smk", snakefile.COMMON)
-    files.write_text(place / "smk" / "worker", script)
-    files.write_text(place / "smk" / "profile" / "config.yaml", profile.render(rules, placement))
-
-
-def _run(place: Path, system: str, timeout: int, arguments: list[str]) -> str:
-    """Run the probes; return what Snakemake or the batch system said if they did not end well."""
-    snakemake = SnakemakeProcess(
-        system,
-        place,
-        without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}),
-        arguments=["--profile", "smk/profile", "--keep-going", *arguments],
-    )
-    reader = Reader(None)
-    waits: list[str] | None = None
-
-    def give_up() -> None:
-        nonlocal waits
-        waits = []
+    And rules and placement of the probes, and the modules that the workflow names; ``None``: that
+    is not known, as it was refused.
+    """
+    rules = probe_rules(execution.router)
+    placement, findings, notes = place(rules, execution, shrink=True)
+    checks = []
+    modules: list[str] | None = []
+    if placing is not None:
         try:
-            waits = waiting(sites.system(system).queued(place))
-        finally:
-            snakemake.signal(signal.SIGINT)
-            kill.start()
-
-    kill = threading.Timer(30, snakemake.signal, [signal.SIGKILL])
-    limit = threading.Timer(timeout, give_up)
-    limit.start()
-    try:
-        status = snakemake.follow(reader)
-    finally:
-        limit.cancel()
-        limit.join()  # it may have begun, and starts the other one
-        kill.cancel()
-    if waits is not None:
-        said = "; ".join(waits)
-        return f"no answer in {timeout} s" + (f" ({said})" if said else "")
-    return "" if status == 0 else " ".join(" ".join(reader.tail).split())[-300:]
+            placed = placing()
+        except Findings as error:
+            findings, modules = [*findings, *error.findings], None
+        except SmkError as error:
+            checks.append(Check("workflow", "FAILED", " ".join(str(error).split())))
+            modules = None
+        else:
+            modules = sorted({name for one in placed.plans for name in modules_of(one.plan)})
+            jobs = sum(len(rule.jobs) for rule in placed.rules)
+            checks.append(Check("workflow", "ok", f"{jobs} jobs in {len(placed.rules)} rules"))
+    checks += [_refused(one) for one in {str(one): one for one in findings}.values()]
+    if sites.system(execution.site.system).machine(execution.site) is None:
+        checks += [Check("site", "note", text) for text in notes]
+    return rules, placement, modules, checks
 
 
-def _outcome(rule: Rule, place: Path, here: Answer, reasons: str) -> Check:
+def _refused(finding: Finding) -> Check:
+    """Return the check of what a run would be refused for, in its words."""
+    what = ": ".join(part for part in (finding.file, finding.key) if part) or "site"
+    found = "; ".join(part for part in (finding.problem, finding.value, finding.at) if part)
+    expected = f"expected: {finding.expected}" if finding.expected else None
+    return Check(what, "FAILED", found, "; ".join(filter(None, (expected, finding.hint))))
+
+
+def _outcome(rule: Rule, found: Answer | Silence, here: Answer) -> Check:
     what = f"pool {rule.route.attempts[0].pool!r}"
-    try:
-        worker = _answer((place / f"{rule.name}.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return Check(
-            what,
-            "FAILED",
-            f"its probe job brought nothing back: {reasons or 'its file is not visible here'}",
-            "do the workers see what this site says they do (this folder; with staging.mode: "
-            "transfer, its staging.folder)? Try a submission by hand",
-        )
-    wrong = list(_differences(worker, here))
-    text = f"{worker['host']}: Python {worker['python']}, {worker['cpus']} cpus"
-    text += f", {worker['gpus']} GPUs" if worker["gpus"] else ""
-    if wrong:
-        return Check(
-            what, "FAILED", f"{text}; {'; '.join(wrong)}", "use the same environment there"
-        )
+    if isinstance(found, Silence):
+        return Check(what, "FAILED", found.why, found.fix)
+    text = f"{found['host']}{', ' * bool(found['where'])}{found['where']}: Python "
+    text += f"{found['python']}, {_count(found['cpus'] or 0, 'cpu')}"
+    if found["gpus"]:
+        models = f" ({', '.join(dict.fromkeys(found['models']))})" if found["models"] else ""
+        text += f", {_count(found['gpus'], 'GPU')}{models}"
+    asked = rule.route.attempts[0].request.gpus
+    if asked > found["gpus"]:
+        wrong = f"it asks for {_count(asked, 'GPU')}, and its job sees {found['gpus'] or 'none'}"
+        return Check(what, "FAILED", f"{text}; {wrong}", "does this pool name nodes with GPUs?")
+    if differences := "; ".join(_differences(found, here)):
+        return Check(what, "FAILED", f"{text}; {differences}", "use the same environment there")
     return Check(what, "ok", text)
 
 
-def _answer(text: str) -> Answer:
-    """Return what a probe has found; ``ValueError`` if it is not that: it comes from elsewhere."""
-    found = json.loads(text)
-    kinds = {"host": str, "python": str, "cpus": int, "gpus": int, "packages": dict, "clock": float}
-    if not isinstance(found, dict) or not all(
-        isinstance(found.get(name), kind) for name, kind in kinds.items()
-    ):
-        raise ValueError("is not the answer of a probe job")
-    return {
-        "host": printable(found["host"]),
-        "python": printable(found["python"]),
-        "packages": found["packages"],
-        "clock": found["clock"],
-        "cpus": found["cpus"],
-        "gpus": found["gpus"],
-    }
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number != 1 else ''}"
 
 
 def _differences(worker: Answer, here: Answer) -> Iterable[str]:

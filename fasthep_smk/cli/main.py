@@ -233,6 +233,11 @@ def _placed(options: argparse.Namespace) -> Iterator[Placed]:
         yield pipeline.up_to(pipeline.place, start)
 
 
+def _place(options: argparse.Namespace) -> Placed:
+    with _placed(options) as placed:
+        return placed
+
+
 def _explain(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import explain
 
@@ -266,7 +271,7 @@ def _doctor(options: argparse.Namespace) -> int:
         folder=Path.cwd(),
         timeout=options.timeout,
         workflow=options.workflow,
-        modules=lambda: _compiled(options)[1] if options.workflow is not None else [],
+        placing=(lambda: _place(options)) if options.workflow is not None else None,
     )
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
@@ -334,8 +339,11 @@ def _site(options: argparse.Namespace) -> int:
     from fasthep_smk.cli.site_init import init_site
 
     folder = options.folder or Path(f"site-{options.system}")
-    for path in init_site(options.system, folder):
+    written, invented = init_site(options.system, folder)
+    for path in written:
         print(f"written: {path}")
+    for text in invented:
+        print(f"invented: {text}")
     print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
     return 0
 

@@ -11,7 +11,7 @@ from fasthep_smk import __version__
 from fasthep_smk.cli.completion import SHELLS
 from fasthep_smk.cli.usage import Parser, not_a_command, subcommands, unknown_words
 from fasthep_smk.config.environment import PACKED
-from fasthep_smk.storage.layout import ENVIRONMENTS
+from fasthep_smk.storage.layout import ARCHIVES
 from fasthep_smk.util.errors import UsageError
 
 if TYPE_CHECKING:
@@ -116,8 +116,9 @@ def make_parser() -> Parser:
     doctor = commands.add_parser(
         "doctor",
         help="is the site usable from here? A probe job per pool",
-        description="Check batch commands, accounting, credentials and the folder, and send a "
-        "probe job to each pool: of the workflow if one is given, else of the site.",
+        description="Check batch commands, accounting, credentials, the folder and what pools ask "
+        "for. If a run would not be refused, send a probe job to each pool: of the workflow if one "
+        "is given, else of the site.",
     )
     doctor.add_argument("workflow", type=Path, nargs="?", help="the workflow's YAML file")
     doctor.add_argument("--profile", metavar="SITE", help="as for run")
@@ -431,12 +432,20 @@ def _add_pack(commands: Commands) -> None:
         help="what to pack (default: what the workflow or the site asks for, else what this is)",
     )
     pack.add_argument(
+        "-o",
+        "--outdir",
+        type=_folder,
+        default=Path("build"),
+        metavar="FOLDER",
+        help="build folder of the run that it is for (default: build)",
+    )
+    pack.add_argument(
         "--output",
         type=_folder,
-        default=Path(ENVIRONMENTS),
         metavar="FOLDER",
-        help=f"where archives lie (default: {ENVIRONMENTS})",
+        help=f"where archives lie, if not in the build folder ({ARCHIVES})",
     )
+    _add_trust(pack)
 
 
 def _folder(text: str) -> Path:

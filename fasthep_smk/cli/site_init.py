@@ -31,8 +31,10 @@ _FURTHER = """\
 """
 
 
-def init_site(system: str, folder: Path) -> list[Path]:
-    """Write ``config.yaml`` and ``pools.yaml`` of a site into ``folder``; return their paths.
+def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
+    """Write ``config.yaml`` and ``pools.yaml`` of a site into ``folder``.
+
+    Return their paths, and which values in ``pools.yaml`` nobody has said.
 
     Raises:
         UsageError: the batch system does not answer, or the files exist.
@@ -54,7 +56,7 @@ def init_site(system: str, folder: Path) -> list[Path]:
     remarks = "".join(f"# {line}\n" for line in draft.remarks)
     texts = {
         "config.yaml": _CONFIG.format(system=system, name=folder) + _yaml(settings),
-        "pools.yaml": _POOLS + remarks + "\n" + _yaml(draft.pools),
+        "pools.yaml": _POOLS + remarks + _invented(draft) + "\n" + _yaml(draft.pools),
         **{name: _FURTHER + _yaml(content) for name, content in draft.files.items()},
     }
     for name in texts:
@@ -62,7 +64,12 @@ def init_site(system: str, folder: Path) -> list[Path]:
             raise UsageError(f"{folder / name} exists: choose another folder, or remove it")
     for name, text in texts.items():
         files.write_text(folder / name, text)
-    return [folder / name for name in texts]
+    return [folder / name for name in texts], list(draft.invented)
+
+
+def _invented(draft: sites.Draft) -> str:
+    lines = "".join(f"#     {text}\n" for text in draft.invented)
+    return f"# Invented, as nobody has said it; adapt it to your jobs:\n{lines}" if lines else ""
 
 
 def _yaml(content: Mapping[str, object]) -> str:

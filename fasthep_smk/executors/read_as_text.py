@@ -10,15 +10,18 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "BEFORE_HTCONDOR",
     "HTCONDOR_IS_SILENT",
     "IS_LOCKED",
     "IS_MISSING",
     "IS_REFUSED",
     "IS_RETRIED",
     "IS_UNUSABLE",
+    "MAY_PASS",
     "SBATCH_HEARD_NOTHING",
     "SLURM_IS_SILENT",
     "SRUN_IS_SILENT",
+    "said_by_sbatch",
 ]
 
 # --- Snakemake ---
@@ -34,9 +37,11 @@ IS_UNUSABLE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 
 # --- Slurm, and Snakemake's plugin for it ---
 
-#: What sbatch said stands in the middle of what the plugin says, between long advice.
+#: What sbatch said stands in the middle of what the plugin says, before its long command line; or
+#: the plugin itself has refused the job.
 IS_REFUSED = re.compile(
-    r"SLURM sbatch failed[^']*The error message was '(?:sbatch: error: )?(.*?)'(?:\.| sbatch)"
+    r"SLURM sbatch failed[^']*The error message was '(.*?)'(?:\.| sbatch)"
+    r"|^Job submission failed with exception: (?:WorkflowError: ?)?(.*)"
 )
 #: sbatch has one exit status for all errors. Nothing has reached the controller: the job is not
 #: queued, and can be submitted again.
@@ -48,10 +53,28 @@ SRUN_IS_SILENT = re.compile(
     rf"^srun: error: .*{SLURM_IS_SILENT.pattern}", re.IGNORECASE | re.MULTILINE
 )
 
-# --- HTCondor ---
+# --- HTCondor, and Snakemake's plugin for it ---
 
+#: What the plugin says before what HTCondor has said.
+BEFORE_HTCONDOR = re.compile(r"^(WorkflowError:\s*)?Failed to submit HTCondor job:\s*")
 #: Its bindings raise one exception for all errors. Nothing has reached the schedd: a job was not
 #: queued, and can be submitted again.
 HTCONDOR_IS_SILENT = re.compile(
     r"failed to connect|unable to locate|can't find address", re.IGNORECASE
 )
+
+# --- Both ---
+
+#: Their reasons why a job is not taken have no numbers; after these, another attempt may help.
+MAY_PASS = re.compile(
+    r"MaxSubmit|submit limit|MAX_JOBS|too many jobs|temporar|try again|timed out|timeout|busy"
+    r"|unable to contact|unavailable|failed to connect",
+    re.IGNORECASE,
+)
+
+
+def said_by_sbatch(message: str) -> str:
+    """Return what sbatch, or the plugin itself, has said of a job that was not taken."""
+    found = IS_REFUSED.search(" ".join(message.split()))
+    lines = (found[1] or found[2] or "").split("sbatch: error: ") if found else []
+    return "; ".join(line.strip() for line in lines if line.strip())

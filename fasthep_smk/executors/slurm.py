@@ -31,7 +31,9 @@ from fasthep_smk.executors.read_as_text import (
     SBATCH_HEARD_NOTHING,
     SLURM_IS_SILENT,
     SRUN_IS_SILENT,
+    said_by_sbatch,
 )
+from fasthep_smk.executors.refusals import refused
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
@@ -138,6 +140,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             later.daemon = True
             later.start()
             return
+        if job_info.external_jobid is None and (said := said_by_sbatch(msg or "")):
+            msg = refused(job_info.job, said)
         self._ended.add(job_info.external_jobid)
         if self.wait and self._could_not_begin(job_info):
             self._unbegun[job_info.job.jobid] += 1

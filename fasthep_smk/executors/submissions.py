@@ -21,11 +21,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
+from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR
+from fasthep_smk.executors.refusals import refused
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
@@ -46,6 +49,12 @@ if TYPE_CHECKING:
         def report_job_submission(self, job_info: SnakemakeJobInfo) -> None: ...
 
         def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
+
+        def report_job_error(
+            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+        ) -> None: ...
+
+        def _hand_back(self, job: SnakemakeJob) -> None: ...
 
 else:
     _Executor = object
@@ -120,6 +129,13 @@ class Submissions:
         if token is not None:
             batch_jobs.ended(self._build, token)
 
+    def is_wanted_again(self, batch_id: str) -> bool:
+        """Tell whether a person has cancelled a job to have it submitted again."""
+        token = self._tokens.get(batch_id)
+        if token is None:
+            return False
+        return any(one.token == token and one.again for one in batch_jobs.read(self._build))
+
     def is_left(self, job: SnakemakeJob) -> bool:
         """Tell whether an earlier run has submitted this job."""
         return bool(self._earlier) and _record_of(job) in self._earlier
@@ -169,7 +185,7 @@ class TakingOver(_Executor):
         if earlier is None:
             alone = self._tracker is None and is_alone(job, self.workflow)
             with self._submissions.submitting(job, self._name(job), alone=alone):
-                super().run_job(job)
+                self._hand_over(job)
             return
         one, goes_on = earlier
         info = SubmittedJobInfo(
@@ -182,9 +198,29 @@ class TakingOver(_Executor):
         else:
             self.report_job_success(info)
 
+    def _hand_over(self, job: SnakemakeJob) -> None:
+        """Submit a job; that it is refused is its failure, not that of the run."""
+        try:
+            super().run_job(job)
+        except WorkflowError as error:
+            self._submissions.refused()
+            said = BEFORE_HTCONDOR.sub("", str(error))
+            self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
+
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._submissions.ended(str(job_info.external_jobid))
         super().report_job_success(job_info)
+
+    def report_job_error(
+        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+    ) -> None:
+        """Take a job as failed; one that a person wants to have again is at the same attempt."""
+        batch_id = str(job_info.external_jobid)
+        if self._submissions.is_wanted_again(batch_id):
+            self._submissions.ended(batch_id)
+            self._hand_back(job_info.job)
+        else:
+            super().report_job_error(job_info, msg=msg, **options)
 
     def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
         self.report_job_submission(job_info)

@@ -16,8 +16,9 @@ from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
+from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.flow import plan_files
-from fasthep_smk.run import display, earlier_jobs, job_counts, stalled
+from fasthep_smk.run import display, earlier_jobs, job_counts, refused, stalled
 from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
@@ -125,7 +126,8 @@ class Engine:
         name = str(written.build.resolve())
         screen = display.screen(self.output, self.facts, quiet=settings.quiet)
         well = killed = False
-        reader = Reader(screen, name, functools.partial(failures.said_by, written.build))
+        fate = sites.system(self.system).fate
+        reader = Reader(screen, name, functools.partial(_said_of, written.build, fate))
         try:
             with contextlib.ExitStack() as stack:
                 stack.callback(screen.close)
@@ -185,6 +187,13 @@ class Engine:
             arguments=arguments,
             shared=(*(() if self.held is None else (self.held,)), *connection.shared),
         )
+
+
+def _said_of(build: Path, fate: Callable[[str], str | None], log: str) -> str:
+    """Return what the job of a log says of its failure, or the batch system of a killed one."""
+    place = layout.place_of_log(log)
+    found = failures.earlier(build, *place, fate) if place else []
+    return found[-1]["problem"] if found else ""
 
 
 def _private(path: Path) -> BinaryIO:
@@ -398,6 +407,9 @@ def _what_failed(
     for item in silent[: _SHOWN - len(shown)]:
         words.setdefault(heard[item], []).append(item)
     for said, items in words.items():
+        if said.startswith(REFUSED):
+            shown.append(refused.message(said, items, written.build, system))
+            continue
         jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
         logs = [written.build / item for item in items]
         found = [f"    log:     {path}" for path in logs if path.exists()]

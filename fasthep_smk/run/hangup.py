@@ -22,14 +22,15 @@ def outliving_the_terminal(build: Path) -> Iterator[None]:
     """Let what is said in the block go to a file once the terminal is gone.
 
     Output that goes to a file already stays there. Whoever has started us with SIGHUP ignored,
-    such as ``nohup``, has seen to it.
+    such as ``nohup``, has seen to it, unless we were detached: from then on nobody reads what we
+    say.
     """
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
+    detached = os.environ.pop(layout.DETACHED, "")
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL and not detached:
         yield
         return
     log = build / layout.OUTPUT
     log.unlink(missing_ok=True)
-    detached = os.environ.pop(layout.DETACHED, "")
     # A terminal that is gone is none any more.
     lost = [one for one in (1, 2) if detached or os.isatty(one)]
 

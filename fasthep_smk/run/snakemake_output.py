@@ -15,7 +15,8 @@ from textwrap import shorten
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
-from fasthep_smk.executors.read_as_text import IS_LOCKED, IS_REFUSED
+from fasthep_smk.executors.read_as_text import IS_LOCKED
+from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.run.display import Screen
 from fasthep_smk.run.job_counts import Facts, Tally
 from fasthep_smk.storage import layout
@@ -143,6 +144,8 @@ class Reader:
         log = event.logs[0] if event.logs else ""
         place = " ".join(layout.place_of_log(log))
         said = shorten(self._why(log), _LONG, placeholder=" ...")
+        if not said and event.message.startswith(REFUSED):
+            said = REFUSED.rstrip(": ")  # the sentence is told once, at the end
         self.problem(f"failed: {place or event.rule}" + (f": {said}" if said else ""))
 
     def _retried(self, event: job_events.JobRetried) -> None:
@@ -193,6 +196,4 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
 def _in_short(message: str) -> str:
     """Return what Snakemake says of a failed job, without what it says of every one."""
     text = " ".join(message.partition(_ADVICE)[0].split())
-    if found := IS_REFUSED.search(text):
-        return f"could not be submitted: {found[1]}"
     return "" if text == "None" else text

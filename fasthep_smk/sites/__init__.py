@@ -39,25 +39,31 @@ QueueState = Literal["waiting", "running", "ending"]
 
 @dataclass(frozen=True)
 class Queued:
-    """A job in the queue: what it is called there, where it is or waits, and why it waits."""
+    """A job in the queue: what it is called there, where it is or waits, and why it waits.
+
+    ``held``: it does not start before somebody changes something.
+    """
 
     batch_id: str
     name: str
     state: QueueState
     where: str
     reason: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True)
 class Draft:
     """A first ``pools.yaml`` for a site, with remarks on what the batch system has.
 
-    ``files`` are further files of the profile, by their names.
+    ``files`` are further files of the profile, by their names. ``invented`` says which values are
+    not the system's, each with what it means.
     """
 
     pools: Mapping[str, object]
     remarks: list[str]
     files: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    invented: Sequence[str] = ()
 
 
 class System(Protocol):
@@ -77,6 +83,9 @@ class System(Protocol):
 
     #: Snakemake's options for jobs that are sent what they need.
     TRAVELLING: Mapping[str, object]
+
+    #: Its commands that a run needs, each with words to which it answers, or without.
+    COMMANDS: Mapping[str, Sequence[str]]
 
     settings: Callable[[Site], Mapping[str, object]]
     """Return Snakemake's options for this system, asking it where that helps."""
@@ -106,6 +115,9 @@ class System(Protocol):
     batch_job: Callable[[], str | None]
     """Return the id of the batch job that this process runs in."""
 
+    slot: Callable[[], str | None]
+    """Return in words which of the system's places for jobs this process runs in."""
+
     hold: Callable[[Iterable[str]], Mapping[str, bool | None]]
     """Put jobs on hold, from which none starts.
 
@@ -123,6 +135,9 @@ class System(Protocol):
 
     fate: Callable[[str], str | None]
     """Return in one line what the system says of how a job ended."""
+
+    remedy: Callable[[str], str | None]
+    """Return what to do about a job that the system has not taken, by its own sentence on it."""
 
 
 class Batch(Protocol):

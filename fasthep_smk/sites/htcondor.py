@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AMOUNTS",
+    "COMMANDS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
     "PLUGIN",
@@ -35,8 +36,10 @@ __all__ = [
     "machine",
     "problems",
     "queued",
+    "remedy",
     "resources",
     "settings",
+    "slot",
     "slots",
     "submit",
     "withdraw",
@@ -51,6 +54,15 @@ RETRIES = 2
 
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ("allowed_execute_duration",)
+
+#: The collector and the schedd are asked.
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "condor_status": ("-af", "Name"),
+    "condor_q": ("-af", "ClusterId"),
+    "condor_history": (),
+    "condor_rm": (),
+    "condor_hold": (),
+}
 
 #: Snakemake must not look for files of ours on workers.
 TRAVELLING: Mapping[str, object] = {"shared-fs-usage": "none"}
@@ -214,15 +226,26 @@ def _waiting(jobs: Iterable[str]) -> dict[str, tuple[int, bool]] | None:
 
 def batch_job() -> str | None:
     """Return the id of the HTCondor job that this process runs in, from its ClassAd."""
-    path = os.environ.get("_CONDOR_JOB_AD")
+    return _in_ad("_CONDOR_JOB_AD", r"^ClusterId = (\d+)")
+
+
+def _in_ad(variable: str, pattern: str) -> str | None:
+    """Return what a ClassAd says whose file a job is told."""
+    path = os.environ.get(variable)
     if path is None:
         return None
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(r"^ClusterId = (\d+)", text, re.MULTILINE)
+    found = re.search(pattern, text, re.MULTILINE)
     return found[1] if found else None
+
+
+def slot() -> str | None:
+    """Return the slot that this process runs in, from its ClassAd."""
+    found = _in_ad("_CONDOR_MACHINE_AD", r'^Name = "([^"]+)"')
+    return f"slot {found}" if found else None
 
 
 def draft() -> Draft | None:
@@ -249,7 +272,11 @@ def draft() -> Draft | None:
         "pool_profiles": profiles,
         "waiting": "00:02:00",
     }
-    return Draft(pools, remarks)
+    invented = [
+        "default.config.walltime, 01:00:00: HTCondor ends a job that takes longer",
+        "default.resources.disk, 1GB: HTCondor may end a job that writes more",
+    ]
+    return Draft(pools, remarks, invented=invented)
 
 
 def _share(slot: tuple[int, int, int]) -> dict[str, int | str]:
@@ -262,6 +289,24 @@ def fate(job: str) -> str | None:
     for command in (["condor_q", job], ["condor_history", "-limit", "1", job]):
         for ad in _ads(command, *_OF_AN_END):
             return f"HTCondor: {_ending(ad)}"
+    return None
+
+
+#: What HTCondor complains of, and the option of ours that it comes from.
+_REMEDIES = (
+    ("accounting|acct ?group", "accounting_group: GROUP"),
+    ("requirements", "requirements: EXPRESSION"),
+    ("rank", "rank: EXPRESSION"),
+    ("concurrency", "concurrency_limits: NAME"),
+    ("container|docker|image", "container_image: IMAGE"),
+)
+
+
+def remedy(said: str) -> str | None:
+    """Return what to do about what HTCondor says of a job that it does not take."""
+    for pattern, key in _REMEDIES:
+        if re.search(pattern, said, re.IGNORECASE):
+            return f"config: {{htcondor: {{{key}}}}} in the pool, or in the site's pools.yaml"
     return None
 
 
@@ -341,7 +386,8 @@ def _queued(ad: JsonObject) -> Queued | None:
         state, reason = "waiting", said or "not yet matched with a slot"
     elif status == _REMOVED:
         state = "ending"
-    return Queued(str(ad["ClusterId"]), name, state, f"rule {name.partition(':')[0]}", reason)
+    at, held = f"rule {name.partition(':')[0]}", status == _HELD
+    return Queued(str(ad["ClusterId"]), name, state, at, reason, held)
 
 
 def cancel(jobs: Iterable[str]) -> Sequence[str]:

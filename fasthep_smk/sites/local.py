@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AMOUNTS",
+    "COMMANDS",
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
@@ -28,8 +29,10 @@ __all__ = [
     "machine",
     "problems",
     "queued",
+    "remedy",
     "resources",
     "settings",
+    "slot",
 ]
 
 #: Snakemake's own executor serves.
@@ -38,6 +41,9 @@ SNAKEMAKE = "fasthep_smk.executors.local"
 
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ()
+
+#: None: Snakemake starts the jobs.
+COMMANDS: Mapping[str, Sequence[str]] = {}
 
 #: On one machine no job travels.
 TRAVELLING: Mapping[str, object] = {}
@@ -121,6 +127,16 @@ def draft() -> Draft | None:
 
 def fate(_job: str) -> str | None:
     """Return nothing: there is no batch system to ask."""
+    return None
+
+
+def slot() -> str | None:
+    """Return nothing: there is one place."""
+    return None
+
+
+def remedy(_said: str) -> str | None:
+    """Return nothing: every job is taken."""
     return None
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AMOUNTS",
+    "COMMANDS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
     "PARTITIONS",
@@ -39,8 +40,10 @@ __all__ = [
     "partitions",
     "problems",
     "queued",
+    "remedy",
     "resources",
     "settings",
+    "slot",
     "submit",
     "withdraw",
 ]
@@ -55,6 +58,15 @@ RETRIES = 2
 #: Resources that say how much a job needs, wherever it runs.
 AMOUNTS: tuple[str, ...] = ("mem_mb",)
 
+#: The controller is asked by the first one.
+COMMANDS: Mapping[str, Sequence[str]] = {
+    "sinfo": ("--noheader", "--format=%R"),
+    "squeue": (),
+    "sbatch": (),
+    "scancel": (),
+    "scontrol": (),
+}
+
 #: Workers find what they are sent in a folder that Slurm knows nothing of.
 TRAVELLING: Mapping[str, object] = {}
 #: The plugin hands a job's command to a shell between double quotes: what these begin would run
@@ -64,6 +76,12 @@ NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
 #: Slurm's words for jobs that do not run: pending, cancelled or ended and not yet gone.
 _STATES: Mapping[str, QueueState] = {"PD": "waiting", "CG": "ending", "CA": "ending"}
+
+#: Why jobs are pending that do not start by themselves (squeue(1), "JOB REASON CODES").
+_FOR_EVER = re.compile(
+    "JobHeld|JobHold|BadConstraints|Invalid|DependencyNeverSatisfied|Partition(Config|Down|Inactive"
+    "|NodeLimit|TimeLimit)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)Max.*PerJob|NodeDown$"
+)
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -187,7 +205,8 @@ def queued(folder: Path) -> list[Queued] | None:
         name, _, where = rest.rpartition("|")
         if job.isdigit() and _is_same(where, folder):
             at = f"partition {partition}"
-            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason))
+            held = state == "PD" and _FOR_EVER.match(reason) is not None
+            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason, held))
     return found
 
 
@@ -274,6 +293,12 @@ def batch_job() -> str | None:
     return os.environ.get("SLURM_JOB_ID")
 
 
+def slot() -> str | None:
+    """Return the partition that this process runs in."""
+    name = os.environ.get("SLURM_JOB_PARTITION")
+    return f"partition {name}" if name else None
+
+
 def draft() -> Draft | None:
     """Return a pool for the default partition, one for the most memory and one for GPUs."""
     known = partitions()
@@ -304,7 +329,8 @@ def draft() -> Draft | None:
         longest = max(limit for limit in limits if limit)
         pools["limits"] = {"walltime": units.format_duration(longest)}
     sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
-    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes})
+    invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
+    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
 
 
 def _limits(partition: Partition) -> dict[str, int]:
@@ -382,6 +408,41 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     if not answer.well or not job.isdigit():
         raise NotSubmitted(answer.problem or answer.text.strip() or "sbatch gives no number")
     return job
+
+
+#: What sbatch complains of, and what to do about it; the first that fits counts.
+_REMEDIES = (
+    (
+        "slurm_extra",
+        "slurm: {extra: [OPTION]}",
+        "an option for which there is a key (docs/pools.md) does not stand there",
+    ),
+    (
+        r"\baccount\b",
+        "slurm: {account: ACCOUNT}",
+        "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists yours",
+    ),
+    ("qos", "slurm: {qos: QOS}", "'sacctmgr show qos format=name%30,maxwall' lists them"),
+    ("reservation", "slurm: {reservation: NAME}", "'scontrol show reservations' lists them"),
+    ("partition", "slurm: {partition: NAME}", "'sinfo --summarize' lists them"),
+    ("feature|constraint", "slurm: {constraint: FEATURE}", "'sinfo --format=\"%R %f\"' lists them"),
+    ("gres|gpu|tres", "slurm: {gres: NAME:COUNT}", "'sinfo --format=\"%R %G\"' lists them"),
+    ("time ?limit|wall", 'walltime: "01:00:00"', "'sinfo --format=\"%R %l\"' lists the limits"),
+    ("licen[sc]e", "slurm: {extra: [--licenses=NAME]}", "'scontrol show licenses' lists them"),
+)
+_SIZES = re.compile("node configuration|memory|cpu|processor", re.IGNORECASE)
+
+
+def remedy(said: str) -> str | None:
+    """Return what to do about what sbatch says."""
+    for pattern, key, where in _REMEDIES:
+        if re.search(pattern, said, re.IGNORECASE):
+            return f"config: {{{key}}} in the pool, or in the site's pools.yaml; {where}"
+    if _SIZES.search(said):
+        return (
+            "ask for less (resources: of the pool): 'sinfo --format=\"%R %c %m\"' lists the nodes"
+        )
+    return None
 
 
 def _last_word(record: str) -> str | None:

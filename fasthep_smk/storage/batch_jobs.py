@@ -19,7 +19,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["BatchJob", "ended", "environment", "queued", "read", "replace", "submitting"]
+__all__ = ["BatchJob", "again", "ended", "environment", "queued", "read", "replace", "submitting"]
 
 
 #: Whoever reads a line asks a batch system for the job: what stands there may come from others.
@@ -35,6 +35,7 @@ class BatchJob:
     ``environment`` with which variables. Without a signature nobody can take the job over: it is
     more than our worker's command. ``name`` is what it is called in the queue; without a
     ``batch_id`` nobody knows whether it got there. ``captured`` is the file of what it prints.
+    ``again``: a person cancels it, and wants it to be submitted again.
     """
 
     token: str
@@ -48,6 +49,7 @@ class BatchJob:
     environment: str = ""
     batch_id: str = ""
     captured: str = ""
+    again: str = ""
 
 
 def submitting(build: Path, job: BatchJob) -> None:
@@ -63,6 +65,11 @@ def queued(build: Path, token: str, batch_id: str, captured: str) -> None:
 def ended(build: Path, token: str) -> None:
     """Note that a job has ended well, or could not be submitted."""
     _add(build, {"token": token, "ended": "yes"})
+
+
+def again(build: Path, token: str, *, wanted: bool = True) -> None:
+    """Note that a person cancels a job only to have it submitted again, or takes that back."""
+    _add(build, {"token": token, "again": "yes" if wanted else ""})
 
 
 def read(build: Path) -> list[BatchJob]:

@@ -44,7 +44,6 @@ __all__ = [
     "path_of",
     "read",
     "read_all",
-    "said_by",
     "some_refused",
     "span",
 ]
@@ -160,13 +159,6 @@ def lives(failure: Failure) -> bool:
 def clear(build: Path, rule: str, key: str) -> None:
     """Forget that a job failed: it has succeeded."""
     path_of(build, rule, key).unlink(missing_ok=True)
-
-
-def said_by(build: Path, log: str) -> str:
-    """Return what the job of a log says of its failure; empty if it has said nothing."""
-    place = layout.place_of_log(log)
-    found = read(path_of(build, *place)) if place else None
-    return "" if found is None else found.problem
 
 
 def read_all(build: Path) -> list[Failure]:

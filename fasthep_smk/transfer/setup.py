@@ -182,14 +182,12 @@ def _python(setup: Setup, modules: list[str], tell: TextIO | None) -> str:
         return "python3"
     if not environment.is_packed:
         return str(Path(environment.prefix) / "bin" / "python")
-    from fasthep_smk.transfer.environment.pack import archive_path, contents_of, pack
+    from fasthep_smk.transfer.environment.pack import contents_of, pack
 
     contents = contents_of(environment.type, modules)
     mine = setup.build / layout.ARCHIVES
     folder = setup.archives or mine
-    if tell is not None and not archive_path(contents, folder).is_file():
-        print(f"packing the environment ({environment.type}), once", file=tell, flush=True)
-    packed = pack(contents, folder)
+    packed = pack(contents, folder, tell=tell)
     if tell is not None and packed.seconds is not None:
         size = f"{packed.size / 1e6:.0f} MB"
         print(f"packed and tested in {packed.seconds:.0f} s: {size}", file=tell)

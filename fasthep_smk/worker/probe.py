@@ -6,12 +6,15 @@ import json
 import os
 import platform
 import socket
+import subprocess
 import sys
 import time
 from importlib import metadata
 from pathlib import Path
 from typing import TypedDict
 
+from fasthep_smk import sites
+from fasthep_smk.config.site import SYSTEMS
 from fasthep_smk.util import files
 
 __all__ = ["PACKAGES", "describe_worker"]
@@ -32,6 +35,9 @@ class Answer(TypedDict):
     clock: float
     cpus: int | None
     gpus: int
+    #: The partition or slot, and what the GPUs are called.
+    where: str
+    models: list[str]
 
 
 class Worker(Answer):
@@ -52,9 +58,28 @@ def describe_worker() -> Worker:
         "packages": {name: _version(name) for name in PACKAGES},
         "clock": time.time(),
         "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
-        "gpus": len(list(Path("/dev").glob("nvidia[0-9]*"))),
+        "gpus": _gpus(),
+        "where": next(filter(None, (sites.system(name).slot() for name in SYSTEMS)), ""),
+        "models": _models(),
         "user": os.getuid(),
     }
+
+
+def _gpus() -> int:
+    """Return how many GPUs a job may use; one without is told a number that there is not."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        return len(list(Path("/dev").glob("nvidia[0-9]*")))
+    return len([one for one in given.split(",") if one.strip() not in ("", "10000", "NoDevFiles")])
+
+
+def _models() -> list[str]:
+    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()
 
 
 def _version(name: str) -> str | None:

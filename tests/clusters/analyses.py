@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -21,10 +22,14 @@ FASTHEP_SMK = Path(sys.executable).parent / "fasthep-smk"
 
 # An op that does what a file beside the workflow says: take time, take memory, or fail.
 MOODY_OPS = """\
+import ctypes
 import fcntl
 import json
 import os
+import re
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -45,6 +50,13 @@ def run(*, stream, ctx=None, **_):
     with Path("tries.txt").open("a") as tries:
         tries.write(f"{os.environ['FASTHEP_SMK_POOL']} {ctx['dataset_name']}\\n")
     mood = json.loads(Path("mood.json").read_text())
+    if mood.get("above"):
+        with Path("above.txt").open("a") as above:
+            above.write("".join(f"{line}\\n" for line in ancestors(os.getppid())))
+    end = mood.get("ends", {}).get(ctx["dataset_name"])
+    if end in ENDS:
+        ENDS[end]()
+    mood["sleep"] = 600 if end == "time" else mood.get("sleep", 0)
     if mood.get("memory"):
         held = bytearray(mood["memory"])
         # Step by step: in one call, no other thread could look at the memory meanwhile.
@@ -55,11 +67,37 @@ def run(*, stream, ctx=None, **_):
         time.sleep(5)
     if mood.get("leaves"):
         with Path("left.txt").open("a") as left:
-            left.write(f"{subprocess.Popen(['sleep', '1000']).pid}\\n")
-    time.sleep(mood.get("sleep", 0))
+            child = subprocess.Popen(["sleep", "1000"]).pid
+            left.write(f"{child} {stat(child)[19]}\\n")  # with when it has started
+    time.sleep(mood["sleep"])
     if mood.get("fail") in (True, dict(ctx["partition"])["file"]):
         raise RuntimeError("as the mood says")
     return stream
+
+
+ENDS = {
+    "fault": lambda: ctypes.string_at(0),
+    "sys_exit": lambda: sys.exit(0),
+    "os_exit": lambda: os._exit(0),
+    "term": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    "memory": lambda: fills(b"1" * 1_500_000_000),
+}
+
+
+def fills(memory):
+    # One call that takes seconds: meanwhile no thread of ours looks at the memory, but Slurm does.
+    re.match("(a+)+$", "a" * 28 + "b")
+
+
+def ancestors(pid):
+    # The command lines of this process and those above it.
+    while pid:
+        yield Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\\0", b" ").decode()
+        pid = int(stat(pid)[1])
+
+
+def stat(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 """
 
 
@@ -82,12 +120,22 @@ def demo(folder: Path) -> Path:
     return given_away(folder) / "workflow.yaml"
 
 
-def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> Path:
-    """One stage with an op that does as ``mood.json`` says, then a histogram; three partitions."""
+def moody(
+    folder: Path,
+    *,
+    execution: dict[str, Any],
+    pools: dict[str, Any],
+    datasets: Mapping[str, int] = MappingProxyType({"data": 2, "dy": 1}),
+) -> Path:
+    """One stage with an op that does as ``mood.json`` says, then a histogram.
+
+    A partition for each file of the ``datasets``, which have so many.
+    """
     (folder / "own_ops.py").write_text(MOODY_OPS)
     (folder / "mood.json").write_text("{}")
-    for seed, name in enumerate(("data_0", "data_1", "dy_0")):
-        events.zmumu_file(folder / "data" / f"{name}.root", 50, seed)
+    files = {name: [f"data/{name}_{n}.root" for n in range(of)] for name, of in datasets.items()}
+    for seed, path in enumerate(path for paths in files.values() for path in paths):
+        events.zmumu_file(folder / path, 50, seed)
     axis = {"name": "met", "source": "MET_px", "type": "regular"}
     axis["bins"] = {"low": -50, "high": 50, "nbins": 20}  # type: ignore[assignment]
     workflow = {
@@ -96,10 +144,7 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
         "registry": {"transforms": {"own.moody": {"spec": "own_ops:SPEC", "impl": "own_ops:run"}}},
         "data": {
             "defaults": {"eventtype": "mc", "tree_primary": "events"},
-            "datasets": [
-                {"name": "data", "files": ["data/data_0.root", "data/data_1.root"]},
-                {"name": "dy", "files": ["data/dy_0.root"]},
-            ],
+            "datasets": [{"name": name, "files": paths} for name, paths in files.items()],
         },
         "sources": {"events": {"kind": "root_tree", "tree": "events"}},
         "execution": {"pools": pools},
@@ -118,7 +163,8 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
 def set_mood(folder: Path, **mood: Any) -> None:
     """Say how the moody op behaves: ``sleep``, ``memory``, ``fail`` (at one file, or ever).
 
-    ``leaves`` makes it leave a child running.
+    ``leaves`` makes it leave a child running, ``above`` notes the processes above it, ``ends`` says
+    how it ends, by dataset: ``memory``, ``time`` or one of ``ENDS``.
     """
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))

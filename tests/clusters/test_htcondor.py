@@ -447,6 +447,25 @@ def test_a_job_held_at_its_last_attempt_ends_with_the_reason(htcondor: Cluster) 
     assert is_empty_within(htcondor, folder, 10)
 
 
+def test_what_htcondor_refuses_is_said_once(htcondor: Cluster) -> None:
+    """A job that cannot be submitted ends the run, with HTCondor's own words, at one attempt."""
+    wrong = {"config": {"retries": 2, "htcondor": {"requirements": "Machine == "}}}
+    folder = in_trouble(htcondor, pool=wrong)
+    said = Run(htcondor, folder).ended(status=1)
+    head, _, about = said.partition("1 job failed; what finished is kept:\n")
+    assert about.startswith("a job could not be submitted: "), said
+    assert "failed: stages_Moody_to_Met data/0_0: could not be submitted\n" in head
+    assert about.endswith(
+        "    dataset:   data\n"
+        "    file:      data/data_0.root (all entries)\n"
+        "    where:     pool 'default'\n"
+        "    fix:       config: {htcondor: {requirements: EXPRESSION}} in the pool, or in the "
+        "site's pools.yaml\n"
+    )
+    lines = (folder / "build/debug/distributed/events.jsonl").read_text().splitlines()
+    assert len([line for line in lines if '"JobFailed"' in line]) == 1
+
+
 @pytest.mark.long
 def test_a_folder_that_cannot_be_written_is_named_and_the_next_call_goes_on(
     htcondor: Cluster, right: Callable[[Path], list[str]]

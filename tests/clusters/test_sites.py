@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import signal
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,11 +17,9 @@ import yaml
 from tests.clusters.analyses import (
     FASTHEP_SMK,
     ROOT,
-    moody,
+    given_away,
     records,
-    set_mood,
     site,
-    start,
     three_pools,
 )
 from tests.clusters.conftest import Cluster
@@ -62,10 +62,27 @@ def hurry(site: Path, system: str) -> None:
     (site / "config.yaml").write_text(yaml.safe_dump(settings))
 
 
+#: Where the pools of the first profile are.
+WHERE = {
+    "slurm": {
+        "default": "partition standard",
+        "high_memory": "partition highmem",
+        "gpu": "partition gpu",
+    },
+    "htcondor": {
+        "default": r"slot slot1_\d+@\S+",
+        "high_memory": r"slot slot2_\d+@\S+",
+        "gpu": r"slot slot3_\d+@\S+",
+    },
+}
+
+
 @on_both("slurm")
-def test_a_first_profile_is_written_examined_and_used(
-    cluster: Cluster, system: str, folder: Path
-) -> None:
+def test_a_first_analysis_is_run_with_a_first_profile(cluster: Cluster, system: str) -> None:
+    """As docs/clusters.md says, and nothing else."""
+    folder = cluster.new_folder() / "first"
+    done = cluster.run(FASTHEP_SMK, "init", "first", cwd=folder.parent)
+    assert done.returncode == 0, done.stderr
     done = cluster.run(FASTHEP_SMK, "site", "init", system, "mine", cwd=folder)
     assert done.returncode == 0, done.stderr
     pools = yaml.safe_load((folder / "mine" / "pools.yaml").read_text())
@@ -82,17 +99,19 @@ def test_a_first_profile_is_written_examined_and_used(
 
     done = cluster.run(FASTHEP_SMK, "doctor", "--profile", "mine", "--json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
-    states = {check["what"]: check["state"] for check in json.loads(done.stdout)}
-    assert {states[f"pool {name!r}"] for name in ("default", "high_memory", "gpu")} == {"ok"}
+    checks = {one["what"]: one for one in json.loads(done.stdout)}
+    for name, place in WHERE[system].items():
+        check = checks[f"pool {name!r}"]
+        assert check["state"] == "ok"
+        assert re.search(rf"{place}: Python 3\.\d+\.\d+, \d+ cpus?", check["found"])
+        assert check["found"].endswith(", 1 GPU") == (name == "gpu")
     assert not list(folder.glob(".fasthep-smk*"))
 
-    done = cluster.run(FASTHEP_SMK, "inline.yaml", "--profile", "mine", cwd=folder, timeout=300)
+    done = cluster.run(FASTHEP_SMK, "workflow.yaml", "--profile", "mine", cwd=folder, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert {record["asked"]["pool"] for record in records(folder / "build")} == {
-        "default",
-        "high_memory",
-        "gpu",
-    }
+    assert (folder / "build/artifacts/plots/mass.png").exists()
+    pools = {record["asked"]["pool"] for record in records(folder / "build")}
+    assert pools == {"default", "large"}
 
 
 @on_both("htcondor")
@@ -137,28 +156,98 @@ def test_the_doctor_says_which_pool_cannot_be_reached(
     assert "no answer in 12 s" in " ".join(done.stdout.split())
 
 
-@on_both("slurm")
-def test_after_a_kill_the_next_call_takes_over(cluster: Cluster, system: str) -> None:
+def examined(
+    cluster: Cluster, system: str, **pools: Any
+) -> tuple[dict[str, tuple[str, str]], float]:
+    """What the doctor finds to be wrong, with what to do, and how many seconds that took."""
     folder = cluster.new_folder()
-    workflow = moody(folder, execution={}, pools={"default": {"resources": {"memory": "1GB"}}})
-    quick = {"executor": system, "seconds-between-status-checks": 1}
-    if system == "slurm":
-        quick["slurm-init-seconds-before-status-checks"] = 1
-    site(folder, {}, **quick)
-    set_mood(folder, sleep=120)
-    run = start(cluster, workflow, "--profile", "site")
-    tries = folder / "tries.txt"
-    end = time.monotonic() + 60
-    while not tries.exists() or len(tries.read_text().splitlines()) < 3:
-        assert time.monotonic() < end, "the jobs did not start"
-        time.sleep(0.2)
-    held = json.loads((folder / "build" / "smk" / "lock").read_text())
-    os.kill(run.pid, signal.SIGKILL)  # the command of the cluster's that became fasthep-smk
-    run.wait(10)
-    set_mood(folder)
+    site(folder, {"pool_profiles": pools}, executor=system)
+    hurry(folder / "site", system)
+    given_away(folder)
+    began = time.monotonic()
+    words = ("doctor", "--profile", "site", "--json")
+    done = cluster.run(FASTHEP_SMK, *words, cwd=folder, timeout=150)
+    seconds = time.monotonic() - began
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert not list(folder.glob(".fasthep-smk*"))
+    checks = json.loads(done.stdout)
+    wrong = [check for check in checks if check["state"] == "FAILED"]
+    return {check["what"]: (check["found"], check["fix"]) for check in wrong}, seconds
 
-    done = cluster.run(FASTHEP_SMK, "workflow.yaml", "--profile", "site", cwd=folder, timeout=200)
-    assert done.returncode == 0, done.stderr
-    assert held["state"] == "running"
-    assert len(tries.read_text().splitlines()) == 6  # three that were killed, three that counted
-    assert all(record["attempt"] == 1 for record in records(folder / "build"))
+
+@pytest.mark.parametrize("system", ["slurm", "htcondor"], indirect=True)
+def test_the_doctor_refuses_what_a_run_would_be_refused_for(cluster: Cluster, system: str) -> None:
+    """No probe is sent."""
+    large = {"resources": {"cpus": 1, "memory": "900GB"}}
+    if system == "slurm":
+        large["config"] = {"slurm": {"partition": "highmem"}}  # type: ignore[dict-item]
+    found, _ = examined(cluster, system, large=large, small={"resources": {"cpus": 1}})
+    [(text, fix)] = found.values()
+    expected = {
+        "slurm": "pool 'large' asks for more than partition highmem has; memory: 900 GB",
+        "htcondor": "pool 'large' asks for more than any slot of HTCondor has; "
+        "cpus 1, memory 900 GB, gpus 0",
+    }
+    assert text == expected[system]
+    assert "such a job would be pending forever" in fix
+
+
+#: What each batch system refuses, what it says of it itself, and the fix.
+REFUSED = {
+    "slurm": (
+        {"constraint": "no_such_feature"},
+        "Batch job submission failed: Invalid feature specification",
+        "config: {slurm: {constraint: FEATURE}} in the pool",
+    ),
+    "htcondor": (
+        {"requirements": "Machine == "},
+        "",
+        "config: {htcondor: {requirements: EXPRESSION}} in the pool",
+    ),
+}
+#: What keeps a job from starting, and what the batch system says of it.
+HELD = {
+    "slurm": ({"extra": ["--hold"]}, "partition standard: JobHeldUser"),
+    "htcondor": (
+        {"submit": {"hold": True}},
+        "held: submitted on hold at user's request",
+    ),
+}
+
+
+@pytest.mark.parametrize("system", ["slurm", "htcondor"], indirect=True)
+def test_the_doctor_has_one_reason_for_each_pool(cluster: Cluster, system: str) -> None:
+    """In the batch system's own words; it ends as soon as no probe can answer any more."""
+    options, said, wanted = REFUSED[system]
+    held, reason = HELD[system]
+    pools = {"wrong": {"config": {system: options}}, "late": {"config": {system: held}}}
+    found, seconds = examined(cluster, system, **pools)
+    assert set(found) == {"pool 'wrong'", "pool 'late'"}
+    text, fix = found["pool 'wrong'"]
+    assert text.startswith(f"could not be submitted: {said}")
+    assert fix.startswith(wanted)
+    assert found["pool 'late'"][0] == f"its job does not start by itself ({reason})"
+    assert "base64" not in str(found)
+    assert seconds < 60  # of 300
+
+
+def test_the_doctor_names_the_python_that_is_not_there(slurm: Cluster) -> None:
+    """It is gone when the first probe is submitted."""
+    folder = slurm.new_folder()
+    prefix, here = folder / "env", Path(sys.prefix)
+    (prefix / "bin").mkdir(parents=True)
+    (prefix / "lib").symlink_to(here / "lib")
+    (prefix / "bin/python").symlink_to(Path(sys.executable).resolve())
+    shutil.copy(here / "pyvenv.cfg", prefix)
+    sbatch = prefix / "bin/sbatch"
+    sbatch.write_text(f'#!/bin/sh\nrm {prefix}/bin/python\nexec /usr/bin/sbatch "$@"\n')
+    sbatch.chmod(0o755)
+    site(folder, {"pool_profiles": {"default": {}}}, executor="slurm")
+    hurry(folder / "site", "slurm")
+    given_away(folder)
+    env = ("env", f"PATH={prefix}/bin:{os.environ['PATH']}")
+    words = ("-m", "fasthep_smk", "doctor", "--profile", "site", "--json")
+    done = slurm.run(*env, prefix / "bin/python", *words, cwd=folder, timeout=100)
+    checks = {check["what"]: check for check in json.loads(done.stdout)}
+    found = checks["pool 'default'"]["found"]
+    assert re.fullmatch(rf"Python {prefix}/bin/python does not exist on worker \S+", found)

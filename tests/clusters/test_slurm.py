@@ -240,10 +240,10 @@ def at(folder: Path, **slurm_options: Any) -> None:
 def test_what_an_operation_leaves_running_ends_with_its_job(slurm: Cluster) -> None:
     folder = in_trouble(slurm, leaves=True)
     Run(slurm, folder / "workflow.yaml").ended()
-    left = (folder / "left.txt").read_text().split()
+    left = [line.split() for line in (folder / "left.txt").read_text().splitlines()]
     assert len(left) == 3
-    end = time.monotonic() + 20
-    while any(failures.born(int(pid)) is not None for pid in left):
+    end = time.monotonic() + 60
+    while any(str(failures.born(int(pid))) == born for pid, born in left):
         assert time.monotonic() < end, "a child of a job goes on"
         time.sleep(0.2)
 
@@ -560,20 +560,45 @@ def test_a_work_folder_that_cannot_be_written(slurm: Cluster, moody_reference: P
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "words", "fix"),
     [
-        ({"constraint": "no_such_feature"}, "Invalid feature specification"),
-        ({"extra": ["--licenses=no_such_license"]}, "Invalid license specification"),
+        (
+            {"constraint": "no_such_feature"},
+            "Invalid feature specification",
+            "constraint: FEATURE",
+        ),
+        pytest.param(
+            {"extra": ["--licenses=no_such_license"]},
+            "Invalid license specification",
+            "extra: [--licenses=NAME]",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_what_slurm_refuses_is_said_once(
-    slurm: Cluster, options: dict[str, str], words: str
+    slurm: Cluster, options: dict[str, Any], words: str, fix: str
 ) -> None:
-    """A job that cannot be submitted ends the run, with Slurm's own words."""
-    folder = in_trouble(slurm, slurm_options=options)
-    said = Run(slurm, folder / "workflow.yaml").ended(status=1, seconds=60)
+    """A job that cannot be submitted ends the run, with Slurm's own words and the fix."""
+    folder = in_trouble(slurm, slurm_options=options, retries=2)
+    sbatch = folder / "bin/sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text(f'#!/bin/sh\necho >>{folder}/calls.txt\nexec /usr/bin/sbatch "$@"\n')
+    sbatch.chmod(0o755)
+    given_away(folder)
+    path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
+    said = Run(slurm, folder / "workflow.yaml", variables=path).ended(status=1, seconds=60)
+    assert (
+        "3 jobs failed; what finished is kept:\n"
+        f"3 jobs could not be submitted: Batch job submission failed: {words}\n"
+        "    dataset:   data, dy\n"
+        "    file:      data/data_0.root (all entries) and 2 more\n"
+        "    where:     pool 'default'\n"
+        f"    fix:       config: {{slurm: {{{fix}}}}} in the pool, or in the site's pools.yaml; "
+    ) in said
     assert said.count(words) == 1
+    assert said.count(": could not be submitted\n") == 3
     assert not tries(folder)
+    assert len((folder / "calls.txt").read_text()) == 3  # no job is tried again
 
 
 def test_a_time_that_no_partition_allows_is_refused_before_the_run(slurm: Cluster) -> None:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.integration
 COMMAND = [sys.executable, "-m", "fasthep_smk"]
 
 
-def ask(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *words]
+def ask(folder: Path, *words: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    command = [*before, *COMMAND, *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
 
 
@@ -61,8 +61,10 @@ def test_a_run_goes_on_when_its_terminal_is_closed(slow: Path) -> None:
     assert (slow / "build/debug/distributed/run.log").stat().st_mode & 0o077 == 0
 
 
-def test_a_run_is_detached_when_its_jobs_are_under_way(slow: Path) -> None:
-    started = ask(slow, "workflow.yaml", "--detach")
+@pytest.mark.parametrize("before", [[], ["nohup"]], ids=["alone", "nohup"])
+def test_a_run_is_detached_when_its_jobs_are_under_way(slow: Path, before: list[str]) -> None:
+    """Also where SIGHUP is ignored."""
+    started = ask(slow, "workflow.yaml", "--detach", before=before)
     assert started.returncode == 0, started.stderr
     assert "the run goes on as process" in started.stdout
     assert "run in progress" in ask(slow, "status").stdout

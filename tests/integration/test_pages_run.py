@@ -24,6 +24,7 @@ pytestmark = pytest.mark.integration
 NOT_HERE = {
     r"--profile (slurm|htcondor|cern|my_)|site init": "a batch system",
     r"fasthep-smk pack": "minutes; tests/unit/transfer/environment does it",
+    r"fasthep-smk retry": "a job in a queue; tests/clusters/test_earlier_jobs.py does it",
     r"-j 8": "eight cores",
     r"-- -|completion": "tests of their own",
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fasthep_smk.config.environment import Environment
+from fasthep_smk.storage import layout
 from fasthep_smk.transfer.environment.conda import is_conda
 from fasthep_smk.transfer.environment.pack import archive_path, contents_of, pack
 from fasthep_smk.util.errors import UsageError
@@ -29,7 +30,8 @@ def pack_environment(
     """
     kind = options.environment or _kind(asked)
     contents = contents_of(kind, modules)
-    found = pack(contents, options.output)
+    folder = options.output or options.outdir / layout.ARCHIVES
+    found = pack(contents, folder, tell=sys.stderr)
     how = "was there" if found.seconds is None else f"built and tested in {found.seconds:.0f} s"
     start = shell(["sh", str(found.path), "--", "-c", "import fasthep_smk"])
     return (

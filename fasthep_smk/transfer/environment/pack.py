@@ -6,12 +6,13 @@ import fcntl
 import os
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
 
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.transfer.environment.archive import Parts, write_archive
@@ -26,6 +27,8 @@ __all__ = ["NEEDED", "Packable", "Packed", "archive_path", "contents_of", "pack"
 
 #: What every job imports; on batch systems it is started by Snakemake.
 NEEDED = (*MODULES, "snakemake")
+#: Seconds between two lines on how far it is.
+_EVERY = 10.0
 
 
 class Packable(Protocol):
@@ -82,8 +85,10 @@ def archive_path(contents: Packable, folder: Path) -> Path:
     return folder / f"{contents.kind}-{contents.key}.run"
 
 
-def pack(contents: Packable, folder: Path) -> Packed:
+def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Packed:
     """Return the archive of an environment; it is built and tested unless it is there.
+
+    ``tell`` is told how far it is.
 
     Raises:
         Findings: the environment cannot be packed, or what was packed does not work.
@@ -94,26 +99,55 @@ def pack(contents: Packable, folder: Path) -> Packed:
     seconds = None
     with disk_full.saying(folder), _alone(path):
         if not path.is_file():
+            if tell is not None:
+                print(f"packing the environment ({contents.kind}), once", file=tell, flush=True)
             began = time.monotonic()
-            _build(contents, path)
+            _build(contents, path, tell)
             seconds = time.monotonic() - began
     return Packed(path, contents.key, path.stat().st_size, seconds)
 
 
-def _build(contents: Packable, path: Path) -> None:
+def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
     for stale in path.parent.glob(f".{path.stem}.*.new*"):  # of one that was killed
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")
     try:
-        with contents.parts() as parts:
-            write_archive(parts, temporary)
-        temporary.chmod(0o755)
-        check_archive(temporary, contents.modules)
+        with _telling(temporary, tell) as now:
+            now("packing")
+            with contents.parts() as parts:
+                write_archive(parts, temporary)
+            temporary.chmod(0o755)
+            now("testing")
+            check_archive(temporary, contents.modules)
         files.sync(temporary)
         temporary.replace(path)
         files.sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _telling(temporary: Path, tell: TextIO | None) -> Iterator[Callable[[str], None]]:
+    """Tell every few seconds how far it is; yield what is told of what is done now."""
+    began, over, doing = time.monotonic(), threading.Event(), ["packing"]
+
+    def speak() -> None:
+        while not over.wait(_EVERY):
+            with suppress(OSError):  # it has just got its name, or nobody reads
+                parts = temporary.parent.glob(f"{temporary.name}*")
+                size = sum(one.stat().st_size for one in parts if one.is_file())
+                seconds = f"{time.monotonic() - began:.0f} s"
+                print(f"    {doing[0]}: {size / 1e6:.0f} MB, {seconds}", file=tell, flush=True)
+
+    thread = threading.Thread(target=speak, daemon=True)
+    if tell is not None:
+        thread.start()
+    try:
+        yield lambda what: doing.__setitem__(0, what)
+    finally:
+        over.set()
+        if tell is not None:
+            thread.join()
 
 
 @contextmanager

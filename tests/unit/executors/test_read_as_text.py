@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 
 from fasthep_smk.executors import read_as_text
-from fasthep_smk.executors.job_events import JobFailed
-from fasthep_smk.run.snakemake_output import Reader
 
 ROOT = Path(__file__).parents[3]
 
@@ -71,9 +69,10 @@ def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
     for text in texts:
         said = text.replace("\\n", "\n").replace("\\'", "'")
         said = said.replace("{e.output.strip()}", "sbatch: error: Invalid account")
-        reader = Reader(None)
-        reader.event(JobFailed("1", "make", ["make.log"], said))
-        assert reader.messages == {"make.log": "could not be submitted: Invalid account"}
+        assert read_as_text.said_by_sbatch(said) == "Invalid account"
+    refusal = "The --memory option is not allowed in the 'slurm_extra' parameter."
+    said = f"Job submission failed with exception: {refusal}"
+    assert read_as_text.said_by_sbatch(said) == refusal
 
 
 @pytest.fixture
@@ -125,6 +124,24 @@ def test_htcondor_does_not_answer() -> None:
     with pytest.raises(Exception, match="schedd") as there:
         schedd.submit(bindings.Submit({"executable": "/bin/true"}))
     assert read_as_text.HTCONDOR_IS_SILENT.search(str(there.value))
+
+
+def test_the_plugin_for_htcondor_says_what_htcondor_said() -> None:
+    plugin = importlib.import_module("snakemake_executor_plugin_htcondor")
+    (text,) = texts_of(plugin, "Failed to submit HTCondor job")
+    said = re.sub(r"\{.*\}", "Parse error in expression", text)
+    assert read_as_text.BEFORE_HTCONDOR.sub("", said) == "Parse error in expression"
+
+
+def test_slurm_has_refusals_that_pass() -> None:
+    """What sbatch may say stands in a library of Slurm's, each sentence ended by a zero byte."""
+    libraries = [*Path("/usr/lib").glob("*/slurm-wlm/libslurmfull.so")]
+    if not libraries:
+        pytest.skip("Slurm is not installed")
+    said = libraries[0].read_bytes().replace(b"\0", b"\n").decode(errors="replace")
+    assert "job submit limit" in said
+    assert read_as_text.MAY_PASS.search("job submit limit")
+    assert not read_as_text.MAY_PASS.search("Invalid account or account/partition combination")
 
 
 def test_each_text_is_tried_here() -> None:

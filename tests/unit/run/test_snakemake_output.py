@@ -70,11 +70,6 @@ def test_jobs_of_one_batch_job_are_counted_once_however_often_they_are_tried() -
     ("message", "said"),
     [
         ("None", ""),
-        (
-            "SLURM sbatch failed. The error message was 'sbatch: error: Invalid account'.\n"
-            "    Check your account. For further error details see the log",
-            "could not be submitted: Invalid account",
-        ),
         ("held by\n HTCondor. For further error details see there", "held by HTCondor."),
     ],
 )

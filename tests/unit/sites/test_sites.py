@@ -185,12 +185,29 @@ def test_the_sites_own_settings_have_the_last_word(tmp_path: Path) -> None:
 
 
 def test_a_first_profile_of_this_machine_can_be_used(tmp_path: Path) -> None:
-    written = init_site("local", tmp_path / "here")
+    written, invented = init_site("local", tmp_path / "here")
     assert [path.name for path in written] == ["config.yaml", "pools.yaml"]
+    assert invented == []
     site = load_site(str(tmp_path / "here"), "local", workflow="")
     assert site.machine["cpus"] >= 1
     with pytest.raises(Exception, match="exists: choose another folder"):
         init_site("local", tmp_path / "here")
+
+
+def test_what_nobody_has_said_is_said_to_be_invented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm names no time for a job; a profile without one would be of no use."""
+    sinfo = tmp_path / "sinfo"
+    sinfo.write_text("#!/bin/sh\necho 'cpu|1-00:00:00|4|16000|(null)'\n")
+    sinfo.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    _, invented = init_site("slurm", tmp_path / "site")
+    text = "default.config.walltime, 01:00:00: Slurm ends a job that takes longer"
+    assert invented == [text]
+    lines = (tmp_path / "site/pools.yaml").read_text().splitlines()
+    assert "# Invented, as nobody has said it; adapt it to your jobs:" in lines
+    assert f"#     {text}" in lines
 
 
 def test_a_batch_system_that_is_not_here_has_no_first_profile(

@@ -1,0 +1,58 @@
+"""However a batch job ends, its end is called by its name: all ends in one run."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from tests.clusters.analyses import FASTHEP_SMK, moody, set_mood, site
+from tests.clusters.conftest import Cluster
+from tests.clusters.test_sites import cluster, system
+
+__all__ = ["cluster", "system"]
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+
+#: What the user reads of a job that ends so, by dataset.
+ENDS = {
+    "fault": r"signal 11 \(segmentation fault\)",
+    "sys_exit": r"sys\.exit\(0\) was called: an operation returns, or raises an error",
+    "os_exit": r"its process ended with status 0 before its work was done, as by os\._exit\(0\)",
+    "term": r"signal 15 \(terminated\): somebody, or the system, has ended it",
+}
+#: Slurm's own limits are narrower here than what the job knows: it is Slurm that ends it.
+OF_SLURM = {
+    "time": r"over its time limit, 00:10:00, of pool 'default' \(Slurm: TIMEOUT, .*\)",
+    "memory": r"over its memory, 4 GB, of pool 'default' \(Slurm: .*\)",
+}
+SETTINGS = {"seconds-between-status-checks": 1}
+
+
+@pytest.mark.parametrize("system", ["slurm", "htcondor"], indirect=True)
+def test_each_end_has_its_name(cluster: Cluster, system: str) -> None:
+    ends = ENDS | (OF_SLURM if system == "slurm" else {})
+    folder = cluster.new_folder()
+    pool = {"resources": {"memory": "4GB"}, "config": {"retries": 0, "walltime": "00:10:00"}}
+    moody(folder, execution={}, pools={"default": pool}, datasets=dict.fromkeys(ends, 1))
+    set_mood(folder, ends=dict(zip(ends, ends, strict=True)))
+    sbatch = folder / "bin/sbatch"
+    sbatch.parent.mkdir()
+    sbatch.write_text('#!/bin/sh\nexec /usr/bin/sbatch "$@" --time=1 --mem=900\n')
+    sbatch.chmod(0o755)
+    site(folder, {}, executor=system, **SETTINGS)
+    path = ("env", f"PATH={folder}/bin:{os.environ['PATH']}")
+    run = (FASTHEP_SMK, "workflow.yaml", "--profile", "site", "-k")
+    done = cluster.run(*path, *run, cwd=folder, timeout=400)
+    assert done.returncode == 1
+    assert "without an error message" not in done.stderr
+    _, *told = re.split(r"\n(?=stage |rule )", done.stderr)
+    assert len(told) == len(ends), done.stderr
+    titles = {}
+    for about in told:
+        (name,) = re.findall(r"dataset: +(\w+)", about)
+        titles[name] = about.splitlines()[0]
+    wrong = [titles[one] for one in ends if not re.search(f" failed: {ends[one]}$", titles[one])]
+    assert wrong == []
+    (log,) = folder.glob("build/debug/distributed/logs/*/fault/*.attempt1.log")
+    assert 'own_ops.py", line' in log.read_text()  # the Python stack
