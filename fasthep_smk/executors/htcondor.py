@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import re
 import sys
 import threading
 import time
@@ -25,10 +24,11 @@ from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.sites.htcondor import NO_ANSWER
 
 if TYPE_CHECKING:
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
@@ -39,8 +39,6 @@ __all__ = ["Executor", "main", "patiently"]
 _PATIENCE, _PAUSE = 1800, 5
 #: What a job sends back, in its folder on the worker.
 _OUTCOME = "outcome.tar"
-#: Nothing has reached the schedd: a job was not queued, and can be submitted again.
-_NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
 
 #: What the job is called that a thread submits.
 _naming = threading.local()
@@ -128,6 +126,7 @@ def main() -> None:
     schedd.submit = patiently(submit_named)
     prepare()
     prepare_to_take_over()
+    lift_limits()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 
@@ -142,7 +141,7 @@ def patiently(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
             try:
                 return call(*arguments, **options)
             except Exception as error:  # the bindings raise several kinds
-                if not _NO_ANSWER.search(str(error)) or time.monotonic() > end:
+                if not NO_ANSWER.search(str(error)) or time.monotonic() > end:
                     raise
                 text = " ".join(str(error).split())
                 problem(f"HTCondor does not answer, trying again: {text}")

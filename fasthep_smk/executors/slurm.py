@@ -27,10 +27,11 @@ from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.sites.slurm import NO_ANSWER, NO_WORD
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
@@ -44,12 +45,8 @@ __all__ = ["Executor", "main"]
 _PATIENCE, _PAUSE = 1800, 5
 #: How often a job is submitted again that could not begin.
 _UNBEGUN = 5
-#: Nothing has reached the controller: the job is not queued, and can be submitted again.
-_NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
-#: Something may have: sbatch has heard no answer.
-_NO_WORD = re.compile(r"timed out|timeout", re.IGNORECASE)
 #: What srun says then, which starts what a Snakemake on the node runs.
-_NO_STEP = re.compile(rf"^srun: error: .*{_NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
+_NO_STEP = re.compile(rf"^srun: error: .*{NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -108,7 +105,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
         """Take a job as refused, unless nobody knows whether it was."""
-        if not _NO_WORD.search(msg):
+        if not NO_WORD.search(msg):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
@@ -133,7 +130,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
         """
-        if job_info.external_jobid is None and _NO_ANSWER.search(msg or "") and self._is_patient():
+        if job_info.external_jobid is None and NO_ANSWER.search(msg or "") and self._is_patient():
             later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
             later.daemon = True
             later.start()
@@ -222,6 +219,7 @@ def main() -> None:
     plugin.query_job_status_sacct = _by_number(plugin.query_job_status_sacct)
     prepare()
     prepare_to_take_over()
+    lift_limits()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -107,6 +107,17 @@ class Submissions:
         batch_jobs.queued(self._build, job.token, batch_id, str(captured))
         self._tokens[batch_id] = job.token
 
+    def pilot(self, batch_id: str, pool: str) -> None:
+        """Note a pilot, which ends with this run: no later one takes it over."""
+        with self._lock:
+            if batch_id in self._tokens:
+                return
+            self._tokens[batch_id] = token = secrets.token_hex(8)
+        told = {"record": "", "rule": "", "key": "", "name": "", "pilot": pool}
+        job = BatchJob(token=token, system=self._system, **told)
+        batch_jobs.submitting(self._build, job)
+        batch_jobs.queued(self._build, token, batch_id, "")
+
     def refused(self) -> None:
         """Note that the batch system has not taken the job whose submission is under way."""
         job: BatchJob | None = getattr(self._told, "job", None)

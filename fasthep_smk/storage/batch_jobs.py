@@ -35,6 +35,7 @@ class BatchJob:
     ``environment`` with which variables. Without a signature nobody can take the job over: it is
     more than our worker's command. ``name`` is what it is called in the queue; without a
     ``batch_id`` nobody knows whether it got there. ``captured`` is the file of what it prints.
+    Of a pilot, which runs jobs and is none, ``pilot`` is its pool.
     """
 
     token: str
@@ -48,6 +49,7 @@ class BatchJob:
     environment: str = ""
     batch_id: str = ""
     captured: str = ""
+    pilot: str = ""
 
 
 def submitting(build: Path, job: BatchJob) -> None:
