@@ -289,7 +289,7 @@ def _ending(ad: JsonObject) -> str:
 
 
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
-    """Submit a shell command as a batch job; return its id.
+    """Submit a shell command as a batch job that starts once; return its id.
 
     Source: condor_submit(1), "Submitting a Job" in HTCondor's manual.
     """
@@ -302,6 +302,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         "initialdir": str(Path.cwd()),
         "JobBatchName": name,
         "request_cpus": request.cpus,
+        "periodic_remove": f"JobStatus == {_IDLE} && NumShadowStarts > 0",
         "output": f"{output}.log",
         "error": f"{output}.err",
         "log": f"{output}.events",

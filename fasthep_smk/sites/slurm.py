@@ -378,13 +378,13 @@ def fate(job: str) -> str | None:
 
 
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
-    """Submit a shell command as a batch job; return its id.
+    """Submit a shell command as a batch job that starts once; return its id.
 
     Source: sbatch(1).
     """
     request, options = attempt.request, attempt.options.get("slurm", {})
     words = ["sbatch", "--parsable", f"--job-name={name}", f"--output={output}.log"]
-    words += [f"--cpus-per-task={request.cpus}", "--ntasks=1"]
+    words += [f"--cpus-per-task={request.cpus}", "--ntasks=1", "--no-requeue"]
     if request.memory is not None:
         words.append(f"--mem={units.whole_mib(request.memory)}")
     if request.walltime is not None:

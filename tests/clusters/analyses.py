@@ -56,7 +56,8 @@ def run(*, stream, ctx=None, **_):
     if mood.get("leaves"):
         with Path("left.txt").open("a") as left:
             left.write(f"{subprocess.Popen(['sleep', '1000']).pid}\\n")
-    time.sleep(mood.get("sleep", 0))
+    nap = mood.get("sleep", 0)
+    time.sleep(nap.get(ctx["dataset_name"], 0) if isinstance(nap, dict) else nap)
     if mood.get("fail") in (True, dict(ctx["partition"])["file"]):
         raise RuntimeError("as the mood says")
     return stream
@@ -118,7 +119,7 @@ def moody(folder: Path, *, execution: dict[str, Any], pools: dict[str, Any]) -> 
 def set_mood(folder: Path, **mood: Any) -> None:
     """Say how the moody op behaves: ``sleep``, ``memory``, ``fail`` (at one file, or ever).
 
-    ``leaves`` makes it leave a child running.
+    ``sleep`` is a time, or one for each dataset. ``leaves`` makes it leave a child running.
     """
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))

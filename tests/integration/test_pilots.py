@@ -230,9 +230,7 @@ def test_pilots_that_work_are_kept_where_others_are_refused(
     assert not bench.said
 
 
-def test_what_goes_wrong_in_a_pilot_is_a_failure_of_that_job(
-    machine: Machine, start: Callable[..., Bench]
-) -> None:
+def test_what_goes_wrong_in_a_pilot_is_a_failure_of_that_job(start: Callable[..., Bench]) -> None:
     bench = start(pool=1)
     (bench.folder / "one.log").mkdir()  # what it prints can go nowhere
     bench.run("pool", "one", "true")
