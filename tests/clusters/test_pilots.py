@@ -25,6 +25,7 @@ from tests.clusters.test_slurm import (
     is_right,
     moody_record,
     moody_reference,
+    most_at_a_time,
     slurms_record,
     tries,
     without,
@@ -201,6 +202,9 @@ def test_without_the_interchange_jobs_are_batch_jobs_of_their_own(system: System
         "interchange has ended, signal 9 (killed)"
     ) in " ".join(said.split())
     assert tries(folder).total() == 4
+    # As many at a time as the pool has workers.
+    spans = [(one["started"], one["ended"]) for one in finished(folder)]
+    assert most_at_a_time(spans) == 1
 
 
 def test_a_run_that_is_stopped_leaves_no_pilot(system: System) -> None:
@@ -417,15 +421,13 @@ def test_a_pilot_without_work_ends(system: System) -> None:
 def test_no_job_is_started_in_a_pilot_that_cannot_see_its_end(
     system: System, moody_reference: Path
 ) -> None:
-    """One that lasts 100 s, of which a job may take 20, starts none when 20 s are over."""
-    times = {"walltime": "00:00:20", "pilot": {"walltime": "00:02:20"}}
+    """One that lasts three minutes, of which a job may take one, starts none in the last two."""
+    times = {"walltime": "00:01:00", "pilot": {"walltime": "00:03:00"}}
     pool = {**PILOT, "workers": 1, "config": times}
-    workflow = moody(system, pool, sleep=15)
+    workflow = moody(system, pool, sleep=35)
     folder = workflow.parent
-    document = yaml.safe_load(workflow.read_text())
-    document["data"]["datasets"][0]["files"] *= 1
-    workflow.write_text(yaml.safe_dump(document))
     system.start(workflow).ended(seconds=500)
+    assert len({one["batch_job"] for one in finished(folder)}) > 1
     assert tries(folder) == {"data": 2, "dy": 1}
     is_right(folder, moody_reference)
 
