@@ -145,7 +145,8 @@ class Pilots:
             elif self._count_loss(key) < _LOSSES:
                 _apart(again)
             else:
-                end(Ended(1, f"{_LOSSES} pilots were lost that ran it", lost=_LOSSES))
+                lost = Ended(1, f"{_LOSSES} pilots were lost that ran it", lost=_LOSSES)
+                _apart(lambda: end(lost))  # the batch system is asked of the last one
 
         try:
             kernel = self._started()

@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
@@ -29,6 +30,7 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import environment_of
+from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
         def report_job_submission(self, job_info: SnakemakeJobInfo) -> None: ...
 
         def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
+
+        def report_job_error(
+            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+        ) -> None: ...
 
 else:
     _Executor = object
@@ -179,7 +185,12 @@ class TakingOver(_Executor):
         if earlier is None:
             alone = self._tracker is None and is_alone(job, self.workflow)
             with self._submissions.submitting(job, self._name(job), alone=alone):
-                super().run_job(job)
+                try:
+                    super().run_job(job)
+                except WorkflowError as error:  # it is the failure of this job, not of the run
+                    self._submissions.refused()
+                    text = " ".join(masked(str(error)).split())
+                    self.report_job_error(SubmittedJobInfo(job=job), msg=text)
             return
         one, goes_on = earlier
         info = SubmittedJobInfo(

@@ -14,7 +14,7 @@ from fasthep_smk.sites import htcondor, slurm
 SINFO = """#!/bin/sh
 case "$*" in
 *%P*) printf 'short\\nstandard*\\nlong\\n' ;;
-*) for one in 'short|2:00' 'standard|1:00:00' 'long|infinite'; do echo "$one|4|16000|(null)"; done ;;
+*) for one in 'short|2:00' 'standard|1:00:00' 'long|infinite'; do echo "$one|4|9|(null)"; done ;;
 esac
 """
 
