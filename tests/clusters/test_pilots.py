@@ -132,7 +132,7 @@ def open_files(path: Path) -> Iterator[Path]:
     """Where processes, in whatever name space, have a file open."""
     for found in Path("/proc").glob("[0-9]*/fd/*"):
         with suppress(OSError):
-            if found.readlink() == path:
+            if found.samefile(path):
                 yield found
 
 
@@ -354,7 +354,7 @@ def test_a_job_that_is_killed_in_a_pilot_has_not_lost_it(
 
 def test_a_job_that_fails_in_a_pilot_is_tried_again(system: System, moody_reference: Path) -> None:
     pool = {**PILOT, "workers": 1, "config": {"pilot": True, "retries": 1}}
-    workflow = moody(system, pool, fail="data/dy_0.root")
+    workflow = moody(system, pool, fail="data/dy_0.root", sleep={"dy": 5})
     folder = workflow.parent
     run = system.start(workflow)
     run.until(lambda: tries(folder)["dy"])
