@@ -22,6 +22,7 @@ from fasthep_smk.executors import pilot_parsl
 from fasthep_smk.executors.pilots import Ended, Pilots
 from fasthep_smk.sites import Queued
 from fasthep_smk.storage.pilots import Crew, Crews
+from tests.support.forms import LONG
 
 pytest.importorskip("parsl")
 pytestmark = pytest.mark.integration
@@ -216,6 +217,7 @@ def test_jobs_go_elsewhere_when_their_pilots_are_gone(
     assert "Parsl's interchange has ended, signal 9 (killed)" in bench.said[0]
 
 
+@LONG
 def test_pilots_that_work_are_kept_where_others_are_refused(
     machine: Machine, start: Callable[..., Bench]
 ) -> None:
@@ -241,6 +243,7 @@ def test_what_goes_wrong_in_a_pilot_is_a_failure_of_that_job(start: Callable[...
     assert bench.ends["two"] == Ended(0)
 
 
+@LONG
 def test_crews_of_a_pool_share_its_workers(machine: Machine, start: Callable[..., Bench]) -> None:
     """One pilot at a time, of this or of that crew: one without work makes room."""
     bench = start(pool_a=1, pool_b=1)
@@ -273,6 +276,7 @@ def test_a_pool_that_does_not_come_is_left(machine: Machine, start: Callable[...
     assert not bench.tries()
 
 
+@LONG
 def test_a_pool_that_came_once_may_not_come_again(
     machine: Machine, start: Callable[..., Bench]
 ) -> None:
