@@ -169,6 +169,13 @@ def retry(name: str, folder: Path) -> int:
             if close
             else "a job that has failed runs again with the next run",
         )
+    if pilots := [left for left in mine if left.job.pilot]:
+        raise WrongArgument.one(
+            f"is a pilot of pool {pilots[0].job.pilot!r}, which runs one job after the other",
+            key="JOB",
+            value=name,
+            expected="a job: one that hangs in a pilot is ended by its time limit (walltime)",
+        )
     for left in mine:
         _cancel(left, build)
         who = "the run" if run_lock.holder(build) else "the next run"

@@ -24,7 +24,7 @@ from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import HTCONDOR_IS_SILENT
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
@@ -126,6 +126,7 @@ def main() -> None:
     patches.HTCONDOR.make(schedd, submit=patiently(submit_named))
     prepare()
     prepare_to_take_over()
+    lift_limits()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from fasthep_smk import sites
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.pilots import read
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
         def run_job(self, job: SnakemakeJob) -> None: ...
 
+        def _hand_back(self, job: SnakemakeJob) -> None: ...
+
         def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
 
         def report_job_error(
@@ -44,7 +48,10 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["Piloted"]
+__all__ = ["Piloted", "lift_limits"]
+
+#: More jobs than wait for pilots.
+_MANY = 10**9
 
 
 class Piloted(_Executor):
@@ -59,11 +66,24 @@ class Piloted(_Executor):
             from fasthep_smk.executors.pilots import Pilots
 
             self._pilots = Pilots(crews, told=self._note_pilot, say=problem)
+            self._crews, self._lifted = crews, set[str]()
+            _all.append(self)
 
-    def _note_pilot(self, batch_id: str) -> None:
-        """Note a pilot as a batch job of this run, which no later one takes over."""
-        self._submissions.taken(batch_id)
+    def _note_pilot(self, batch_id: str, pool: str) -> None:
+        self._submissions.pilot(batch_id, pool)
         report(Submitted(batch_id))
+
+    def set_limits(self, free: dict[str, int]) -> None:
+        """Let jobs wait for pilots in any number: there are as many as the pool has workers.
+
+        Where there are no pilots any more, jobs are again as many at a time. ``free`` is what
+        Snakemake's scheduler has to give.
+        """
+        assert self._pilots is not None
+        wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
+        for token in wanted ^ self._lifted:
+            free[token] += _MANY if token in wanted else -_MANY
+        self._lifted = wanted
 
     def cancel(self) -> None:
         if self._pilots is not None:
@@ -94,11 +114,12 @@ class Piloted(_Executor):
             if how.late:
                 self._queue.move([info])
             elif how.status is None:
-                self._submit(job)
+                self._hand_back(job)  # it is none of a pilot's now
             elif how.status == 0:
                 super(Piloted, self).report_job_success(info)
             else:
-                super(Piloted, self).report_job_error(info, msg=how.why or None)
+                why = self._lost(job, how) if how.lost else how.why
+                super(Piloted, self).report_job_error(info, msg=why or None)
 
         job.register()  # with the marks that Snakemake's executors make of a job under way
         self.workflow.scheduler.submit_callback(job)
@@ -111,9 +132,34 @@ class Piloted(_Executor):
             patience=self._queue.patience(job),
         )
 
-    def _submit(self, job: SnakemakeJob) -> None:
-        """Submit a job from another thread than Snakemake's, where an error would go unheard."""
-        try:
-            self.run_job(job)  # it is none of a pilot's now
-        except Exception as error:
-            super().report_job_error(SubmittedJobInfo(job=job), msg=f"not submitted: {error}")
+    def _lost(self, job: SnakemakeJob, how: Ended) -> str:
+        """Return what a job died of that has lost its pilots, and say so in the notes it has left.
+
+        The batch system knows what has ended the last one.
+        """
+        place, why = layout.place_of_log(str(next(iter(job.log), ""))), how.why
+        for note in failures.read_all(Path()):
+            is_its = place in ((note.rule, note.key), (note.rule, note.bundle))
+            if is_its and note.kind == "killed" and note.batch_job is not None:
+                said = sites.system(self._crews.system).fate(note.batch_job)
+                found = failures.without_pilot(note, how.why, said)
+                failures.note(Path(), found)
+                why = found.problem
+        return why
+
+
+#: The executor of this process, if it has pilots.
+_all: list[Piloted] = []
+
+
+def lift_limits() -> None:
+    """Let Snakemake's scheduler ask before each choice how many jobs of a pool there may be."""
+    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    choose = scheduler.job_selector
+
+    def job_selector(self: Any, jobs: object) -> object:
+        for one in _all:
+            one.set_limits(self.resources)
+        return choose(self, jobs)
+
+    scheduler.job_selector = job_selector

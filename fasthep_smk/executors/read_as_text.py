@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 
+from fasthep_smk.sites.htcondor import NO_ANSWER as HTCONDOR_IS_SILENT
+from fasthep_smk.sites.slurm import NO_ANSWER as SLURM_IS_SILENT
+from fasthep_smk.sites.slurm import NO_WORD as SBATCH_HEARD_NOTHING
+
 __all__ = [
     "BEFORE_HTCONDOR",
     "HTCONDOR_IS_SILENT",
@@ -35,7 +39,7 @@ IS_MISSING = re.compile(r"^(/.+) \(missing locally")
 #: It reads its command line before it has a logger.
 IS_UNUSABLE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 
-# --- Slurm, and Snakemake's plugin for it ---
+# --- Slurm, and Snakemake's plugin for it; where it is silent: sites/slurm.py ---
 
 #: What sbatch said stands in the middle of what the plugin says, before its long command line; or
 #: the plugin itself has refused the job.
@@ -43,26 +47,15 @@ IS_REFUSED = re.compile(
     r"SLURM sbatch failed[^']*The error message was '(.*?)'(?:\.| sbatch)"
     r"|^Job submission failed with exception: (?:WorkflowError: ?)?(.*)"
 )
-#: sbatch has one exit status for all errors. Nothing has reached the controller: the job is not
-#: queued, and can be submitted again.
-SLURM_IS_SILENT = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
-#: Likewise. Something may have reached it: sbatch has heard no answer.
-SBATCH_HEARD_NOTHING = re.compile(r"timed out|timeout", re.IGNORECASE)
 #: srun, which starts what a Snakemake on the node runs, has one exit status for all errors, too.
 SRUN_IS_SILENT = re.compile(
     rf"^srun: error: .*{SLURM_IS_SILENT.pattern}", re.IGNORECASE | re.MULTILINE
 )
 
-# --- HTCondor, and Snakemake's plugin for it ---
+# --- HTCondor, and Snakemake's plugin for it; where it is silent: sites/htcondor.py ---
 
 #: What the plugin says before what HTCondor has said.
 BEFORE_HTCONDOR = re.compile(r"^(WorkflowError:\s*)?Failed to submit HTCondor job:\s*")
-#: Its bindings raise one exception for all errors. Nothing has reached the schedd: a job was not
-#: queued, and can be submitted again.
-HTCONDOR_IS_SILENT = re.compile(
-    r"failed to connect|unable to locate|can't find address", re.IGNORECASE
-)
-
 # --- Both ---
 
 #: Their reasons why a job is not taken have no numbers; after these, another attempt may help.

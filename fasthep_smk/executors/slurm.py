@@ -26,7 +26,7 @@ from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import (
     SBATCH_HEARD_NOTHING,
     SLURM_IS_SILENT,
@@ -229,6 +229,7 @@ def main() -> None:
     patches.SLURM_NAMES.make(plugin, get_submit_command=_named(plugin.get_submit_command))
     prepare()
     prepare_to_take_over()
+    lift_limits()
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -33,6 +33,7 @@ from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import environment_of
+from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
@@ -116,6 +117,17 @@ class Submissions:
             batch_jobs.submitting(self._build, job)
         batch_jobs.queued(self._build, job.token, batch_id, str(captured))
         self._tokens[batch_id] = job.token
+
+    def pilot(self, batch_id: str, pool: str) -> None:
+        """Note a pilot, which ends with this run: no later one takes it over."""
+        with self._lock:
+            if batch_id in self._tokens:
+                return
+            self._tokens[batch_id] = token = secrets.token_hex(8)
+        told = {"record": "", "rule": "", "key": "", "name": "", "pilot": pool}
+        job = BatchJob(token=token, system=self._system, **told)
+        batch_jobs.submitting(self._build, job)
+        batch_jobs.queued(self._build, token, batch_id, "")
 
     def refused(self) -> None:
         """Note that the batch system has not taken the job whose submission is under way."""
@@ -204,7 +216,7 @@ class TakingOver(_Executor):
             super().run_job(job)
         except WorkflowError as error:
             self._submissions.refused()
-            said = BEFORE_HTCONDOR.sub("", str(error))
+            said = BEFORE_HTCONDOR.sub("", masked(str(error)))
             self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:

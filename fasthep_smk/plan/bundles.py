@@ -35,19 +35,19 @@ def bundle(
     wanted: BundleSize = "auto",
     *,
     seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
-    at_once: int = 1,
+    at_once: Callable[[Rule], int] = lambda _: 1,
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
-    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` is how many jobs
-    can run at the same time on this machine, ``apart`` are rules whose jobs the batch system joins
-    itself. Partitions that a run goes ``without`` share a job with nobody.
+    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` for how many of
+    them can run at the same time; ``apart`` are rules whose jobs the batch system joins itself.
+    Partitions that a run goes ``without`` share a job with nobody.
     """
     rules = list(rules)
     sizes = {
-        rule.name: _size(rule, wanted, seconds, at_once)
+        rule.name: _size(rule, wanted, seconds, at_once(rule))
         for rule in rules
         if rule.scope == "partition" and rule.name not in apart
     }

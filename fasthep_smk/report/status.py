@@ -221,6 +221,7 @@ def _in_queue(left: Left) -> dict[str, str]:
     return {
         "rule": job.rule,
         "key": job.key,
+        **({"pilot_of_pool": job.pilot} if job.pilot else {}),
         "system": job.system,
         "batch_job": queued.batch_id,
         "state": queued.state,
@@ -240,11 +241,12 @@ def _queue(status: Status) -> str:
     for left in status.queue[:_IN_QUEUE]:
         queued = left.queued
         state = f"{queued.state} ({queued.reason})" if queued.state == "waiting" else queued.state
-        line = f"    {left.job.system} job {queued.batch_id}: {queued.name}: {state}"
+        name = f"pilot of pool {left.job.pilot}" if left.job.pilot else queued.name
+        line = f"    {left.job.system} job {queued.batch_id}: {name}: {state}"
         lines.append(printable(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..."))
     if count > _IN_QUEUE:
         lines.append(f"    ... and {count - _IN_QUEUE} more")
-    if status.run is None:
+    if status.run is None and any(not left.job.pilot for left in status.queue):
         lines.append("the next run takes over those that it wants; 'fasthep-smk cancel' ends them")
     return "\n".join(lines)
 

@@ -40,6 +40,7 @@ _TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 _CHANGED = "this run would submit something else, or nothing"
 _OTHER = "what has its files sent, shares a job or is in a container cannot be taken over"
 _VARIABLES = "environment variables have changed while it waited"
+_PILOT = "a pilot ends with the run that has started it, and jobs in it run again"
 
 
 def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
@@ -69,16 +70,17 @@ def settle(placed: Placed, *, cancel: bool = False) -> list[str]:
         still = _cancel(build, drop, _END)
         batch_jobs.replace(build, [*(one.job for one in keep), *map(_given_up, still)])
         if still:
-            said = f"{_jobs(len(still))} of an earlier run {_were(still)} cancelled, and not gone"
+            said = f"{_counted(still)} of an earlier run {_were(still)} cancelled, and not gone"
             said += f" after {_END:.0f} s: {_ids(still)}"
             if not cancel:
                 raise RunFailed(f"{said}\nrun again later, or add --cancel to go on beside them")
             lines.append(said)
         gone = [one for one in drop if one not in still and one.queued.state != "ending"]
-        why = "; ".join(dict.fromkeys(filter(None, (unwanted[one.job.token] for one in gone))))
-        if gone:
-            said = f"{_jobs(len(gone))} of an earlier run cancelled"
-            lines.append(f"{said}: {why}" if why else said)
+        for some in (_own(gone), _pilots(gone)):
+            why = "; ".join(dict.fromkeys(filter(None, (unwanted[one.job.token] for one in some))))
+            if some:
+                said = f"{_counted(some)} of an earlier run cancelled"
+                lines.append(f"{said}: {why}" if why else said)
     batch_jobs.replace(build, [left.job for left in keep])
     return lines
 
@@ -95,6 +97,8 @@ def _unwanted(found: Iterable[Left], placed: Placed) -> dict[str, str]:
     for job, queued in ((left.job, left.queued) for left in found):
         if queued.state == "ending":  # it has ended, or was cancelled
             unwanted[job.token] = ""
+        elif job.pilot:
+            unwanted[job.token] = _PILOT
         elif not job.signature or not takes:
             unwanted[job.token] = _OTHER
         elif (
@@ -188,19 +192,23 @@ def cancel_all(build: Path) -> list[str]:
         raise RunFailed(_unanswered(noted, "an earlier run"))
     still = _cancel(build, found, _END) if found else []
     batch_jobs.replace(build, map(_given_up, still))
-    lines = [f"{_jobs(len(found))} cancelled"] if found else []
+    lines = [f"{_counted(found)} cancelled"] if found else []
     return [*lines, *([f"not gone after {_END:.0f} s: {_ids(still)}"] if still else [])]
 
 
 def stay(build: Path) -> str | None:
     """Return what to say of jobs that go on when Snakemake was killed."""
     noted = batch_jobs.read(build)
-    if not noted:
-        return None
-    return (
-        f"{_jobs(len(noted))} may go on in the queue: the same command takes them over, "
-        "with --cancel it cancels them"
-    )
+    own = sum(not one.pilot for one in noted)
+    lines = []
+    if own:
+        lines.append(
+            f"{_jobs(own)} may go on in the queue: the same command takes them over, "
+            "with --cancel it cancels them"
+        )
+    if len(noted) > own:
+        lines.append("pilots end within a minute, and the jobs in them: the same command goes on")
+    return "\n".join(lines) or None
 
 
 def _cancel(build: Path, jobs: Collection[Left], seconds: float) -> list[Left]:
@@ -261,6 +269,22 @@ def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
 
 def _ids(jobs: Iterable[Left]) -> str:
     return ", ".join(left.queued.batch_id for left in jobs)
+
+
+def _own(jobs: Iterable[Left]) -> list[Left]:
+    return [left for left in jobs if not left.job.pilot]
+
+
+def _pilots(jobs: Iterable[Left]) -> list[Left]:
+    return [left for left in jobs if left.job.pilot]
+
+
+def _counted(jobs: Collection[Left]) -> str:
+    """Return how many jobs these are, and how many pilots."""
+    own, pilots = len(_own(jobs)), len(_pilots(jobs))
+    found = [_jobs(own)] if own else []
+    found += [f"{pilots} pilot{'s' if pilots != 1 else ''}"] if pilots else []
+    return " and ".join(found)
 
 
 def _jobs(count: int) -> str:

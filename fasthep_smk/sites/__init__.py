@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
-    "Batch", "Draft", "NotSubmitted", "QueueState", "Queued", "System", "batch", "common_resources",
-    "require_plugin", "shrink", "system", "too_large",
+    "Batch", "Draft", "NotSubmitted", "QueueState", "Queued", "System", "Unanswered", "batch",
+    "common_resources", "require_plugin", "shrink", "system", "too_large",
 ]  # fmt: skip
 
 
@@ -31,6 +31,10 @@ _AMOUNTS = ("cpus", "memory", "disk", "gpus")
 
 class NotSubmitted(SmkError):
     """A batch system has not taken a job; the message is its own sentence."""
+
+
+class Unanswered(NotSubmitted):
+    """A batch system does not answer: whether it has taken the job is not known."""
 
 
 #: ``ending``: it was cancelled, or is just about to be gone.
@@ -100,6 +104,9 @@ class System(Protocol):
     machine: Callable[[Site], ResourceRequest | None]
     """Return the size of the one machine that all jobs share, if it is one."""
 
+    longest: Callable[[Attempt], int | None]
+    """Return for how many seconds the site lets a job run; ``None``: not known, or for ever."""
+
     problems: Callable[[Iterable[Attempt], Site], Iterable[Finding]]
     """Return attempts that the site can never run."""
 
@@ -146,7 +153,10 @@ class Batch(Protocol):
     submit: Callable[[str, str, Attempt, Path], str]
     """Submit a shell command under a name, with what an attempt asks for; return the batch id.
 
-    What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``.
+    It starts once: where its node dies it is not put back into the queue.
+
+    What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``; ``Unanswered``
+    where nobody knows whether it was.
     """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState
+from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import JsonObject
@@ -25,6 +25,7 @@ __all__ = [
     "COMMANDS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
+    "NO_ANSWER",
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
@@ -33,6 +34,7 @@ __all__ = [
     "cancel",
     "fate",
     "hold",
+    "longest",
     "machine",
     "problems",
     "queued",
@@ -70,6 +72,9 @@ TRAVELLING: Mapping[str, object] = {"shared-fs-usage": "none"}
 #: at spaces, and the plugin takes quotes out of them.
 NOT_IN_FOLDERS = frozenset("$\n\r\0")
 NOT_IN_PROGRAMS = NOT_IN_FOLDERS | frozenset(" \t\"'")
+
+#: Nothing has reached the schedd: a job was not queued, and can be submitted again.
+NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
@@ -148,6 +153,12 @@ def slots() -> list[tuple[int, int, int]] | None:
         if len(values) == 3:
             found.append((values[0], values[1] * 1024**2, values[2]))
     return found
+
+
+def longest(attempt: Attempt) -> int | None:
+    """Return the longest time that a pool says of its slots."""
+    said = attempt.options.get("htcondor", {}).get("max_runtime")
+    return units.parse_duration(said) if said else None
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
@@ -323,7 +334,7 @@ def _ending(ad: JsonObject) -> str:
 
 
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
-    """Submit a shell command as a batch job; return its id.
+    """Submit a shell command as a batch job that starts once; return its id.
 
     Source: condor_submit(1), "Submitting a Job" in HTCondor's manual.
     """
@@ -336,6 +347,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         "initialdir": str(Path.cwd()),
         "JobBatchName": name,
         "request_cpus": request.cpus,
+        "periodic_remove": f"JobStatus == {_IDLE} && NumShadowStarts > 0",
         "output": f"{output}.log",
         "error": f"{output}.err",
         "log": f"{output}.events",
@@ -360,7 +372,9 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     answer = order(["condor_submit", "-terse", "-"], f"{text}queue\n")
     job = answer.text.partition(".")[0].strip()
     if not answer.well or not job.isdigit():
-        raise NotSubmitted(answer.problem or "condor_submit gives no number")
+        said = answer.problem or "condor_submit gives no number"
+        silent = NO_ANSWER.search(said) or "has not answered" in said
+        raise (Unanswered if silent else NotSubmitted)(said)
     return job
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState
+from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, nearest
@@ -26,6 +26,8 @@ __all__ = [
     "COMMANDS",
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
+    "NO_ANSWER",
+    "NO_WORD",
     "PARTITIONS",
     "PLUGIN",
     "RETRIES",
@@ -36,6 +38,7 @@ __all__ = [
     "cancel",
     "fate",
     "hold",
+    "longest",
     "machine",
     "partitions",
     "problems",
@@ -82,6 +85,11 @@ _FOR_EVER = re.compile(
     "JobHeld|JobHold|BadConstraints|Invalid|DependencyNeverSatisfied|Partition(Config|Down|Inactive"
     "|NodeLimit|TimeLimit)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)Max.*PerJob|NodeDown$"
 )
+#: sbatch has one exit status for all errors. Nothing has reached the controller: a job is not
+#: queued, and can be submitted again.
+NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
+#: Something may have: sbatch has heard no answer.
+NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -168,6 +176,16 @@ def partitions() -> dict[str, Partition] | None:
             gpus=max(_gpus(gres), known.gpus if known else 0),
         )
     return found or None
+
+
+def longest(attempt: Attempt) -> int | None:
+    """Return the time limit of a job's partition, the longest of several."""
+    wanted = attempt.options.get("slurm", {}).get("partition") or _default_partition()
+    known = partitions()
+    if known is None or not wanted:
+        return None
+    limits = [known[name].walltime for name in str(wanted).split(",") if name in known]
+    return max((one for one in limits if one is not None), default=None) if all(limits) else None
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
@@ -304,10 +322,7 @@ def draft() -> Draft | None:
     known = partitions()
     if known is None:
         return None
-    marked = re.findall(
-        r"^(\S+)\*$", ask(["sinfo", "--noheader", "--format=%P"]) or "", re.MULTILINE
-    )
-    first = known.get(marked[0]) if marked else None
+    first = known.get(_default_partition())
     plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
     profiles: dict[str, object] = {"default": _profile(plain)}
     largest = max(known.values(), key=lambda one: one.memory)
@@ -331,6 +346,13 @@ def draft() -> Draft | None:
     sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
     invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
     return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
+
+
+def _default_partition() -> str:
+    """Return the name of the partition of jobs that name none; nothing if there is none."""
+    text = ask(["sinfo", "--noheader", "--format=%P"]) or ""
+    marked = re.findall(r"^(\S+)\*$", text, re.MULTILINE)
+    return str(marked[0]) if marked else ""
 
 
 def _limits(partition: Partition) -> dict[str, int]:
@@ -382,13 +404,13 @@ def fate(job: str) -> str | None:
 
 
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
-    """Submit a shell command as a batch job; return its id.
+    """Submit a shell command as a batch job that starts once; return its id.
 
     Source: sbatch(1).
     """
     request, options = attempt.request, attempt.options.get("slurm", {})
     words = ["sbatch", "--parsable", f"--job-name={name}", f"--output={output}.log"]
-    words += [f"--cpus-per-task={request.cpus}", "--ntasks=1"]
+    words += [f"--cpus-per-task={request.cpus}", "--ntasks=1", "--no-requeue"]
     if request.memory is not None:
         words.append(f"--mem={units.whole_mib(request.memory)}")
     if request.walltime is not None:
@@ -406,7 +428,8 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     answer = order(words, f"#!/bin/sh\nexec {command}\n")
     job = answer.text.strip().partition(";")[0]
     if not answer.well or not job.isdigit():
-        raise NotSubmitted(answer.problem or answer.text.strip() or "sbatch gives no number")
+        said = answer.problem or answer.text.strip() or "sbatch gives no number"
+        raise (Unanswered if NO_ANSWER.search(said) or NO_WORD.search(said) else NotSubmitted)(said)
     return job
 
 

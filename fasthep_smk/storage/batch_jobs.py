@@ -36,6 +36,7 @@ class BatchJob:
     more than our worker's command. ``name`` is what it is called in the queue; without a
     ``batch_id`` nobody knows whether it got there. ``captured`` is the file of what it prints.
     ``again``: a person cancels it, and wants it to be submitted again.
+    Of a pilot, which runs jobs and is none, ``pilot`` is its pool.
     """
 
     token: str
@@ -50,6 +51,7 @@ class BatchJob:
     batch_id: str = ""
     captured: str = ""
     again: str = ""
+    pilot: str = ""
 
 
 def submitting(build: Path, job: BatchJob) -> None:

@@ -46,6 +46,7 @@ __all__ = [
     "read_all",
     "some_refused",
     "span",
+    "without_pilot",
 ]
 
 #: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
@@ -68,7 +69,8 @@ class Failure:
     ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
     is in, if any; ``fix`` is what to do about it, where that can be told. ``pid`` and ``born``
     (its start in the kernel's clock ticks) tell its process from a later one of the same number;
-    ``walltime`` is in seconds.
+    ``walltime`` is in seconds. ``in_pilot``: the batch job is not its own, but runs one after the
+    other.
     """
 
     rule: str
@@ -96,6 +98,7 @@ class Failure:
     walltime: int | None = None
     used: int | None = None
     fix: str | None = None
+    in_pilot: bool = False
     earlier: list[Attempt] = field(default_factory=list)
 
 
@@ -241,11 +244,21 @@ def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) 
 
 def _asked(failure: Failure, fate: Callable[[str], str | None] | None) -> Failure:
     """Return a failure with what the batch system says of a job that was killed."""
-    if failure.kind != "killed" or fate is None or failure.batch_job is None:
+    if failure.kind != "killed" or fate is None or failure.batch_job is None or failure.in_pilot:
         return failure
     said = masked(fate(failure.batch_job) or "")
-    if not said:
-        return failure
+    return _ended_by(failure, said) if said else failure
+
+
+def without_pilot(failure: Failure, why: str, said: str | None) -> Failure:
+    """Return the note of a job that has lost its pilots; ``said`` is the fate of the last one."""
+    last = f"{why}; the last one: {said}" if said else why
+    found = _ended_by(failure, masked(said or ""))
+    return replace(failure, kind=found.kind, problem=last)
+
+
+def _ended_by(failure: Failure, said: str) -> Failure:
+    """Return a failure with what the batch system says of the end of its batch job."""
     of_pool = f" of pool {failure.pool!r}" if failure.pool else ""
     if _FOR_MEMORY.search(said):
         had = f", {format_bytes(failure.memory)}," if failure.memory else ""

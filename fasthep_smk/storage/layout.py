@@ -25,6 +25,7 @@ __all__ = [
     "HANDED_OVER",
     "HOW_TO_ASK",
     "INPUTS",
+    "IN_PILOT",
     "IS_ALONE",
     "LEDGER",
     "LEFT_OVER",
@@ -121,6 +122,8 @@ PILOT_FILES = "debug/distributed/pilots"
 #: Starts a job, in the build folder; with ``ALONE`` first where no Snakemake is on the node.
 WORKER = "smk/worker"
 ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
+#: Set where a job is run by a pilot: its batch job is not its own.
+IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 #: Says to a run that nobody reads its output once its jobs are under way.

@@ -31,11 +31,17 @@ class Crew:
 
 @dataclass(frozen=True)
 class Crews:
-    """All of them, by name; and for each rule the one of each attempt, or nothing."""
+    """All of them, by name; and for each rule the one of each attempt, or nothing.
+
+    The crews of a pool in ``limited`` have its workers together. ``tokens`` are the resources that
+    count the jobs of pools in which pilots run all jobs, by pool.
+    """
 
     system: str
     by_name: Mapping[str, Crew] = field(default_factory=dict)
     of_rules: Mapping[str, list[str | None]] = field(default_factory=dict)
+    limited: list[str] = field(default_factory=list)
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, rule: str, attempt: int) -> Crew | None:
         """Return the crew of a job at an attempt, the first being 1."""
@@ -60,7 +66,10 @@ def read(build: Path) -> Crews | None:
     except FileNotFoundError:
         return None
     crews = (_crew(**one) for one in found["by_name"].values())
-    return Crews(found["system"], {one.name: one for one in crews}, found["of_rules"])
+    by_name = {one.name: one for one in crews}
+    return Crews(
+        found["system"], by_name, found["of_rules"], found["limited"], dict(found["tokens"])
+    )
 
 
 def _crew(name: str, most: int, tasks: int, attempt: Mapping[str, object], until: int) -> Crew:

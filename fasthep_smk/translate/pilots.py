@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from fasthep_smk.config.requests import Attempt, Pilot
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crew, Crews
-from fasthep_smk.translate.snakefile import lengthened
+from fasthep_smk.translate.snakefile import pool_token
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["crews", "too_short"]
+__all__ = ["crews", "slots", "too_short"]
 
 #: How many pilots a pool has at most that does not say how many workers.
 _MOST = 20
@@ -27,40 +27,122 @@ _OWN, _EACH = 600 * 10**6, 100 * 10**6
 _UNSAID: Mapping[str, int] = {"htcondor": 10**9}
 
 
+def slots(first: Attempt, workers: Mapping[str, int]) -> int:
+    """Return how many jobs pilots run at a time, by the first attempt at one; 1 without pilots."""
+    return workers.get(first.pool, _MOST) * first.pilot.tasks if first.pilot else 1
+
+
 def crews(
     rules: Iterable[Rule],
-    attempts: Mapping[str, tuple[Attempt, ...]],
+    attempts: Mapping[str, Sequence[Attempt]],
     *,
     system: str,
     workers: Mapping[str, int],
-    longest: int | None,
-) -> Crews:
-    """Return the pilots that run the jobs of some rules; ``attempts`` are those of each rule.
+    longest: Callable[[Attempt], int | None],
+    problems: Callable[[Attempt], Iterable[Finding]],
+    apart: Iterable[str] = (),
+) -> tuple[Crews, list[str]]:
+    """Return the pilots that run the jobs of some rules, and what a user should know of them.
 
-    ``workers`` are the most pilots of a pool, ``longest`` is the site's limit in seconds.
+    ``attempts`` are those of each rule, with time for all jobs of a bundle; ``workers`` are the
+    most pilots of a pool. ``longest`` tells for how many seconds a batch job may last, ``problems``
+    what the site can never run. Jobs of rules that are ``apart`` are batch jobs of their own. So
+    are those that no pilot can run.
     """
-    kinds: dict[str, Crew] = {}
+    made = _Made(system, workers, longest, problems)
     by_rule: dict[str, list[str | None]] = {}
-    times: dict[str, int] = {}
+    alone: set[str] = set()
     for rule in rules:
-        names: list[str | None] = []
-        for one in lengthened(rule, attempts[rule.name], longest):
-            if one.pilot is None:
-                names.append(None)
-                continue
-            alike = replace(one, request=replace(one.request, walltime=None))
-            key = json.dumps([asdict(alike)[part] for part in ("pool", "request", "options")])
-            if key not in kinds:
-                most = workers.get(one.pool, _MOST)
-                name = f"pool{len(kinds)}"
-                larger = _larger(alike, one.pilot, _UNSAID.get(system))
-                kinds[key] = Crew(name, most, one.pilot.tasks, larger)
-            names.append(kinds[key].name)
-            times[key] = max(times.get(key, 0), one.request.walltime or 0)
+        given = attempts[rule.name]
+        names = [None if rule.name in apart else made.crew_of(one) for one in given]
+        alone |= {one.pool for one, name in zip(given, names, strict=True) if name is None}
         if any(names):
             by_rule[rule.name] = names
-    found = [_lasting(crew, times[key], longest) for key, crew in kinds.items()]
-    return Crews(system, {one.name: one for one in found}, by_rule)
+    found = made.lasting()
+    tokens = {
+        one.attempt.pool: pool_token(one.attempt.pool)
+        for one in found
+        if one.attempt.pool in workers and one.attempt.pool not in alone
+    }
+    by_name = {one.name: one for one in found}
+    return Crews(system, by_name, by_rule, list(workers), tokens), list(made.notes)
+
+
+class _Made:
+    """Crews in the making, one for each kind of request: of these, only the times differ."""
+
+    def __init__(
+        self,
+        system: str,
+        workers: Mapping[str, int],
+        longest: Callable[[Attempt], int | None],
+        problems: Callable[[Attempt], Iterable[Finding]],
+    ) -> None:
+        self._system, self._workers = system, workers
+        self._longest, self._problems = longest, problems
+        self._kinds: dict[str, Crew | None] = {}
+        self._limits: dict[str, int | None] = {}
+        #: The longest job of each, in seconds, by the name of the crew.
+        self._jobs: dict[str, int] = {}
+        self.notes: dict[str, None] = {}
+
+    def crew_of(self, attempt: Attempt) -> str | None:
+        """Return the crew of an attempt, if pilots can run it."""
+        pilot, job = attempt.pilot, attempt.request.walltime
+        if pilot is None:
+            return None
+        alike = replace(attempt, request=replace(attempt.request, walltime=None))
+        key = json.dumps([asdict(alike)[part] for part in ("pool", "request", "options", "pilot")])
+        if key not in self._kinds:
+            self._limits[key] = self._longest(alike)
+            self._kinds[key] = self._new(alike, pilot, self._limits[key])
+        crew = self._kinds[key]
+        if crew is None:
+            return None
+        lasts = crew.attempt.request.walltime
+        most = self._limits[key] if lasts is None else lasts
+        if job is not None and most is not None and job + 2 * _MARGIN > most:
+            self._alone(
+                attempt,
+                f"a pilot may last {format_duration(most)}, too short for a job of "
+                f"{format_duration(job)}",
+            )
+            return None
+        self._jobs[crew.name] = max(self._jobs.get(crew.name, 0), job or 0)
+        return crew.name
+
+    def _new(self, alike: Attempt, pilot: Pilot, longest: int | None) -> Crew | None:
+        lasts = pilot.walltime
+        if lasts is not None and longest is not None and lasts > longest:
+            self.notes[
+                f"pool {alike.pool!r}: pilots last {format_duration(longest)}, which is the limit "
+                f"there, instead of {format_duration(lasts)}"
+            ] = None
+            pilot = replace(pilot, walltime=longest)
+        larger = _larger(alike, pilot, _UNSAID.get(self._system))
+        wrong = next(iter(self._problems(larger)), None)
+        if wrong is not None:
+            fewer = ", or fewer pilot.tasks" if pilot.tasks > 1 else ""
+            self._alone(
+                alike,
+                f"a pilot would be larger than what there is ({wrong.value}; {wrong.expected}); "
+                f"ask for less{fewer}",
+            )
+            return None
+        most = self._workers.get(alike.pool, _MOST)
+        return Crew(f"pool{len(self._kinds)}", most, pilot.tasks, larger)
+
+    def _alone(self, attempt: Attempt, why: str) -> None:
+        text = f"pool {attempt.pool!r}: no pilots, each job is a batch job of its own: {why}"
+        self.notes[text] = None
+
+    def lasting(self) -> list[Crew]:
+        """Return the crews that have jobs, with their times."""
+        return [
+            _lasting(crew, self._jobs[crew.name], self._limits[key])
+            for key, crew in self._kinds.items()
+            if crew is not None and crew.name in self._jobs
+        ]
 
 
 def too_short(attempts: Iterable[Attempt]) -> Iterable[Finding]:

@@ -12,13 +12,13 @@ from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate import pilots
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["capped", "contained", "place", "unsafe_path"]
+__all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
 
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
@@ -63,19 +63,15 @@ def place(
         if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
-    crews = Crews(site.system)
-    if any(one.pilot for one in used):
-        findings += pilots.too_short(used)
-        if why := _no_pilots(execution, here is not None, transfers):
-            notes.append(f"no pilots: {why}")
-        else:
-            single = [rule for rule in rules if rule.name not in together]
-            crews = pilots.crews(
-                single, attempts, system=site.system, workers=workers, longest=site.longest
-            )
-            # Pilots are as many as a pool has workers: jobs may wait for them in any number.
-            kept = {one.pool for rule in attempts.values() for one in rule if not one.pilot}
-            workers = {name: count for name, count in workers.items() if name in kept}
+    findings += pilots.too_short(used)
+    if any(one.pilot for one in used) and (
+        why := _no_pilots(execution, here is not None, transfers)
+    ):
+        notes.append(f"no pilots: {why}")
+        attempts = {
+            name: tuple(replace(one, pilot=None) for one in given)
+            for name, given in attempts.items()
+        }
     placement = Placement(
         site,
         workers,
@@ -90,9 +86,44 @@ def place(
         execution.credentials,
         execution.staging,
         execution.environment,
-        crews,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
+
+
+def slots(placement: Placement, rule: Rule) -> int:
+    """Return how many jobs of a rule pilots run at a time; 1 if they are batch jobs."""
+    if rule.name in placement.together:
+        return 1
+    return pilots.slots(placement.attempts[rule.name][0], placement.workers)
+
+
+def staffed(placement: Placement, rules: Iterable[Rule]) -> tuple[Placement, list[str]]:
+    """Return the placement with the pilots that it needs, now that bundles have their lengths.
+
+    And what a user should know of them.
+    """
+    site, rules = placement.site, list(rules)
+    system = sites.system(site.system)
+    if not any(one.pilot for given in placement.attempts.values() for one in given):
+        return placement, []
+
+    def longest(attempt: Attempt) -> int | None:
+        known = [one for one in (site.longest, system.longest(attempt)) if one is not None]
+        return min(known, default=None)
+
+    crews, notes = pilots.crews(
+        rules,
+        {
+            rule.name: lengthened(rule, placement.attempts[rule.name], site.longest)
+            for rule in rules
+        },
+        system=site.system,
+        workers=placement.workers,
+        longest=longest,
+        problems=lambda attempt: system.problems([attempt], site),
+        apart=placement.together,
+    )
+    return replace(placement, crews=crews), notes
 
 
 def _no_pilots(execution: Execution, here: bool, transfers: bool) -> str | None:

@@ -65,7 +65,7 @@ from fasthep_smk.storage.observed import (
 from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import take_compiled
 from fasthep_smk.translate.placement import place as place_rules
-from fasthep_smk.translate.placement import unsafe_path
+from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.write import Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
@@ -320,21 +320,26 @@ def place(planned: Planned) -> Placed:
         planned.rules,
         settings.bundle,
         seconds=lambda rule: seconds(rule, earlier),
-        at_once=_at_once(placement, settings),
+        at_once=lambda rule: _at_once(placement, settings, rule),
         apart=placement.together,
         without=settings.without,
     )
-    warnings = list(dict.fromkeys([*planned.warnings, *notes]))
+    placement, more = staffed(placement, planned.rules)
+    warnings = list(dict.fromkeys([*planned.warnings, *notes, *more]))
     return _adding(Placed, planned, placement=placement, warnings=warnings)
 
 
-def _at_once(placement: Placement, settings: RunSettings) -> int:
-    """Return how many jobs of one core this machine can run at the same time.
+def _at_once(placement: Placement, settings: RunSettings, rule: Rule) -> int:
+    """Return how many jobs of a rule, of one core each, can run at the same time.
 
-    To submit a job to a batch system takes so long that its jobs are never cut for more at once.
+    To submit a job to a batch system takes so long that its jobs are never cut for more at once;
+    pilots have a number of them.
     """
     here = sites.system(placement.site.system).machine(placement.site)
-    return 1 if here is None else settings.jobs or here.cpus
+    if here is not None:
+        return settings.jobs or here.cpus
+    found = slots(placement, rule)
+    return min(found, settings.jobs or found)
 
 
 def reconcile(placed: Placed) -> Reconciled:

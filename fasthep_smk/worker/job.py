@@ -28,6 +28,7 @@ class Sent:
     """How a job was sent out: at which attempt, with how many threads, asking for what.
 
     ``credentials`` are those that it requires, ``waited_for`` the pool that did not come in time.
+    ``in_pilot``: its batch job is not its own.
     """
 
     attempt: int = 1
@@ -38,6 +39,7 @@ class Sent:
     warm: bool = False
     credentials: tuple[RequirementData, ...] = ()
     waited_for: str | None = None
+    in_pilot: bool = False
 
     @property
     def place(self) -> str:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
 
 __all__ = ["run"]
@@ -38,6 +39,7 @@ def run(words: Sequence[str], folder: str, captured: str) -> int:
 def _environment() -> dict[str, str]:
     """Return the pilot's environment with the part of its GPUs that is this job's."""
     found = {name: value for name, value in os.environ.items() if not name.startswith("PARSL_")}
+    found[layout.IN_PILOT] = "yes"
     gpus = [one for one in found.get(_GPUS, "").split(",") if one]
     rank, count = int(os.environ.get(_RANK, 0)), int(os.environ.get(_COUNT, 1))
     if share := len(gpus) // count:

@@ -231,6 +231,7 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         batch_job=job.sent.batch_job,
         memory=job.sent.asked.get("memory"),
         walltime=job.sent.walltime,
+        in_pilot=job.sent.in_pilot,
         earlier=earlier,
     )
 
@@ -438,7 +439,8 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
         # An older translation: without limits.
         asked, system, credentials, waited_for = {}, "local", (), None
     job = sites.system(system).batch_job()
-    return Sent(attempt, given.threads, asked, system, job, warm, credentials, waited_for)
+    in_pilot = layout.IN_PILOT in os.environ
+    return Sent(attempt, given.threads, asked, system, job, warm, credentials, waited_for, in_pilot)
 
 
 def _enter_launch_folder(build: Path) -> None:

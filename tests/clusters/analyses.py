@@ -69,7 +69,8 @@ def run(*, stream, ctx=None, **_):
         with Path("left.txt").open("a") as left:
             child = subprocess.Popen(["sleep", "1000"]).pid
             left.write(f"{child} {stat(child)[19]}\\n")  # with when it has started
-    time.sleep(mood["sleep"])
+    nap = mood.get("sleep", 0)
+    time.sleep(nap.get(ctx["dataset_name"], 0) if isinstance(nap, dict) else nap)
     if mood.get("fail") in (True, dict(ctx["partition"])["file"]):
         raise RuntimeError("as the mood says")
     return stream
@@ -165,6 +166,7 @@ def set_mood(folder: Path, **mood: Any) -> None:
 
     ``leaves`` makes it leave a child running, ``above`` notes the processes above it, ``ends`` says
     how it ends, by dataset: ``memory``, ``time`` or one of ``ENDS``.
+    ``sleep`` is a time, or one for each dataset.
     """
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))

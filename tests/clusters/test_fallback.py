@@ -266,9 +266,9 @@ for job in jobs:
     queue.submitted(job)
 Path("submitted").touch()
 time.sleep(float(sys.argv[3]))
-asked, leaving = queue.look("race", jobs)
+asked, leaving = queue.look(jobs)
 while leaving:
-    more, leaving = queue.look("race", leaving)
+    more, leaving = queue.look(leaving)
     asked += more
 print(json.dumps({"moved": moved, "stay": [job.job.jobid for job in asked]}))
 """

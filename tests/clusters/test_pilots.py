@@ -5,22 +5,36 @@ A pilot is a batch job that stays and runs one job of its pool after the other.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.clusters import analyses
-from tests.clusters.conftest import Cluster
+from tests.clusters.conftest import Cluster, cluster
+from tests.clusters.test_slurm import (
+    Run,
+    as_root,
+    is_right,
+    moody_record,
+    moody_reference,
+    most_at_a_time,
+    slurms_record,
+    tries,
+    without,
+)
 from tests.support.compare import compare_builds
 from tests.support.forms import LONG
+
+__all__ = ["moody_reference"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -44,6 +58,10 @@ class System:
     def __init__(self, kind: str, cluster: Cluster) -> None:
         self.kind, self.cluster = kind, cluster
 
+    def start(self, workflow: Path, *options: str) -> Run:
+        """A run of which each partition is a job."""
+        return Run(self.cluster, workflow, "--granularity", "stage", *options)
+
     def folder(self) -> Path:
         folder = self.cluster.new_folder()
         (folder / "data").mkdir()
@@ -52,16 +70,20 @@ class System:
     def site(self, folder: Path) -> None:
         analyses.site(folder, POOLS, **(SLURM if self.kind == "slurm" else HTCONDOR))
 
-    def queue(self, folder: Path) -> dict[str, bool]:
-        """The batch jobs of a folder's runs, and whether each of them runs."""
+    def queue(self, folder: Path, called: str = "") -> dict[str, bool]:
+        """The batch jobs of a folder's runs that are called so, and whether each of them runs."""
         ask = {
-            "slurm": ("squeue", "--noheader", "--format=%i %t %Z"),
-            "htcondor": ("condor_q", "-af", "ClusterId", "JobStatus", "Iwd"),
+            "slurm": ("squeue", "--noheader", "--format=%i %t %j %Z"),
+            "htcondor": ("condor_q", "-af", "ClusterId", "JobStatus", "JobBatchName", "Iwd"),
         }
         shown = self.cluster.run(*ask[self.kind], timeout=20)
         assert shown.returncode == 0, shown.stderr
-        lines = [line.split(maxsplit=2) for line in shown.stdout.splitlines()]
-        mine = [(job, state) for job, state, where in lines if where.startswith(str(folder))]
+        lines = [line.split(maxsplit=3) for line in shown.stdout.splitlines()]
+        mine = [
+            (job, state)
+            for job, state, name, where in lines
+            if where.startswith(str(folder)) and name.startswith(called)
+        ]
         return {job: state in ("R", "2") for job, state in mine if state not in ("CG", "3")}
 
     def remove(self, job: str) -> None:
@@ -69,54 +91,17 @@ class System:
         assert self.cluster.run(command, job, timeout=20).returncode == 0
 
 
-class Run:
-    """A ``fasthep-smk`` under way; what it says, line by line."""
-
-    def __init__(self, system: System, workflow: Path, *options: str) -> None:
-        self.lines: list[str] = []
-        self.process = analyses.start(system.cluster, workflow, "--profile", "site", *options)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        self.lines.extend(self.process.stdout)
-
-    @property
-    def text(self) -> str:
-        return "".join(self.lines)
-
-    def until(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
-        end = time.monotonic() + seconds
-        while not (found := condition()):
-            assert self.process.poll() is None, f"it ended before:\n{self.text}"
-            assert time.monotonic() < end, f"not within {seconds} s:\n{self.text}"
-            time.sleep(0.2)
-        return found
-
-    def ended(self, status: int = 0, seconds: float = 300) -> str:
-        try:
-            self.process.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            self.process.wait(timeout=60)
-            pytest.fail(f"no end within {seconds} s:\n{self.text}")
-        self._reader.join(timeout=10)
-        assert self.process.returncode == status, self.text
-        assert "Traceback" not in self.text
-        return self.text
+@pytest.fixture(scope="module")
+def fragile() -> Iterator[System]:
+    """A Slurm of one's own that may be broken."""
+    name = f"slurm-pilots-{os.environ.get('PYTEST_XDIST_WORKER', 'only')}"
+    with cluster("slurm", {"SLURM_CONF": "etc/slurm.conf"}, name=name) as running:
+        yield System("slurm", running)
 
 
 @pytest.fixture(params=["slurm", "htcondor"])
 def system(request: pytest.FixtureRequest) -> Iterator[System]:
     yield System(request.param, request.getfixturevalue(request.param))
-
-
-def tries(folder: Path) -> Counter[str]:
-    """How often the moody op was started, by dataset."""
-    path = folder / "tries.txt"
-    text = path.read_text() if path.exists() else ""
-    return Counter(line.split()[1] for line in text.splitlines())
 
 
 def moody(system: System, pool: dict[str, Any], **mood: Any) -> Path:
@@ -126,6 +111,11 @@ def moody(system: System, pool: dict[str, Any], **mood: Any) -> Path:
     analyses.set_mood(folder, **mood)
     system.site(folder)
     return workflow
+
+
+def finished(folder: Path) -> list[dict[str, Any]]:
+    """The records of the moody jobs that have finished."""
+    return [one for one in analyses.records(folder / "build") if one["rule"] == "stage_Moody"]
 
 
 def processes(text: str, folder: Path) -> list[int]:
@@ -140,6 +130,14 @@ def processes(text: str, folder: Path) -> list[int]:
         if text in words.replace("\0", " ") and str(folder) in where:
             found.append(int(path.name))
     return found
+
+
+def open_files(path: Path) -> Iterator[Path]:
+    """Where processes, in whatever name space, have a file open."""
+    for found in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if found.samefile(path):
+                yield found
 
 
 def is_empty_within(system: System, folder: Path, seconds: float) -> bool:
@@ -158,7 +156,7 @@ def test_three_pools_have_pilots_of_their_own(system: System) -> None:
     assert "\n  pools:\n" in plain
     workflow.write_text(plain.replace("\n  pools:\n", "\n  config: {pilot: true}\n  pools:\n"))
     system.site(folder)
-    Run(system, workflow, "--granularity", "stage", "-o", "ours").ended()
+    system.start(workflow, "-o", "ours").ended()
     at_home = [analyses.FASTHEP_SMK, workflow.name, "-o", "theirs", "--shrink-to-fit"]
     subprocess.run(at_home, cwd=folder, check=True, capture_output=True)
     assert not compare_builds(folder / "theirs", folder / "ours")
@@ -174,25 +172,28 @@ def test_three_pools_have_pilots_of_their_own(system: System) -> None:
     assert not system.queue(folder)
 
 
-def test_a_pilot_that_is_taken_away_gives_its_job_back(system: System) -> None:
+def test_a_pilot_that_is_taken_away_gives_its_job_back(
+    system: System, moody_reference: Path
+) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
     # No other attempt would be made.
-    run = Run(system, workflow, "--granularity", "stage", "--", "--retries=0")
+    run = system.start(workflow, "--", "--retries=0")
     run.until(lambda: tries(folder).total())
-    (pilot,) = [job for job, runs in system.queue(folder).items() if runs]
+    (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
     system.remove(pilot)
     run.ended()
     # The job that was under way has run again, and none of the others.
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
+    is_right(folder, moody_reference)
 
 
 @pytest.mark.parametrize("what", ["process_worker_pool", pytest.param("run.pilot", marks=LONG)])
 def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what: str) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
-    run = Run(system, workflow, "--granularity", "stage")
+    run = system.start(workflow)
     run.until(lambda: tries(folder).total())
     for process in processes(what, folder):
         os.kill(process, signal.SIGKILL)
@@ -204,48 +205,63 @@ def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what
 def test_without_the_interchange_jobs_are_batch_jobs_of_their_own(system: System) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
-    run = Run(system, workflow, "--granularity", "stage")
+    run = system.start(workflow)
     run.until(lambda: tries(folder).total())
     for process in processes("HTEX interchange", folder):
         os.kill(process, signal.SIGKILL)
     said = run.ended()
     assert (
         "pool 'moody': pilots cannot be used, each job is a batch job of its own now: Parsl's "
-        "interchange has ended, status -9"
+        "interchange has ended, signal 9 (killed)"
     ) in " ".join(said.split())
     assert tries(folder).total() == 4
+    # As many at a time as the pool has workers.
+    spans = [(one["started"], one["ended"]) for one in finished(folder)]
+    assert most_at_a_time(spans) == 1
 
 
 def test_a_run_that_is_stopped_leaves_no_pilot(system: System) -> None:
     workflow = moody(system, PILOT, sleep=30)
     folder = workflow.parent
-    run = Run(system, workflow, "--granularity", "stage")
+    run = system.start(workflow)
     run.until(lambda: tries(folder).total())
     run.process.send_signal(signal.SIGINT)
     run.process.wait(timeout=60)
     assert is_empty_within(system, folder, 20)
 
 
-def test_after_a_kill_pilots_end_and_the_next_call_goes_on(system: System) -> None:
-    workflow = moody(system, {**PILOT, "workers": 1}, sleep=3)
+def test_after_a_kill_pilots_end_and_the_next_call_goes_on(
+    system: System, moody_reference: Path
+) -> None:
+    """What ran in a pilot runs again, and what has finished does not."""
+    workflow = moody(system, {**PILOT, "workers": 1}, sleep={"dy": 600})
     folder = workflow.parent
-    run = Run(system, workflow, "--granularity", "stage")
-    run.until(lambda: tries(folder).total() >= 2)
-    for process in processes("fasthep_smk.executors", folder) + processes("fasthep-smk", folder):
+    run = system.start(workflow)
+    run.until(lambda: tries(folder)["dy"] and len(finished(folder)) == tries(folder)["data"])
+    before = tries(folder).total()
+    snakemake = f"fasthep_smk.executors.{system.kind}"
+    for process in processes(snakemake, folder) + processes("bin/fasthep-smk", folder):
         try:
             os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             continue
-    run.process.wait(timeout=20)
-    Run(system, workflow, "--granularity", "stage").ended()
-    assert tries(folder).total() == 4
+    run.process.wait(timeout=60)
+    analyses.set_mood(folder)
+    said = system.start(workflow).ended()
+    assert (
+        "1 pilot of an earlier run cancelled: a pilot ends with the run that has started it" in said
+    )
+    assert "of an earlier run go" not in said
+    assert tries(folder)["dy"] == 2
+    assert tries(folder).total() == 4 >= before
     assert is_empty_within(system, folder, 60)
+    is_right(folder, moody_reference)
 
 
 def test_one_pilot_runs_several_jobs_at_a_time(system: System) -> None:
     pool = {**PILOT, "workers": 1, "config": {"pilot": {"tasks": 3}}}
     workflow = moody(system, pool, sleep=4)
-    Run(system, workflow, "--granularity", "stage").ended()
+    system.start(workflow).ended()
     found = [
         one for one in analyses.records(workflow.parent / "build") if one["rule"] == "stage_Moody"
     ]
@@ -257,13 +273,13 @@ def test_one_pilot_runs_several_jobs_at_a_time(system: System) -> None:
 def test_a_job_of_a_pilot_keeps_to_its_time(system: System) -> None:
     pool = {"config": {"pilot": True, "walltime": "00:00:05", "retries": 0}}
     workflow = moody(system, pool, sleep=60)
-    said = Run(system, workflow, "--granularity", "stage").ended(1)
+    said = system.start(workflow).ended(1)
     assert "the time limit of pool 'moody', 00:00:05, has passed" in said
 
 
 def test_a_failure_in_a_pilot_is_told_as_ever(system: System) -> None:
     workflow = moody(system, {"config": {"pilot": True, "retries": 0}}, fail=True)
-    said = Run(system, workflow, "--granularity", "stage").ended(1)
+    said = system.start(workflow).ended(1)
     assert "RuntimeError: as the mood says" in said
 
 
@@ -271,7 +287,7 @@ def test_a_pilot_that_cannot_start_is_replaced_by_batch_jobs(system: System) -> 
     wrong = {"slurm": {"extra": "--bogus"}, "htcondor": {"requirements": "(("}}
     pool = {"config": {"pilot": True, **wrong}}
     workflow = moody(system, pool)
-    said = Run(system, workflow, "--granularity", "stage").ended(1)
+    said = system.start(workflow).ended(1)
     told = [line for line in said.splitlines() if "pilots cannot be used" in line]
     sentence = {"slurm": "unrecognized option '--bogus'", "htcondor": "Parse error in expression"}
     assert len(told) == 1
@@ -285,10 +301,214 @@ def test_a_pool_whose_pilots_never_come_is_left_for_the_fallback(system: System)
     folder = workflow.parent
     text = workflow.read_text().replace("require: moody", "require: moody\n      fallback: default")
     workflow.write_text(text)
-    said = Run(system, workflow, "--granularity", "stage").ended()
+    said = system.start(workflow).ended()
     assert "pool 'moody': none of its pilots has started" in said
     assert said.count("waited 00:00:05 for pool moody: now in pool default") == 3
     assert tries(folder).total() == 3
     found = [one for one in analyses.records(folder / "build") if one["rule"] == "stage_Moody"]
     assert {one["asked"]["pool"] for one in found} == {"default"}
     assert not system.queue(folder)
+
+
+# What goes wrong.
+
+
+@LONG
+def test_a_pool_whose_pilots_are_refused_is_no_matter_of_another(
+    system: System,
+) -> None:
+    """The other one still gets pilots, also in place of one that is lost."""
+    wrong = {"slurm": {"extra": "--bogus"}, "htcondor": {"requirements": "(("}}
+    workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
+    folder = workflow.parent
+    document = yaml.safe_load(workflow.read_text())
+    document["execution"]["pools"]["bad"] = {"config": {"pilot": True, "retries": 0, **wrong}}
+    met = document["analysis"]["stages"].pop()
+    document["analysis"]["stages"].insert(0, {**met, "execution": {"require": "bad"}})
+    workflow.write_text(yaml.safe_dump(document))
+    run = system.start(workflow, "--keep-going")
+    run.says("pool 'bad': pilots cannot be used", 120)
+    run.until(lambda: tries(folder).total())
+    (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
+    system.remove(pilot)
+    run.ended(1)
+    assert tries(folder).total() == 4
+    assert len(finished(folder)) == 3
+
+
+def test_a_job_that_is_killed_in_a_pilot_has_not_lost_it(
+    system: System, moody_reference: Path
+) -> None:
+    """What has ended it is said, not what the batch system says of the pilot."""
+    pool = {**PILOT, "workers": 1, "config": {"pilot": True, "retries": 0}}
+    workflow = moody(system, pool, sleep={"dy": 600})
+    folder = workflow.parent
+    run = system.start(workflow, "--keep-going")
+    run.until(lambda: tries(folder)["dy"])
+    (job,) = [int(open_file.parts[2]) for open_file in open_files(folder / "dy_0.root.canary")]
+    os.kill(job, signal.SIGKILL)
+    said = run.ended(1)
+    assert "failed: signal 9 (killed): mostly because memory ran out" in said
+    assert "Slurm: " not in said
+    assert "HTCondor: " not in said
+    assert len({one["batch_job"] for one in finished(folder)}) == 1
+    analyses.set_mood(folder)
+    system.start(workflow).ended()
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_job_that_fails_in_a_pilot_is_tried_again(system: System, moody_reference: Path) -> None:
+    pool = {**PILOT, "workers": 1, "config": {"pilot": True, "retries": 1}}
+    workflow = moody(system, pool, fail="data/dy_0.root", sleep={"dy": 5})
+    folder = workflow.parent
+    run = system.start(workflow)
+    run.until(lambda: tries(folder)["dy"])
+    analyses.set_mood(folder)
+    run.ended()
+    record = moody_record(folder)
+    assert (record["attempt"], [one["kind"] for one in record["earlier"]]) == (2, ["error"])
+    assert tries(folder) == {"data": 2, "dy": 2}
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_job_in_a_pilot_that_runs_out_of_memory_gets_more(
+    system: System, moody_reference: Path
+) -> None:
+    """Its second attempt has pilots of its own, which share the workers of the pool."""
+    pool = {"workers": 1, "resources": {"memory": "2GB"}, "config": {"pilot": True, "retries": 1}}
+    workflow = moody(system, pool, memory=1_200_000_000)
+    folder = workflow.parent
+    document = yaml.safe_load(workflow.read_text())
+    document["analysis"]["stages"][0]["execution"]["resources"] = {"memory": "800MB"}
+    workflow.write_text(yaml.safe_dump(document))
+    run = system.start(workflow)
+    most = 0
+
+    def is_done() -> bool:
+        nonlocal most
+        most = max(most, len(system.queue(folder, "pilot:moody")))
+        return run.process.poll() is not None
+
+    while not is_done():
+        time.sleep(0.5)
+    run.ended()
+    record = moody_record(folder)
+    assert (record["attempt"], record["asked"]["memory"]) == (2, 1600 * 10**6)
+    assert [one["kind"] for one in record["earlier"]] == ["memory"]
+    assert tries(folder) == {"data": 4, "dy": 2}
+    assert most == 1
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_job_that_has_lost_three_pilots_has_failed(system: System, moody_reference: Path) -> None:
+    pool = {**PILOT, "workers": 1, "config": {"pilot": True, "retries": 0}}
+    workflow = moody(system, pool, sleep={"dy": 600})
+    folder = workflow.parent
+    run = system.start(workflow, "--keep-going")
+    for number in (1, 2, 3):
+        run.until(lambda number=number: tries(folder)["dy"] == number, 180)
+        (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
+        system.remove(pilot)
+    said = run.ended(1)
+    assert "3 pilots were lost that ran it; the last one: " in said
+    analyses.set_mood(folder)
+    system.start(workflow).ended()
+    assert tries(folder) == {"data": 2, "dy": 4}
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_pilot_without_work_ends(system: System) -> None:
+    workflow = moody(system, {**PILOT, "workers": 3}, sleep={"dy": 600})
+    folder = workflow.parent
+    run = system.start(workflow)
+    run.until(lambda: len(finished(folder)) == 2 and tries(folder)["dy"])
+    run.until(lambda: len(system.queue(folder, "pilot:")) == 1, 180)
+    assert tries(folder)["dy"] == 1
+    run.process.send_signal(signal.SIGINT)
+    run.process.wait(timeout=60)
+
+
+@LONG
+def test_no_job_is_started_in_a_pilot_that_cannot_see_its_end(
+    system: System, moody_reference: Path
+) -> None:
+    """One that lasts three minutes, of which a job may take one, starts none in the last two."""
+    times = {"walltime": "00:01:00", "pilot": {"walltime": "00:03:00"}}
+    pool = {**PILOT, "workers": 1, "config": times}
+    workflow = moody(system, pool, sleep=35)
+    folder = workflow.parent
+    system.start(workflow).ended(seconds=500)
+    assert len({one["batch_job"] for one in finished(folder)}) > 1
+    assert tries(folder) == {"data": 2, "dy": 1}
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_no_pilot_is_asked_for_that_its_partition_has_no_time_for(
+    slurm: Cluster, moody_reference: Path
+) -> None:
+    """Two minutes, where it would take an hour: it would wait for ever."""
+    system = System("slurm", slurm)
+    config = {"pilot": True, "walltime": "00:00:30", "slurm": {"partition": "short"}}
+    workflow = moody(system, {**PILOT, "config": config})
+    folder = workflow.parent
+    said = " ".join(system.start(workflow).ended().split())
+    assert "a pilot may last 00:02:00, too short for a job of 00:00:30" in said
+    assert len({one["batch_job"] for one in finished(folder)}) == 3
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_node_that_dies_gives_its_jobs_to_other_pilots(
+    fragile: System, moody_reference: Path
+) -> None:
+    """At the same attempt, and once each."""
+    pool = {**PILOT, "workers": 3, "config": {"pilot": True, "retries": 0}}
+    workflow = moody(fragile, pool, sleep=20)
+    folder = workflow.parent
+    run = fragile.start(workflow)
+    run.until(lambda: tries(folder).total() == 3)
+    notes = (folder / "build").glob("smk/failures/stage_Moody/*.json")
+    pilots = [json.loads(note.read_text())["batch_job"] for note in notes]
+    nodes = [slurms_record(fragile.cluster, pilot)["NodeList"] for pilot in pilots]
+    with without(fragile.cluster, nodes[0]):
+        down = ("scontrol", "update", f"nodename={nodes[0]}", "state=down", "reason=test")
+        as_root(fragile.cluster, *down)
+        run.ended()
+    assert tries(folder).total() == 3 + nodes.count(nodes[0])
+    assert {one["attempt"] for one in finished(folder)} == {1}
+    assert not (folder / "twice.txt").exists()
+    is_right(folder, moody_reference)
+
+
+@pytest.mark.parametrize("when", [pytest.param("submission", marks=LONG), "work"])
+def test_a_controller_that_is_away_costs_nothing(
+    fragile: System, moody_reference: Path, when: str
+) -> None:
+    """Pilots go on, one that is lost is replaced when it answers, and no job runs twice."""
+    pool = {**PILOT, "workers": 2, "config": {"pilot": True, "retries": 0}}
+    workflow = moody(fragile, pool, sleep=15)
+    folder = workflow.parent
+    run = fragile.start(workflow)
+    if when == "work":
+        run.until(lambda: tries(folder).total() == 2)
+        notes = (folder / "build").glob("smk/failures/stage_Moody/*.json")
+        lost = json.loads(next(notes).read_text())["batch_job"]
+    else:
+        run.until(lambda: processes("HTEX interchange", folder))
+    with without(fragile.cluster, "slurmctld"):
+        if when == "work":
+            for process in processes("process_worker_pool", folder):
+                if f"SLURM_JOB_ID={lost}\0" in Path(f"/proc/{process}/environ").read_text():
+                    os.kill(process, signal.SIGKILL)
+        time.sleep(30)
+    run.ended()
+    assert tries(folder).total() == 3 + (when == "work")
+    assert {one["attempt"] for one in finished(folder)} == {1}
+    assert "pilots cannot be used" not in run.text
+    assert not (folder / "twice.txt").exists()
+    is_right(folder, moody_reference)

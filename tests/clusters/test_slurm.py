@@ -74,18 +74,19 @@ class Run:
     def text(self) -> str:
         return "".join(self.lines)
 
-    def until(self, condition: Callable[[], Any], seconds: float = 60) -> None:
-        """Wait until something is so, while the run goes on."""
+    def until(self, condition: Callable[[], Any], seconds: float = 120) -> Any:
+        """Wait until something is so, while the run goes on; return what was found."""
         end = time.monotonic() + seconds
-        while not condition():
+        while not (found := condition()):
             assert self.process.poll() is None, f"it ended before:\n{self.text}"
             assert time.monotonic() < end, f"not within {seconds} s:\n{self.text}"
             time.sleep(0.2)
+        return found
 
     def says(self, text: str, seconds: float = 60) -> None:
         self.until(lambda: text in self.text, seconds)
 
-    def ended(self, status: int = 0, seconds: float = 150) -> str:
+    def ended(self, status: int = 0, seconds: float = 300) -> str:
         """Wait for the end; what was said."""
         try:
             self.process.wait(timeout=seconds)

@@ -74,7 +74,9 @@ def test_as_many_as_take_some_seconds_by_earlier_runs() -> None:
 def test_all_that_can_run_at_once_have_work_until_the_end(
     seconds: float, at_once: int, size: int
 ) -> None:
-    [found] = bundled(rule("a", 1000, data=162), seconds=lambda _: [seconds], at_once=at_once)
+    [found] = bundled(
+        rule("a", 1000, data=162), seconds=lambda _: [seconds], at_once=lambda _: at_once
+    )
     assert max(found, default=1) == size
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,33 @@ def test_without_amounts_the_sentence_is_short() -> None:
 def test_what_has_said_itself_why_is_not_asked() -> None:
     said = Failure(**{**vars(KILLED), "kind": "error", "problem": "ValueError: no"})
     assert failures.in_short(said, lambda _: "Slurm: TIMEOUT").endswith("failed: ValueError: no")
+
+
+def test_what_is_said_of_a_pilot_is_not_said_of_its_job(tmp_path: Path) -> None:
+    """A pilot goes on when a job in it has died, or was cancelled since with the run."""
+    died = replace(
+        KILLED, problem="signal 9 (killed): mostly because memory ran out", in_pilot=True
+    )
+    text = failures.message(
+        died, tmp_path, log=Path("x.log"), profile=tmp_path, fate=lambda _: "Slurm: CANCELLED"
+    )
+    assert "stage 'Mass' (hep.hist) failed: signal 9 (killed)" in text
+    assert "CANCELLED" not in text
+    assert "slurm job 12" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "problem"),
+    [
+        ("Slurm: NODE_FAIL, node n1", "killed", "; the last one: Slurm: NODE_FAIL, node n1"),
+        ("HTCondor: held: memory exceeded", "memory", "; the last one: HTCondor: held: memory"),
+        (None, "killed", "that ran it"),
+    ],
+)
+def test_a_job_that_has_lost_its_pilots_says_how(said: str | None, kind: str, problem: str) -> None:
+    """Where they had too little memory, the next attempt is one that has more."""
+    lost = replace(KILLED, in_pilot=True)
+    found = failures.without_pilot(lost, "3 pilots were lost that ran it", said)
+    assert found.kind == kind
+    assert found.problem.startswith("3 pilots were lost that ran it")
+    assert problem in found.problem

@@ -10,7 +10,8 @@ import pytest
 from fasthep_smk.config.requests import Attempt, Pilot, ResourceRequest, Route
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage import layout, pilots
-from fasthep_smk.translate.pilots import crews, too_short
+from fasthep_smk.translate.pilots import crews, slots, too_short
+from fasthep_smk.util.errors import Finding
 
 GB = 10**9
 
@@ -25,8 +26,22 @@ def rule(name: str, *attempts: Attempt) -> Rule:
 
 
 def made(*rules: Rule, **facts: Any) -> pilots.Crews:
-    told = {"system": "slurm", "workers": {}, "longest": None} | facts
-    return crews(rules, {one.name: one.route.attempts for one in rules}, **told)
+    return told(*rules, **facts)[0]
+
+
+def told(
+    *rules: Rule, longest: int | None = None, most: int | None = None, **facts: Any
+) -> tuple[pilots.Crews, list[str]]:
+    """The crews, and what is said of them, on a site that gives ``most`` bytes to a job."""
+
+    def problems(asked: Attempt) -> list[Finding]:
+        memory = asked.request.memory or 0
+        wrong = most is not None and memory > most
+        said = {"value": f"memory: {memory}", "expected": f"at most {most}"}
+        return [Finding(problem="too large", **said)] if wrong else []
+
+    given = {"system": "slurm", "workers": {}, "longest": lambda _: longest, "problems": problems}
+    return crews(rules, {one.name: one.route.attempts for one in rules}, **given | facts)
 
 
 def test_jobs_that_ask_for_the_same_share_pilots() -> None:
@@ -101,3 +116,51 @@ def test_a_pool_without_memory_gets_some_where_the_system_gives_too_little() -> 
         for system in ("slurm", "htcondor")
     }
     assert asked == {"slurm": None, "htcondor": 2 * (GB + 100 * 10**6) + 600 * 10**6}
+
+
+def test_a_pilot_that_no_node_is_large_enough_for_is_not_asked_for() -> None:
+    """Its jobs are: they go where they would have gone without pilots, and the user is told."""
+    large, small = attempt("big", Pilot(tasks=4), memory=5 * GB), attempt("small", Pilot())
+    found, said = told(rule("A", large), rule("B", small), most=16 * GB, workers={"big": 2})
+    assert found.of("A", 1) is None
+    assert found.of("B", 1) is not None
+    assert said == [
+        "pool 'big': no pilots, each job is a batch job of its own: a pilot would be larger than "
+        "what there is (memory: 21000000000; at most 16000000000); ask for less, or fewer "
+        "pilot.tasks"
+    ]
+
+
+def test_jobs_that_take_as_long_as_a_pilot_may_last_are_batch_jobs() -> None:
+    long, short = attempt("default", Pilot(), walltime=7100), attempt("default", Pilot())
+    found, said = told(rule("A", long), rule("B", short), longest=7200)
+    assert (found.of("A", 1), len(said)) == (None, 1)
+    assert "a pilot may last 02:00:00, too short for a job of 01:58:20" in said[0]
+    crew = found.of("B", 1)
+    assert crew is not None
+    assert crew.attempt.request.walltime == 3600
+
+
+def test_a_pilot_lasts_no_longer_than_the_site_gives() -> None:
+    asked = attempt("default", Pilot(walltime=36_000), walltime=60)
+    found, said = told(rule("A", asked), longest=120 * 60)
+    assert found.by_name["pool0"].attempt.request.walltime == 7200
+    assert said == [
+        "pool 'default': pilots last 02:00:00, which is the limit there, instead of 10:00:00"
+    ]
+
+
+def test_crews_of_a_pool_have_its_workers_together() -> None:
+    """A limit of its jobs holds where one of them is not run by a pilot."""
+    small, large = attempt("gpu", Pilot(), memory=GB), attempt("gpu", Pilot(), memory=2 * GB)
+    mixed = rule("C", attempt("spot", Pilot()), attempt("default", None))
+    found = made(rule("A", small), rule("B", large), mixed, workers={"gpu": 2, "default": 3})
+    assert found.limited == ["gpu", "default"]
+    assert found.tokens == {"gpu": "pool_gpu"}
+    assert len(found.by_name) == 3
+
+
+def test_pilots_run_as_many_jobs_at_a_time_as_they_have_room_for() -> None:
+    assert slots(attempt("gpu", Pilot(tasks=4)), {"gpu": 3}) == 12
+    assert slots(attempt("gpu", Pilot(tasks=4)), {}) == 80
+    assert slots(attempt("gpu", None), {"gpu": 3}) == 1

@@ -1,0 +1,80 @@
+"""What sites say of pilots: for how long one may last, and whether it was submitted at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk import sites
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.sites import htcondor, slurm
+
+SINFO = """#!/bin/sh
+case "$*" in
+*%P*) printf 'short\\nstandard*\\nlong\\n' ;;
+*) for one in 'short|2:00' 'standard|1:00:00' 'long|infinite'; do echo "$one|4|9|(null)"; done ;;
+esac
+"""
+
+
+def in_partition(name: str | None) -> Attempt:
+    return Attempt("default", ResourceRequest(), {"slurm": {"partition": name}} if name else {})
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the batch system's commands."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("partition", "seconds"),
+    [
+        ("short", 120), ("short,standard", 3600), ("long", None), ("short,long", None),
+        (None, 3600), ("unknown", None),
+    ],
+)  # fmt: skip
+def test_a_job_may_last_as_long_as_its_partition_lets_it(
+    program: Path, partition: str | None, seconds: int | None
+) -> None:
+    write(program, "sinfo", SINFO)
+    assert slurm.longest(in_partition(partition)) == seconds
+
+
+def test_without_slurm_nobody_knows(program: Path) -> None:
+    write(program, "sinfo", "#!/bin/sh\nexit 1\n")
+    assert slurm.longest(in_partition("short")) is None
+
+
+def test_a_pool_of_htcondor_may_say_it_itself() -> None:
+    asked = {"htcondor": {"max_runtime": "02:00:00"}}
+    assert htcondor.longest(Attempt("default", ResourceRequest(), asked)) == 7200
+    assert htcondor.longest(Attempt("default", ResourceRequest())) is None
+
+
+@pytest.mark.parametrize(
+    ("system", "command", "said", "is_known"),
+    [
+        ("slurm", "sbatch", "Unable to contact slurm controller (connect failure)", False),
+        ("slurm", "sbatch", "Socket timed out on send/recv operation", False),
+        ("slurm", "sbatch", "Invalid account or account/partition combination", True),
+        ("htcondor", "condor_submit", "ERROR: Can't find address of local schedd", False),
+        ("htcondor", "condor_submit", "ERROR: Parse error in expression", True),
+    ],
+)
+def test_a_refusal_is_no_silence(
+    program: Path, system: str, command: str, said: str, is_known: bool
+) -> None:
+    write(program, command, f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
+    with pytest.raises(sites.NotSubmitted) as caught:
+        sites.batch(system).submit("true", "pilot:gpu", in_partition(None), program / "out")
+    assert said in str(caught.value)
+    assert isinstance(caught.value, sites.Unanswered) is not is_known
