@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import node_place
+from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 
@@ -181,5 +182,8 @@ def _load_problem(reference: object) -> str | None:
         return f"the module {error.name!r} cannot be imported: {error}"
     except (Exception, SystemExit) as error:
         # Importing a user's module runs the user's code: anything is possible.
-        return f"cannot be imported: {type(error).__name__}: {error}"
+        line = own_line(error)
+        return f"cannot be imported: {type(error).__name__}: {error}" + (
+            f" ({line})" if line else ""
+        )
     return None

@@ -67,9 +67,9 @@ class Failure:
     """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
 
     ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
-    is in, if any; ``fix`` is what to do about it, where that can be told. ``pid`` and ``born``
-    (its start in the kernel's clock ticks) tell its process from a later one of the same number;
-    ``walltime`` is in seconds.
+    is in, if any; ``fix`` is what to do about it, where that can be told, and ``at`` the line of
+    the user's own module. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its
+    process from a later one of the same number; ``walltime`` is in seconds.
     """
 
     rule: str
@@ -97,6 +97,7 @@ class Failure:
     walltime: int | None = None
     used: int | None = None
     fix: str | None = None
+    at: str | None = None
     earlier: list[Attempt] = field(default_factory=list)
 
 
@@ -208,7 +209,7 @@ def message(
     ``fate`` is asked what the batch system says of a job that was killed.
     """
     failure = _asked(failure, fate)
-    facts: list[tuple[str, str]] = []
+    facts: list[tuple[str, str]] = [("at", failure.at or "")]
     earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
     facts += [
         ("earlier", f"attempt {attempt}: {problem}")
