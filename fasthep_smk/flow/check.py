@@ -6,9 +6,11 @@ import contextlib
 import importlib
 import importlib.util
 import io
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import node_place
 from fasthep_smk.flow.stage_error import own_line
@@ -45,11 +47,11 @@ def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
                 if ":" in reference and (problem := _load_problem(reference)):
                     finding = Finding(
                         file=workflow,
-                        key=".".join(filter(None, ("registry", str(section), str(name), part))),
+                        key=key_of("registry", filter(None, (str(section), str(name), part))),
                         value=repr(reference),
                         problem=problem,
                         expected="module:object that can be imported",
-                        hint=_hint(reference),
+                        hint=_hint(reference, problem),
                     )
                     # One module that cannot be imported is one finding, however often it is named.
                     findings.setdefault(f"{reference.partition(':')[0]} {problem}", finding)
@@ -108,7 +110,15 @@ _HINT = (
 )
 
 
-def _hint(reference: object) -> str:
+def _hint(reference: object, problem: str) -> str | None:
+    """Return what to do about a module, or about a name in it."""
+    module, _, name = str(reference).partition(":")
+    if "has no attribute" in problem:
+        known = vars(sys.modules[module]) if module in sys.modules else ()
+        close = nearest(name, (one for one in known if one.isupper() == name.isupper()))
+        return f"did you mean '{module}:{close}'?" if close else None
+    if not problem.startswith(("the module", "there is no module")):
+        return None
     return local_modules.why_not_found(str(reference).partition(":")[0]) or _HINT
 
 
@@ -161,11 +171,11 @@ def _component_findings(
         if problem:
             yield Finding(
                 file=workflow,
-                key=f"registry.{category}.{name}.{part}",
+                key=key_of("registry", (category, name, part)),
                 value=repr(entry.get(part)),
                 problem=problem,
                 expected="module:object that can be imported",
-                hint=_hint(entry.get(part)),
+                hint=_hint(entry.get(part), problem),
             )
 
 

@@ -42,7 +42,7 @@ MISTAKES = {
     "has no parameter of this name": ("{prefix: MET}", "{prefix: MET, outptu: x}"),
     "prefix: is missing": ("params: {prefix: MET}", "params: {}"),
     "has no branch 'MET_pt'": ('"provides": {', '"provided": {'),
-    "unexpected keyword argument 'ctx'": (", ctx=None):", "):"),
+    "does not take ctx": (", ctx=None):", "):"),
     "no field 'MET_px'": ('"requires": {', '"required": {'),
     "it returned nothing (None)": ("return ak.with_field", "ak.with_field"),
 }
