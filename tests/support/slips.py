@@ -16,6 +16,7 @@ __all__ = [
     "renamed",
     "slip",
     "words_of_language",
+    "words_of_part",
 ]
 
 #: The way to a key from the top of a document.
@@ -88,6 +89,12 @@ def words_of_language() -> dict[Place, list[str]]:
     """Return the words of every key of the published schema that takes one of a list."""
     schema = bundled()
     return dict(_words(schema, schema["$defs"], (), frozenset()))
+
+
+def words_of_part(name: str) -> dict[Place, list[str]]:
+    """Return the same of one of its parts, such as an operation."""
+    parts = bundled()["$defs"]
+    return dict(_words(parts[name], parts, (), frozenset()))
 
 
 def _words(
