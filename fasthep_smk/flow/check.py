@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import io
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import node_place
+from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, nearest, not_among
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
@@ -44,11 +48,11 @@ def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
                 if ":" in reference and (problem := _load_problem(reference)):
                     finding = Finding(
                         file=workflow,
-                        key=".".join(filter(None, ("registry", str(section), str(name), part))),
+                        key=key_of("registry", filter(None, (str(section), str(name), part))),
                         value=repr(reference),
                         problem=problem,
                         expected="module:object that can be imported",
-                        hint=_hint(reference),
+                        hint=_hint(reference, problem),
                     )
                     # One module that cannot be imported is one finding, however often it is named.
                     findings.setdefault(f"{reference.partition(':')[0]} {problem}", finding)
@@ -101,13 +105,23 @@ _LOADERS: tuple[tuple[str, Callable[..., object], tuple[str, ...]], ...] = (
     ("registry.functions", upstream.expr_registry_from_config, ("registry",)),
 )
 
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
 _HINT = (
     "install the package, or put the module beside the workflow, into the current folder or on "
     "PYTHONPATH"
 )
 
 
-def _hint(reference: object) -> str:
+def _hint(reference: object, problem: str) -> str | None:
+    """Return what to do about a module, or about a name in it."""
+    module, _, name = str(reference).partition(":")
+    if "has no attribute" in problem:
+        known = vars(sys.modules[module]) if module in sys.modules else ()
+        close = nearest(name, (one for one in known if one.isupper() == name.isupper()))
+        return f"did you mean '{module}:{close}'?" if close else None
+    if not problem.startswith(("the module", "there is no module")):
+        return None
     return local_modules.why_not_found(str(reference).partition(":")[0]) or _HINT
 
 
@@ -118,17 +132,57 @@ def _node_findings(plan: Plan, node: PlanNode, workflow: str) -> Iterator[Findin
     key = f"{where}.{'op' if word == 'op' else 'style.op' if of_render else 'kind'}"
     yield from _component_findings(plan, category, word, node.impl, workflow, key)
     execution = dict(dict(node.meta or {}).get("execution") or {})
-    for modifier in execution.get("modifiers") or []:
-        name = str(modifier.get("name") if isinstance(modifier, dict) else modifier)
-        yield from _component_findings(
-            plan,
-            "execution_modifiers",
-            "modifier",
-            name,
-            workflow,
-            f"{where}.execution.modifiers",
-            needs_spec=False,
-        )
+    for number, modifier in enumerate(execution.get("modifiers") or []):
+        said = modifier if isinstance(modifier, dict) else {"name": modifier}
+        place = f"{where}.execution.modifiers"
+        unknown = [
+            *_component_findings(
+                plan,
+                "execution_modifiers",
+                "modifier",
+                str(said.get("name")),
+                workflow,
+                place,
+                needs_spec=False,
+            )
+        ]
+        yield from unknown or _modifier_findings(plan, said, f"{place}[{number}]", workflow)
+
+
+def _modifier_findings(
+    plan: Plan, modifier: YamlMapping, key: str, workflow: str
+) -> Iterator[Finding]:
+    """Yield parameters that the class of a modifier does not take, or that it lacks."""
+    name = str(modifier.get("name"))
+    entry = (plan.registry.get("execution_modifiers") or {}).get(name)
+    made = upstream.load_object(str(entry.get("impl"))) if isinstance(entry, dict) else None
+    if not isinstance(made, type):  # it is called with none: they go into ctx
+        return
+    try:
+        takes = dict(inspect.signature(made).parameters)
+    except (TypeError, ValueError):
+        return
+    given = modifier.get("params")
+    given = given if isinstance(given, dict) else {}
+    kinds = {one.kind for one in takes.values()}
+    known = [one.name for one in takes.values() if one.kind in _BY_NAME]
+    for param in given if inspect.Parameter.VAR_KEYWORD not in kinds else ():
+        if param not in known:
+            yield not_among(
+                param,
+                known or ["no parameters"],
+                problem=f"{name} has no parameter of this name",
+                file=workflow,
+                key=f"{key}.params.{param}",
+            )
+    for one in takes.values():
+        if one.kind in _BY_NAME and one.default is one.empty and one.name not in given:
+            yield Finding(
+                file=workflow,
+                key=f"{key}.params.{one.name}",
+                problem=f"is missing: {name} needs it",
+                expected="a value",
+            )
 
 
 def _component_findings(
@@ -160,11 +214,11 @@ def _component_findings(
         if problem:
             yield Finding(
                 file=workflow,
-                key=f"registry.{category}.{name}.{part}",
+                key=key_of("registry", (category, name, part)),
                 value=repr(entry.get(part)),
                 problem=problem,
                 expected="module:object that can be imported",
-                hint=_hint(entry.get(part)),
+                hint=_hint(entry.get(part), problem),
             )
 
 
@@ -181,5 +235,8 @@ def _load_problem(reference: object) -> str | None:
         return f"the module {error.name!r} cannot be imported: {error}"
     except (Exception, SystemExit) as error:
         # Importing a user's module runs the user's code: anything is possible.
-        return f"cannot be imported: {type(error).__name__}: {error}"
+        line = own_line(error)
+        return f"cannot be imported: {type(error).__name__}: {error}" + (
+            f" ({line})" if line else ""
+        )
     return None

@@ -20,6 +20,7 @@ from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
+from fasthep_smk.flow.yaml_messages import yaml_finding
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
@@ -156,16 +157,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
     except SmkError:
         raise
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        position = f"line {mark.line + 1}, column {mark.column + 1}" if mark else None
-        file = mark.name if mark and Path(str(mark.name)).exists() else str(workflow)
-        problem = " ".join(str(part) for part in (error.context, error.problem) if part)
-        raise Findings.one(
-            f"is not valid YAML: {problem}",
-            file=file,
-            key=position,
-            hint="check indentation, quotes and brackets around that line",
-        ) from error
+        raise Findings([yaml_finding(workflow, error)]) from error
     except yaml.YAMLError as error:
         raise Findings.one(f"is not valid YAML: {error}", file=str(workflow)) from error
     except UnicodeDecodeError as error:

@@ -17,7 +17,7 @@ from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import mapping, named, place_of, stages_of
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, nearest, not_among
 
 __all__ = ["compiler_finding"]
 
@@ -26,6 +26,7 @@ _KEY = re.compile(
     r"(?:(?:\.\w+|\[[^\[\]]*\])+|(?= must be )))"
 )
 _NODE = re.compile(r"Failed to parse data dependencies for node '(?:stage\.)?(.+?)' \(.*?\)")
+_INCLUDED = "include cycle detected: "
 _CIRCLE = "Lowered graph contains a cycle"
 
 
@@ -49,6 +50,15 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     )
     if known is not None:
         return known
+    if message.startswith(_INCLUDED):
+        files = [Path(one).name for one in re.findall(r"Path\('([^']+)'\)", message)]
+        return Finding(
+            file=str(workflow),
+            key="include",
+            problem="files include each other",
+            value=" → ".join(files),
+            expected="files that do not",
+        )
     if message == _CIRCLE:
         return Finding(
             file=str(workflow),
@@ -56,6 +66,13 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             problem="stages wait for each other in a circle",
             expected="stages that need only earlier ones: see from and needs",
         )
+    told = (
+        _wrong_value(workflow, document, message)
+        or _said(workflow, document, message)
+        or _of_spec(workflow, document, message)
+    )
+    if told is not None:
+        return told
     key = _KEY.search(message)
     node = _NODE.match(message)
     place = named(key.group(1), document) if key else None
@@ -65,8 +82,135 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     return Finding(
         file=str(workflow),
         key=place,
-        problem=f"FAST-HEP's compiler refuses it: {message}",
+        problem=f"FAST-HEP's compiler refuses it ({message})",
     )
+
+
+#: What the compiler wants at a key, in its words and in ours.
+_MUST_BE = re.compile(r"(?P<key>[A-Za-z_][^ ]*(?: \('[^']*'\)[^ ]*)?) must be (?P<what>.+)")
+_WORDS = (
+    (r"^an? non-empty (string|stage id string)", "a text"),
+    (r"^an? non-empty list.*", "a list with at least one entry"),
+    (r"non-empty ", ""),
+    (r"\ba mapping\b", "keys with values"),
+    (r"\bstrings?\b", "text"),
+    (r"\ba boolean\b", "true or false"),
+    (r"\ban? (positive )?integer\b", "a whole number"),
+    (r"'module:object'", "module:object, such as my_ops:met"),
+)
+
+
+def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
+    """Return which value is of another kind than the compiler wants."""
+    found = _MUST_BE.fullmatch(message)
+    if found is None:
+        return None
+    what = found["what"].rstrip(".")
+    for word, ours in _WORDS:
+        what = re.sub(word, ours, what)
+    value = _value_at(document, found["key"])
+    return Finding(
+        file=str(workflow),
+        key=named(found["key"], document),
+        problem="is missing" if value is None else "is not a valid value",
+        value=None if value is None else repr(value)[:60],
+        expected=what,
+    )
+
+
+#: What the compiler says -> at which key, what is wrong, and what is expected. ``{0}`` and so on
+#: are the groups, ``{streams}`` the sources and joins of the workflow.
+_SAID = (
+    (r"(\S+)\.(\w+) is required", "{0}.{1}", "is missing", None),
+    (r"(\S+) missing (\w+)", "{0}.{1}", "is missing", None),
+    (r"Source '(.+)' dataset '(.+)' has no files", "data.datasets[{1!r}].files", "is empty",
+     "at least one file"),
+    (r"Multiple input streams available.*", "primary_stream", "is missing: there are several "
+     "sources, and a stage does not say from which it takes its events", "{streams}"),
+    (r"Stage '(.+)' input entries must be mappings, got \w+", "analysis.stages[{0!r}].from",
+     "is not a valid value", "the name of a stage, or a list of {{node: a stage, as: a name}}"),
+    (r"(\S+) template references unknown matrix axis '(.*)'", "{0}.matrix.{1}",
+     "is missing: the variation speaks of {{{1}}}", "a list of values"),
+    (r"Unknown execution hook kind '(.+)'", "execution_hooks", "no hook is called {0!r}",
+     "a hook of a profile (use.profiles), or of registry.hooks"),
+    (r"Style 'use' cycle detected: ((.+?) -> .*)", "styles[{1!r}].use",
+     "styles are made from each other: {0}", "a style that does not use this one"),
+)  # fmt: skip
+
+
+def _said(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
+    """Return what some of the compiler's messages mean."""
+    streams = ", ".join(_streams(document))
+    for pattern, key, problem, expected in _SAID:
+        if found := re.fullmatch(pattern, message, re.DOTALL):
+            return Finding(
+                file=str(workflow),
+                key=named(key.format(*found.groups()), document),
+                problem=problem.format(*found.groups()),
+                expected=expected.format(*found.groups(), streams=streams) if expected else None,
+            )
+    return None
+
+
+#: What the entries of a spec's ``symbols`` may be.
+_KINDS = {
+    "requires": ("field_list", "field_prefix", "expr", "expr_or_field"),
+    "provides": ("field_list", "field_prefix", "template"),
+}
+_OF_SPEC = re.compile(
+    r"(?s)(?:Unsupported|Registered|Template|Cannot resolve|template|requires|provides|\w+_\w+)"
+    r"(?:\.symbols)?\b.* for '(?P<op>[^']+)'.*"
+)
+_KIND = re.compile(r"Unsupported (requires|provides)\.symbols kind for '.+': '?(.*?)'?")
+_RESULT = re.compile(r"Registered component spec for '.+' declares single result kind '(.+)' .*")
+
+
+def _of_spec(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
+    """Return what is wrong with the spec of a user's own operation."""
+    node = _NODE.match(message)
+    message = message[node.end() :].lstrip(": ") if node else message
+    found = _OF_SPEC.fullmatch(message)
+    registry = mapping(document.get("registry"))
+    for section, entries in registry.items() if found else ():
+        entry = mapping(entries).get(found["op"]) if found else None
+        if found is None or not isinstance(entry, dict):
+            continue
+        where = f"registry.{section}[{found['op']!r}].spec"
+        reference = str(entry.get("spec"))
+        if kind := _KIND.fullmatch(message):
+            return not_among(
+                kind[2],
+                _KINDS[kind[1]],
+                problem=f"{reference}: {kind[1]}.symbols has no entries of this kind",
+                file=str(workflow),
+                key=where,
+            )
+        if result := _RESULT.fullmatch(message):
+            return not_among(
+                result[1],
+                ("event_stream", "histogram", "cutflow"),
+                problem=f"{reference}: result.kind is none that FAST-HEP knows",
+                file=str(workflow),
+                key=where,
+            )
+        return Finding(
+            file=str(workflow),
+            key=where,
+            value=reference,
+            problem=f"FAST-HEP's compiler refuses the spec ({message})",
+        )
+    return None
+
+
+def _value_at(document: object, key: str) -> object:
+    """Return what a workflow says at a key as the compiler writes it."""
+    for name, number, quoted in re.findall(r"([^.\[\]]+)|\[(\d+)\]|\[['\"](.*?)['\"]\]", key):
+        if number:
+            listed = document if isinstance(document, list) else []
+            document = listed[int(number)] if int(number) < len(listed) else None
+        else:
+            document = mapping(document).get(quoted or name)
+    return document
 
 
 def _document(workflow: Path) -> YamlMapping:
@@ -213,17 +357,33 @@ def _name(workflow: Path, document: YamlMapping, message: str) -> Finding | None
         found = pattern.match(message)
         if found:
             listed = [one for one in names(document) if Path(one) != workflow]
-            return _unknown(workflow, document, found[1], problem, listed)
+            within = _renders(document) if names is _styles else document
+            return _unknown(workflow, document, found[1], problem, listed, within)
     return None
 
 
+def _renders(document: YamlMapping) -> YamlMapping:
+    """Return the parts of a workflow that name styles: stages may be called like one."""
+    stages = mapping(document.get("analysis")).get("stages")
+    listed = stages if isinstance(stages, list) else []
+    return {
+        "analysis": {"stages": [{"render": mapping(one).get("render")} for one in listed]},
+        "styles": document.get("styles"),
+    }
+
+
 def _unknown(
-    workflow: Path, document: YamlMapping, name: str, problem: str, known: list[str]
+    workflow: Path,
+    document: YamlMapping,
+    name: str,
+    problem: str,
+    known: list[str],
+    within: YamlMapping | None = None,
 ) -> Finding:
     close = nearest(name, known, cutoff=0.6)
     return Finding(
         file=str(workflow),
-        key=named(place_of("", document, name).removeprefix("."), document) or None,
+        key=named(place_of("", within or document, name).removeprefix("."), document) or None,
         problem=problem,
         value=repr(name),
         expected=", ".join(known) if 0 < len(known) < 12 and name not in known else None,

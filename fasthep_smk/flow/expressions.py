@@ -121,6 +121,8 @@ class _Reading:
             turned = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
             if isinstance(node, ast.UnaryOp) and turned and self._is_column(node.operand):
                 yield "'not' does not turn a column around: '~' does", "write ~(…)"
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+                yield from self._power(node)
             if isinstance(node, ast.IfExp) and self._is_column(node.test):
                 yield "'if' asks a whole column", "write where(condition, this, that)"
             if isinstance(node, ast.Call):
@@ -181,6 +183,15 @@ class _Reading:
         read = ast.get_source_segment(self._source, node) or ast.unparse(node)
         problem = f"{sign!r} binds more strongly than a comparison: this compares with ({read})"
         return problem, _BRACKETS.format(sign)
+
+    def _power(self, node: ast.BinOp) -> Iterator[tuple[str, str | None]]:
+        """Find ``x^2``, a power in ROOT's formulas: in Python, ``^`` compares bits."""
+        power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
+        if isinstance(power, ast.Constant) and self._is_column(node.left):
+            yield (
+                "'^' is no power: '**' is",
+                f"write {ast.unparse(node.left)} ** {ast.unparse(node.right)}",
+            )
 
     def _call(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
         called = node.func

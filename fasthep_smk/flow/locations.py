@@ -50,11 +50,12 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _text)
 def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[Finding]:
     """Return findings about the file ``shown`` with the file and line that each is about."""
     found = list(findings)
-    wanted = [one for one in found if one.file == shown and one.key and one.at is None]
+    keys = {id(one): one.place or (one.key if one.file == shown else None) for one in found}
+    wanted = [one for one in found if keys[id(one)] and one.at is None]
     if not wanted:
         return found
     document = _read(workflow)
-    places = {id(one): _place(document, one.key or "") for one in wanted}
+    places = {id(one): _place(document, keys[id(one)] or "") for one in wanted}
     return [_with_place(one, places.get(id(one)), workflow, shown) for one in found]
 
 

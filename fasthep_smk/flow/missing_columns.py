@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["early_findings", "why_missing"]
+__all__ = ["early_findings", "place_naming", "why_missing"]
 
 
 def early_findings(plan: ExecutionPlan, *, workflow: str) -> dict[str, Finding]:
@@ -106,6 +110,41 @@ def why_missing(plan: ExecutionPlan) -> Callable[[str], str | None]:
         return None
 
     return why
+
+
+def place_naming(
+    document: YamlMapping, readers: Mapping[str, Iterable[str]]
+) -> Callable[[str], str | None]:
+    """Return what tells at which key a workflow names a column.
+
+    ``readers`` are the stages that read it.
+    """
+
+    def place(column: str) -> str | None:
+        word = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)")
+        reading = set(readers.get(column, ()))
+        parts = [(f"{key}.params", stage.get("params")) for key, stage in stages_of(document)
+                 if stage.get("id") in reading]  # fmt: skip
+        parts += [(name, document.get(name)) for name in ("sources", "systematics", "analysis")]
+        found = (_text_with(word, content, key) for key, content in parts)
+        first = next(filter(None, found), None)
+        stages = [key for key, stage in stages_of(document) if stage.get("id") in reading]
+        return first or (f"{stages[0]}.params" if stages else None)
+
+    return place
+
+
+def _text_with(word: re.Pattern[str], content: object, key: str) -> str | None:
+    """Return the key of the first text that holds a word."""
+    if isinstance(content, str):
+        return key if word.search(content) else None
+    steps: Iterable[tuple[str | int, object]] = ()
+    if isinstance(content, dict):
+        steps = [(str(name), value) for name, value in content.items()]
+    elif isinstance(content, list):
+        steps = enumerate(content)
+    below = (_text_with(word, value, key_of(key, [step])) for step, value in steps)
+    return next(filter(None, below), None)
 
 
 def _before(plan: ExecutionPlan, name: str) -> set[str]:

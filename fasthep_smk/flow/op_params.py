@@ -97,6 +97,9 @@ def _of_node(plan: Plan, node: PlanNode, said: set[str], workflow: str) -> Itera
     if known is None:
         return
     yield from _of_inputs(plan, node, known, set(listed), workflow)
+    if own:
+        given = (said & set(listed)) - _FROM_FASTHEP
+        yield from _of_function(node, known, given, listed, workflow)
     if observed and "node_id" in node.params and not (known.takes_rest or "node_id" in known.names):
         yield Finding(
             file=workflow,
@@ -181,8 +184,13 @@ def _of_inputs(
     plan: Plan, node: PlanNode, known: _Named, declared: set[str], workflow: str
 ) -> Iterator[Finding]:
     """Yield inputs that the operation does not take, and arguments that nothing gives it."""
-    if node.role != "transform" or modifiers_of(node) or user_hooks(plan, plan.registry):
-        return  # a modifier or a hook may give it others
+    own_modifiers = [
+        name
+        for name in modifiers_of(node)
+        if not is_published(plan.registry, "execution_modifiers", name)
+    ]
+    if node.role != "transform" or own_modifiers or user_hooks(plan, plan.registry):
+        return  # a modifier or a hook of the user's may give it others
     inputs = [ref.input_name for ref in node.inputs if ref.input_name != "dependency"]
     lacking = sorted(known.needed - set(inputs) - set(node.params) - declared)
     key = node_place(node)
@@ -214,6 +222,43 @@ def _of_inputs(
             problem=f"is missing: the function of {node.impl} needs it",
             expected="a value",
         )
+
+
+def _of_function(
+    node: PlanNode, known: _Named, given: set[str], listed: YamlMapping, workflow: str
+) -> Iterator[Finding]:
+    """Yield what a user's function is called with and does not take, or needs and is not given."""
+    key = node_place(node)
+    if node.role != "sink" and not known.takes_rest and "ctx" not in known.names:
+        yield Finding(
+            file=workflow,
+            key=f"{key.removesuffix('.params')}.op",
+            problem=f"the function of {node.impl} does not take ctx, which FAST-HEP always gives",
+            expected=", ".join([*sorted(known.names), "ctx=None"]),
+        )
+    for name in sorted(given & set(node.params)):
+        if not known.takes_rest and name not in known.names:
+            close = nearest(name, known.names - set(node.params) - _HANDED)
+            yield Finding(
+                file=workflow,
+                key=f"{key}.{name}",
+                problem=f"the spec of {node.impl} lists this parameter, and its function does not "
+                "take it",
+                expected=", ".join(sorted(known.names - _HANDED)) or "no parameters",
+                hint=f"did you mean {close!r}?"
+                if close
+                else f"write {name} between the brackets of the function",
+            )
+    for name in sorted((known.needed & set(listed)) - set(node.params)):
+        entry = listed[name]
+        if not (isinstance(entry, dict) and entry.get("required")):
+            yield Finding(
+                file=workflow,
+                key=f"{key}.{name}",
+                problem=f"is missing: the function of {node.impl} has no default for it, and "
+                "FAST-HEP does not hand over that of the spec",
+                expected=f"a value, or {name}=… in the function",
+            )
 
 
 def _read_by_compiler(spec: YamlMapping) -> set[str]:

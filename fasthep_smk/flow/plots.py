@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.places import mapping, stages_of
+from fasthep_smk.flow.plot_values import wrong_values
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
@@ -72,7 +73,11 @@ def plot_findings(
         unknown = _unknown(plot)
         found += [one for one in unknown if (one.key or "").rpartition(".")[2] not in last]
         if plot.op in _HISTOGRAMS:
-            of_plot = [*_of_input(plan, node, plot), *_of_plot(plot, plot.op, plot.spec, "")]
+            of_plot = [
+                *_of_input(plan, node, plot),
+                *_of_plot(plot, plot.op, plot.spec, ""),
+                *_of_values(plot),
+            ]
             found += of_plot or (_refused(plan, plot) if not unknown else [])
     return list({(one.key, one.problem, one.value): one for one in found}.values())
 
@@ -147,6 +152,13 @@ def _refused(plan: ExecutionPlan, plot: _Plot) -> list[Finding]:
         problem = f"the renderer refuses it: {error}"
         return [Finding(file=plot.workflow, key=plot.key, problem=problem)]
     return []
+
+
+def _of_values(plot: _Plot) -> Iterator[Finding]:
+    for wrong in wrong_values(plot.spec):
+        hint = f"did you mean {wrong.meant!r}?" if wrong.meant else None
+        details = {"value": repr(wrong.value), "expected": wrong.expected, "hint": hint}
+        yield plot.finding(wrong.path, wrong.problem, **details)
 
 
 def _withs(content: object, path: str) -> Iterator[str]:

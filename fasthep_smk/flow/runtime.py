@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.operation import enter_operation
 from fasthep_smk.flow.rng import FILE
+from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
 from fasthep_smk.flow.summary import Run, listed
 
 if TYPE_CHECKING:
@@ -30,48 +32,29 @@ _Made = TypeVar("_Made")
 __all__ = ["Session", "StageError", "prepare_build"]
 
 
-class StageError(Exception):
-    """An operation raised: which node of the plan, and what."""
-
-    def __init__(self, node: PlanNode, cause: BaseException) -> None:
-        exited = isinstance(cause, Exited)
-        super().__init__(str(cause) if exited else f"{type(cause).__name__}: {cause}")
-        self.node_id: str = node.id
-        self.stage: str = _stage_of(node)
-        self.impl: str = node.impl
-        self.cause = cause
-
-
-class Exited(Exception):
-    """An operation called ``sys.exit``."""
-
-    def __init__(self, code: object) -> None:
-        shown = "" if code is None else repr(code)
-        super().__init__(f"sys.exit({shown}) was called: an operation returns, or raises an error")
-
-
-def _stage_of(node: PlanNode) -> str:
-    return str(dict(node.meta or {}).get("stage_id") or node.id)
-
-
 class _Hooks(upstream.HookManager):  # type: ignore[misc]
     """FAST-HEP's hook manager that also remembers which node raised."""
 
     entered: PlanNode | None = None
     failed: PlanNode | None = None
+    #: What the node that failed was given.
+    inputs: Mapping[str, object] = MappingProxyType({})
+    ctx: Mapping[str, object] = MappingProxyType({})
 
     def before_node(self, *, node: PlanNode, **details: object) -> None:
         self.entered = node
-        enter_operation(node.impl, _stage_of(node))
+        enter_operation(node.impl, stage_of(node))
         super().before_node(node=node, **details)
 
     def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))
 
-    def on_node_error(self, *, node: PlanNode, **details: object) -> None:
+    def on_node_error(
+        self, *, node: PlanNode, inputs: Mapping[str, object], ctx: Context, **details: object
+    ) -> None:
         if self.failed is None:
-            self.failed = node
-        super().on_node_error(node=node, **details)
+            self.failed, self.inputs, self.ctx = node, inputs, ctx
+        super().on_node_error(node=node, inputs=inputs, ctx=ctx, **details)
 
 
 class Session:
@@ -289,17 +272,22 @@ class Session:
 
     def _watched(self, call: Callable[..., _Made], plan: Plan, **arguments: object) -> _Made:
         """Call into the runtime; say which node failed if one does."""
-        self.hooks.failed = None
+        self.hooks.failed, self.hooks.inputs = None, {}
         try:
             return call(plan, **arguments)
         except SystemExit as error:  # it would end the job, and seem to have succeeded
             if self.hooks.entered is None:
                 raise
-            raise StageError(self.hooks.entered, Exited(error.code)) from error
+            exited = Exited(error.code).with_traceback(error.__traceback__)
+            raise self._error(self.hooks.entered, exited) from error
         except Exception as error:
             if self.hooks.failed is not None:
-                raise StageError(self.hooks.failed, error) from error
+                raise self._error(self.hooks.failed, error) from error
             raise
+
+    def _error(self, node: PlanNode, cause: BaseException) -> StageError:
+        hooks = self.hooks
+        return StageError(node, cause, plan=self.plan, inputs=hooks.inputs, ctx=hooks.ctx)
 
     def _reduced(self, key: Key, values: list[object], dataset: str | None) -> object:
         node = self.plan.get_node(key[0])

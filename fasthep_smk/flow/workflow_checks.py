@@ -14,7 +14,7 @@ from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.ignored_keys import ignored_findings
 from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.missing_keys import missing_findings
-from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.places import datasets_at, mapping
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
@@ -147,6 +147,12 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 value=repr(nevents),
                 expected="a whole number, or no nevents",
             )
+    for key, name, _ in datasets_at(document):
+        if not name:
+            yield Finding(
+                file=workflow, key=f"{key}.name", problem="is missing: the dataset has no name",
+                expected="a name for each dataset",
+            )  # fmt: skip
     if not datasets and root_trees_of(document):
         yield Finding(
             file=workflow,
@@ -174,6 +180,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     if not mapping(document.get("sources")):
         streams.add("events")  # FAST-HEP's default source
     known = streams | {str(stage.get("id")) for stage in stages}
+    yield from _repeated_ids(stages, workflow)
     yield from _order_findings(stages, streams, workflow)
     yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
@@ -189,6 +196,21 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
+
+
+def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Finding]:
+    seen: set[str] = set()
+    for number, stage in enumerate(stages):
+        name = str(stage.get("id") or "").strip()
+        if name in seen:
+            yield Finding(
+                file=workflow,
+                key=f"analysis.stages[{number}].id",
+                problem="an earlier stage has the same id",
+                value=repr(name),
+                expected="an id of its own for each stage",
+            )
+        seen.update([name] if name else [])
 
 
 def _reference_findings(
@@ -289,6 +311,7 @@ def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
             when = mapping(item).get("when")
             if when is not None and str(when).strip() not in _WHEN:
                 close = nearest(str(when), _WHEN)
+                close = _WHEN[_WHEN.index(close) % 3] if close else None
                 yield Finding(
                     file=workflow,
                     key=f"{key}.{section}[{number}].when",

@@ -167,11 +167,12 @@ def check_inputs(
     readers: Mapping[str, Iterable[str]] | None = None,
     made: Iterable[str] = (),
     hints: Callable[[str], str | None] = lambda _: None,
+    places: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[list[Finding], list[str]]:
     """Return what is wrong with the local ROOT files, and warnings about their sizes.
 
     ``readers`` says which stages read a column, ``made`` which columns stages make, ``hints`` why
-    none makes it: all only for the messages.
+    none makes it, ``places`` where the workflow names it: all only for the messages.
     """
     trees = [source.tree for source in sources if source.tree is not None]
     if not trees:
@@ -201,10 +202,10 @@ def check_inputs(
             warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
             if entries == 0:
                 warnings.append(f"dataset {dataset!r} has no events")
-    for (source_name, tree, branch), (close, places) in lacking.items():
+    for (source_name, tree, branch), (close, files) in lacking.items():
         read_by = (readers or {}).get(branch)
-        lack = _branch_finding(source_name, tree, branch, close, places, read_by)
-        findings.append(replace(lack, hint=hints(branch)))
+        lack = _branch_finding(source_name, tree, branch, close, files, read_by)
+        findings.append(replace(lack, hint=hints(branch), place=places(branch)))
     return findings, warnings
 
 

@@ -67,10 +67,10 @@ class Failure:
     """One failed job. ``start`` and ``stop`` are entries of ``file``; memory is in bytes.
 
     ``record`` is the file that Snakemake waits for, ``bundle`` the key of the bundle that the job
-    is in, if any; ``fix`` is what to do about it, where that can be told. ``pid`` and ``born``
-    (its start in the kernel's clock ticks) tell its process from a later one of the same number;
-    ``walltime`` is in seconds. ``in_pilot``: the batch job is not its own, but runs one after the
-    other.
+    is in, if any; ``fix`` is what to do about it, where that can be told, and ``at`` the line of
+    the user's own module. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its
+    process from a later one of the same number; ``walltime`` is in seconds. ``in_pilot``: the batch
+    job is not its own, but runs one after the other.
     """
 
     rule: str
@@ -99,6 +99,7 @@ class Failure:
     used: int | None = None
     fix: str | None = None
     in_pilot: bool = False
+    at: str | None = None
     earlier: list[Attempt] = field(default_factory=list)
 
 
@@ -203,7 +204,7 @@ def message(
     ``fate`` is asked what the batch system says of a job that was killed.
     """
     failure = _asked(failure, fate)
-    facts: list[tuple[str, str]] = []
+    facts: list[tuple[str, str]] = [("at", failure.at or "")]
     earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
     facts += [
         ("earlier", f"attempt {attempt}: {problem}")

@@ -198,6 +198,9 @@ def missing_branches(
     ]
 
 
-def problem_finding(path: str, dataset: str, problem: str) -> Finding:
+def problem_finding(
+    path: str, dataset: str, problem: str, *, place: str | None = None, hint: str | None = None
+) -> Finding:
     """Return the finding for an input file of a dataset that cannot be used."""
-    return Finding(file=path, key=f"dataset {dataset!r}", problem=problem)
+    key = f"dataset {dataset!r}"
+    return Finding(file=path, key=key, problem=problem, place=place, hint=hint)

@@ -25,7 +25,7 @@ from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, repeated_keys
 from fasthep_smk.flow.meaning import meaning_findings
-from fasthep_smk.flow.missing_columns import early_findings, why_missing
+from fasthep_smk.flow.missing_columns import early_findings, place_naming, why_missing
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -34,11 +34,10 @@ from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
-from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
-    datasets_of,
     document_findings,
     exports_of,
     ignored_reads,
@@ -72,6 +71,7 @@ from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
+from fasthep_smk.util.names import shell
 from fasthep_smk.util.remote import is_remote
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
     _raise_if_any(registry_findings(document, workflow=loaded.shown), loaded)
     known, kept = (one / layout.INPUTS for one in (loaded.earlier, loaded.build))
     inputs = Inputs(root, known, keep_in=kept)
-    _raise_if_any(_file_findings(document, inputs))
+    _raise_if_any(_file_findings(document, inputs, workflow), loaded)
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
@@ -423,19 +423,21 @@ def _variations(
         sources = sources_of(graph.nodes.values())
         datasets = one.plan.context.get("datasets") or {}
         flow = one.plan.data_flow
+        readers = {
+            column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
+            for column, nodes in (flow.get("consumers") or {}).items()
+        }
         found, warned = check_inputs(
             sources,
             datasets,
             inputs,
-            readers={
-                column: [graph.nodes[node].stage for node in nodes if node in graph.nodes]
-                for column, nodes in (flow.get("consumers") or {}).items()
-            },
+            readers=readers,
             made=[
                 *(name for node in graph.nodes.values() for name in node.makes),
                 *(one.plan.registry.get("functions") or {}),
             ],
             hints=why_missing(one.plan),
+            places=place_naming(compiled.document, readers),
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
@@ -509,24 +511,41 @@ def _selected(
     return chosen
 
 
-def _file_findings(document: YamlMapping, inputs: Inputs) -> list[Finding]:
+def _file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list[Finding]:
     """Return what is wrong with ROOT files, before FAST-HEP's compiler opens them."""
     trees = root_trees_of(document)
     if not trees:
         return []
     local = [
-        (name, [file for file in listed if isinstance(file, str) and not is_remote(file)])
-        for name, content in datasets_of(document)
+        (key, name, [file for file in listed if isinstance(file, str) and not is_remote(file)])
+        for key, name, content in datasets_at(document)
         if isinstance(listed := content.get("files"), list)
     ]
-    groups = [listed for _, listed in local]
+    groups = [listed for _, _, listed in local]
     facts = inputs.look([file for listed in groups for file in listed], trees, alike=groups)
     return [
-        problem_finding(file, name, problem)
-        for name, listed in local
+        problem_finding(
+            file,
+            name,
+            problem,
+            place=place_of(f"{key}.files", listed, file),
+            hint=_beside(file, inputs.root, workflow),
+        )
+        for key, name, listed in local
         for file in listed
         if (problem := facts[file].problem)
     ]
+
+
+def _beside(file: str, root: Path, workflow: Path) -> str | None:
+    """Return what to do about a file that is sought in one folder, and lies in another."""
+    folder = workflow.parent
+    if (root / file).exists() or not (root / folder / file).exists():
+        return None
+    return (
+        "it lies beside the workflow, but paths start in the folder that you run in: "
+        f"{shell(['cd', folder])}, and run there"
+    )
 
 
 def _files_of(compiled: list[CompiledPlan]) -> list[str]:

@@ -89,6 +89,8 @@ class Finding:
     hint: str | None = None
     #: File and line, where that is known.
     at: str | None = None
+    #: What is wrong with another file than the workflow: the key of the workflow that leads to it.
+    place: str | None = None
 
     def __str__(self) -> str:
         where = ": ".join(part for part in (self.file, self.key) if part)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import failures
 from fasthep_smk.util import disk_full
-from fasthep_smk.worker.job import Sent
+from fasthep_smk.util.errors import nearest
+from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import End
 from fasthep_smk.worker.job_retry import Refused
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, time_is_over
 from fasthep_smk.worker.planned import Changed
 
-__all__ = ["cause_of", "damaged_record", "kind_of", "what_ended"]
+if TYPE_CHECKING:
+    from fasthep_smk.flow.stage_error import MissingColumn
+
+__all__ = ["cause_of", "column_fix", "damaged_record", "kind_of", "what_ended"]
 
 #: What the processor or the process itself raises.
 _FAULTS = frozenset(
@@ -41,6 +46,31 @@ def cause_of(error: BaseException) -> BaseException:
     """Return the error that was raised in a stage; a stage's error holds it."""
     cause: BaseException = getattr(error, "cause", error)
     return cause
+
+
+def column_fix(error: BaseException, job: Job) -> str | None:
+    """Return what to do about a column that an operation did not find."""
+    missing: MissingColumn | None = getattr(error, "missing", None)
+    if missing is None:
+        return None
+    from fasthep_smk.storage.root_files import look_into
+
+    branches: frozenset[str] = frozenset()
+    if missing.tree is not None and (file := job.entry.file):
+        found = look_into([file], [missing.tree], Path.cwd())[file]
+        branches = found.branches.get(missing.tree, branches)
+    if missing.name in branches:
+        return (
+            f"add {missing.name!r}, a branch of the file, to `requires` in the spec of "
+            f"{missing.op}, or to sources.{missing.source}.branches"
+        )
+    close = nearest(missing.name, {*missing.there, *branches}, cutoff=0.7)
+    meant = f"did you mean {close!r}? " if close else ""
+    return f"{meant}the events have {_some(missing.there)}" if missing.there else None
+
+
+def _some(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def damaged_record(error: BaseException) -> Path | None:

@@ -31,7 +31,7 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
 from fasthep_smk.worker import alone
-from fasthep_smk.worker.causes import cause_of, damaged_record, kind_of, what_ended
+from fasthep_smk.worker.causes import cause_of, column_fix, damaged_record, kind_of, what_ended
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.job_retry import tries_of
@@ -259,7 +259,8 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
             started,
             problem=problem,
             kind=kind,
-            fix=fix or system_errors.fix(cause_of(error), job.build),
+            fix=fix or system_errors.fix(cause_of(error), job.build) or column_fix(error, job),
+            at=getattr(error, "at", None),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),

@@ -83,6 +83,22 @@ def test_what_is_unusual_and_right_is_not_refused(
     assert (status, "ready to run" in said) == (0, True), said
 
 
+def test_files_that_lie_beside_the_workflow_are_found_from_its_folder_alone(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "data").symlink_to(data)
+    (tmp_path / "mine" / "workflow.yaml").write_text(yaml.safe_dump(mistakes.BASE))
+    monkeypatch.chdir(tmp_path)
+    assert main(["check", "mine/workflow.yaml"]) == 1
+    said = capfd.readouterr().err
+    assert (
+        "it lies beside the workflow, but paths start in the folder that you run in: cd mine"
+        in said
+    )
+    assert len(re.findall(r"    at: mine/workflow.yaml, line \d+", said)) == 3
+
+
 OURS = [one for one in cases.CASES if not one.name.startswith("workshop_")]
 
 

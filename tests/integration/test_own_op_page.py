@@ -42,9 +42,22 @@ MISTAKES = {
     "has no parameter of this name": ("{prefix: MET}", "{prefix: MET, outptu: x}"),
     "prefix: is missing": ("params: {prefix: MET}", "params: {}"),
     "has no branch 'MET_pt'": ('"provides": {', '"provided": {'),
-    "unexpected keyword argument 'ctx'": (", ctx=None):", "):"),
+    "does not take ctx": (", ctx=None):", "):"),
     "no field 'MET_px'": ('"requires": {', '"required": {'),
-    "'NoneType' object": ("return ak.with_field", "ak.with_field"),
+    "it returned nothing (None)": ("return ak.with_field", "ak.with_field"),
+}
+#: What else is said of an operation that fails: its line, and the fix.
+IN_JOBS = {
+    "no field 'MET_px' in record": (
+        "my_ops.py, line 24, in met",
+        "add 'MET_px', a branch of the file, to `requires` in the spec of my.met, or to "
+        "sources.events.branches",
+    ),
+    "it returned nothing (None), and stage 'Hist' takes its result": (
+        "stage 'Met' (my.met) failed",
+        "my_ops.py, line 22, in met",
+        "the function must end with return",
+    ),
 }
 
 
@@ -108,6 +121,8 @@ def test_a_message_is_what_one_gets(folder: Path, smk: Run, message: str) -> Non
     failed = smk("workflow.yaml", "-q", cwd=folder)
     assert failed.returncode == 1
     assert message in failed.stderr
+    for text in IN_JOBS.get(message, ()):
+        assert text in failed.stderr
 
 
 def test_every_mistake_is_on_the_page() -> None:

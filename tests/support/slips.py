@@ -8,7 +8,16 @@ from typing import Any
 
 from fasthep_smk.config.schema import bundled
 
-__all__ = ["Place", "keys_of", "keys_of_language", "only", "renamed", "slip"]
+__all__ = [
+    "Place",
+    "keys_of",
+    "keys_of_language",
+    "only",
+    "renamed",
+    "slip",
+    "words_of_language",
+    "words_of_part",
+]
 
 #: The way to a key from the top of a document.
 Place = tuple[str | int, ...]
@@ -74,6 +83,40 @@ def _keys(part: object, parts: Any, at: Place, above: frozenset[str]) -> Iterato
         *(one for word in ("anyOf", "oneOf", "allOf") for one in part.get(word, ())),
     ):
         yield from _keys(below, parts, at, above)
+
+
+def words_of_language() -> dict[Place, list[str]]:
+    """Return the words of every key of the published schema that takes one of a list."""
+    schema = bundled()
+    return dict(_words(schema, schema["$defs"], (), frozenset()))
+
+
+def words_of_part(name: str) -> dict[Place, list[str]]:
+    """Return the same of one of its parts, such as an operation."""
+    parts = bundled()["$defs"]
+    return dict(_words(parts[name], parts, (), frozenset()))
+
+
+def _words(
+    part: object, parts: Any, at: Place, above: frozenset[str]
+) -> Iterator[tuple[Place, list[str]]]:
+    if not isinstance(part, Mapping):
+        return
+    if "$ref" in part:
+        name = str(part["$ref"]).removeprefix("#/$defs/")
+        if name not in above:
+            yield from _words(parts[name], parts, at, above | {name})
+    words = [one for one in part.get("enum", ()) if isinstance(one, str) and len(one) > 2]
+    if words:
+        yield at, words
+    for name, below in part.get("properties", {}).items():
+        yield from _words(below, parts, (*at, name), above)
+    for below in (part.get("additionalProperties"), *part.get("patternProperties", {}).values()):
+        yield from _words(below, parts, (*at, _OWN), above)
+    yield from _words(part.get("items"), parts, (*at, 0), above)
+    for word in ("anyOf", "oneOf", "allOf"):
+        for below in part.get(word, ()):
+            yield from _words(below, parts, at, above)
 
 
 def renamed(document: Any, place: Place, name: str) -> Any:

@@ -1,0 +1,172 @@
+"""Why a stage failed, told of the stage, and of the line, that has to be changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING
+
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.distributions import is_installed_file
+from fasthep_smk.flow.reads import CATEGORY
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan, PlanNode
+
+__all__ = ["Exited", "MissingColumn", "StageError", "own_line", "stage_of"]
+
+_OURS = f"{Path(__file__).parents[1]}/"
+#: What Awkward says of a column that an array lacks, by ``stream["x"]`` and ``stream.x``.
+_NO_COLUMN = re.compile(r"no field (?:named )?'([^']+)'")
+
+
+@dataclass(frozen=True)
+class MissingColumn:
+    """A column that an operation looked for: those that it got, and the source of its events."""
+
+    op: str
+    name: str
+    there: tuple[str, ...]
+    source: str | None
+    tree: str | None
+
+
+class StageError(Exception):
+    """An operation raised: which node of the plan, and what.
+
+    ``at`` is the line of the user's own module. A stage that got ``None`` in place of events is
+    not the one to be changed: the error is that of the stage which returned it.
+    """
+
+    def __init__(
+        self, node: PlanNode, cause: BaseException, *, plan: Plan, inputs: Mapping[str, object],
+        ctx: Mapping[str, object],
+    ) -> None:  # fmt: skip
+        self.missing: MissingColumn | None = None
+        self.fix: str | None = None
+        maker = _maker_of_nothing(node, plan, inputs, ctx)
+        if maker is not None:
+            super().__init__(
+                f"it returned nothing (None), and stage {stage_of(node)!r} takes its result"
+            )
+            self.fix = "the function must end with return, and what it has made"
+            self.at = _function_line(maker, plan)
+        else:
+            told = str(cause) if isinstance(cause, Exited) else f"{type(cause).__name__}: {cause}"
+            super().__init__(told)
+            self.at = own_line(cause)
+            self.missing = _missing_column(node, cause, plan, inputs)
+        self.node_id: str = node.id
+        self.stage: str = stage_of(maker or node)
+        self.impl: str = (maker or node).impl
+        self.cause = cause
+
+
+class Exited(Exception):
+    """An operation called ``sys.exit``."""
+
+    def __init__(self, code: object) -> None:
+        shown = "" if code is None else repr(code)
+        super().__init__(f"sys.exit({shown}) was called: an operation returns, or raises an error")
+
+
+def stage_of(node: PlanNode) -> str:
+    """Return the stage that a node of the plan belongs to."""
+    return str(dict(node.meta or {}).get("stage_id") or node.id)
+
+
+def own_line(error: BaseException) -> str | None:
+    """Return the last line of a user's own module that an error went through."""
+    seen: set[int] = set()
+    left: BaseException | None = error
+    while left is not None and id(left) not in seen:
+        seen.add(id(left))
+        own = [(frame, line) for frame, line in _frames(left) if _is_own(frame.f_code)]
+        if own:
+            frame, line = own[-1]
+            return _told(frame.f_code, str(frame.f_globals.get("__name__")), line)
+        left = left.__cause__ or left.__context__
+    return None
+
+
+def _frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    entry = error.__traceback__
+    while entry is not None:
+        yield entry.tb_frame, entry.tb_lineno
+        entry = entry.tb_next
+
+
+def _is_own(code: CodeType) -> bool:
+    file = code.co_filename
+    return not (file.startswith(("<", _OURS)) or is_installed_file(file))
+
+
+def _told(code: CodeType, module: str, line: int) -> str:
+    """Say where a line is: by the module's path, as the folder may be that of a job's copy."""
+    file = Path(code.co_filename)
+    steps = len(module.split(".")) + (file.stem == "__init__")
+    name = "/".join(file.parts[-steps:])
+    inside = "" if code.co_name.startswith("<") else f", in {code.co_name}"
+    return f"{name}, line {line}{inside}"
+
+
+def _maker_of_nothing(
+    node: PlanNode, plan: Plan, inputs: Mapping[str, object], ctx: Mapping[str, object]
+) -> PlanNode | None:
+    """Return the transform whose ``None`` a node got."""
+    for ref in node.inputs:
+        if inputs.get(ref.input_name, ref) is None:
+            dataset = ctx.get("dataset")
+            active = upstream.resolve_active_input_ref(
+                plan, ref, dataset=dataset if isinstance(dataset, dict) else None
+            )
+            maker: PlanNode = plan.get_node(active.node_id)
+            return maker if maker.role == "transform" else None
+    return None
+
+
+def _function_line(node: PlanNode, plan: Plan) -> str | None:
+    """Return where the function of a user's own operation begins."""
+    entry = (plan.registry.get(CATEGORY[node.role]) or {}).get(node.impl)
+    reference = entry.get("impl") if isinstance(entry, dict) else None
+    found = upstream.load_object(reference) if isinstance(reference, str) else None
+    code = getattr(found, "__code__", None)
+    if not isinstance(code, CodeType) or not _is_own(code):
+        return None
+    return _told(code, str(getattr(found, "__module__", "")), code.co_firstlineno)
+
+
+def _missing_column(
+    node: PlanNode, cause: BaseException, plan: Plan, inputs: Mapping[str, object]
+) -> MissingColumn | None:
+    """Return which column of its events an operation did not find."""
+    import awkward as ak
+
+    found = _NO_COLUMN.match(str(cause))
+    arrays = [one for one in inputs.values() if isinstance(one, ak.Array)]
+    if found is None or not arrays:
+        return None
+    sources = [one for one in _above(node, plan) if one.role == "source"]
+    source = sources[0] if len(sources) == 1 else None
+    return MissingColumn(
+        node.impl,
+        found[1],
+        tuple(dict.fromkeys(name for one in arrays for name in ak.fields(one))),
+        str(dict(source.meta or {}).get("source_name")) if source else None,
+        str(source.params["tree"]) if source and source.params.get("tree") else None,
+    )
+
+
+def _above(node: PlanNode, plan: Plan) -> Iterator[PlanNode]:
+    """Yield the nodes that a node's events come from."""
+    left, seen = [ref.node_id for ref in node.inputs], set()
+    while left:
+        name = left.pop()
+        if name not in seen:
+            seen.add(name)
+            one: PlanNode = plan.get_node(name)
+            yield one
+            left += [ref.node_id for ref in one.inputs]
