@@ -47,6 +47,7 @@ __all__ = [
     "RUN_LOG",
     "SMK",
     "STAGE",
+    "SUBMITTED",
     "TASKS",
     "TRANSFER",
     "WORK",
@@ -118,9 +119,12 @@ ENVIRONMENTS = f"build/{ARCHIVES}"
 PILOTS = "smk/pilots.json"
 PILOT_FILES = "debug/distributed/pilots"
 
-#: Starts a job, in the build folder; with ``ALONE`` first where no Snakemake is on the node.
+#: Starts a job, in the build folder; with ``ALONE`` and the time of its submission first where no
+#: Snakemake is on the node.
 WORKER = "smk/worker"
 ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
+#: When a job was submitted, in seconds since 1970 (UTC), to its process.
+SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 #: Says to a run that nobody reads its output once its jobs are under way.

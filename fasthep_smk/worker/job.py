@@ -28,6 +28,7 @@ class Sent:
     """How a job was sent out: at which attempt, with how many threads, asking for what.
 
     ``credentials`` are those that it requires, ``waited_for`` the pool that did not come in time.
+    ``submitted`` is when it was, in seconds since 1970 (UTC), where it was.
     """
 
     attempt: int = 1
@@ -38,6 +39,7 @@ class Sent:
     warm: bool = False
     credentials: tuple[RequirementData, ...] = ()
     waited_for: str | None = None
+    submitted: float | None = None
 
     @property
     def place(self) -> str:
@@ -84,6 +86,14 @@ class Job:
     def folder(self) -> Path:
         """Where the job's products go."""
         return self.build / self.entry.folder
+
+    @property
+    def events(self) -> int | None:
+        """How many events its partition has, if it is one's, and that is known."""
+        partition = self.entry.partition
+        if partition is None or partition["start"] is None or partition["stop"] is None:
+            return None
+        return partition["stop"] - partition["start"]
 
     @property
     def record(self) -> Path:
