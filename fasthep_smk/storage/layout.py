@@ -26,6 +26,7 @@ __all__ = [
     "HOW_TO_ASK",
     "INPUTS",
     "IS_ALONE",
+    "LAST_RUN",
     "LEDGER",
     "LEFT_OVER",
     "LOCK",
@@ -39,6 +40,7 @@ __all__ = [
     "PARTITIONS",
     "PLANS",
     "RECORD",
+    "REPORT",
     "REQUESTS",
     "RERUNS",
     "RESULTS",
@@ -68,6 +70,9 @@ __all__ = [
 
 SMK = "smk"
 RUN = "smk/run.json"
+#: The page on a build folder, and what the last run leaves about itself for it.
+REPORT = "report.html"
+LAST_RUN = "smk/last_run.json"
 REQUESTS = "smk/requests.json"
 #: What is in input files, which is not asked twice.
 INPUTS = "smk/cache/inputs.json"
