@@ -7,6 +7,7 @@
   const colours = ["#4269d0", "#efb118", "#e8604c", "#3ca951", "#6cc5b0", "#c77dba", "#a463f2", "#97bbf5", "#9c6b4e", "#8c95a3"];
   const grey = "var(--wait)";
   const colour = (number) => colours[number % colours.length];
+  const ofPool = (number) => colour(number + 6);
   const pools = Object.keys(told.running);
   const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key]) => ({ rule, row, wait, start, end, retries, key }));
   const last = Math.max(...jobs.map((job) => job.end));
@@ -57,11 +58,11 @@
 
     const steps = told.times.flatMap((time, at) => pools.map((pool) => ({ time, pool, many: told.running[pool][at] })));
     const waiting = told.times.map((time, at) => ({ time, many: told.waiting[at] }));
-    put("concurrency", legend(pools, colour), Plot.plot({
+    put("concurrency", legend(pools, ofPool), Plot.plot({
       width, height: 220, marginLeft: 44, x: span, y: { label: "jobs", grid: true, nice: true },
       marks: [
         Plot.line(waiting, { x: "time", y: "many", curve: "step-after", stroke: grey, strokeWidth: 2 }),
-        Plot.areaY(steps, { x: "time", y: "many", fill: (step) => colour(pools.indexOf(step.pool)), z: "pool", curve: "step-after", fillOpacity: 0.85 }),
+        Plot.areaY(steps, { x: "time", y: "many", fill: (step) => ofPool(pools.indexOf(step.pool)), z: "pool", curve: "step-after", fillOpacity: 0.85 }),
         Plot.ruleY([0]),
       ],
     }));

@@ -136,7 +136,7 @@ FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 DETACHED = "FASTHEP_SMK_DETACHED"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
-_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})
+_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph", REPORT})
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"
