@@ -15,8 +15,8 @@ from fasthep_smk.util.documents import JsonObject
 
 __all__ = ["as_text", "told"]
 
-#: Characters of a cell in the terminal; rows of a table.
-_WIDTH, _ROWS = 60, 30
+#: Characters of a cell in the terminal, in a wide table and in one of few columns; rows of a table.
+_WIDTH, _WIDE, _ROWS = 60, 120, 30
 
 
 def told(folder: Path, *, text: bool, as_json: bool) -> str:
@@ -36,13 +36,31 @@ def as_text(data: JsonObject) -> str:
     """Return the tables of a report as a terminal shows them."""
     verdict = data["verdict"]
     parts = [f"{verdict['state']}: {verdict['text']}"]
-    parts += [_table(section) for section in document.sections(data)]
+    parts += [
+        _blocks(section) if section.name == "failures" else _table(section)
+        for section in document.sections(data)
+    ]
     return "\n\n".join(parts) + "\n"
+
+
+def _blocks(section: Section) -> str:
+    """Return a row as lines: commands in it are there to be copied."""
+    width = max(map(len, section.headers)) + 1
+    blocks = [
+        "\n".join(
+            f"{header + ':':{width}} {cell}"
+            for header, cell in zip(section.headers, row, strict=True)
+            if cell
+        )
+        for row in section.rows
+    ]
+    return "\n\n".join([section.title, *section.notes, *blocks])
 
 
 def _table(section: Section) -> str:
     align = ["right" if header in section.right else "left" for header in section.headers]
-    rows = [[_cut(cell) for cell in row] for row in section.rows[:_ROWS]]
+    width = _WIDTH if len(section.headers) > 3 else _WIDE
+    rows = [[_cut(cell, width) for cell in row] for row in section.rows[:_ROWS]]
     headers = list(section.headers) if any(section.headers) else ()
     table = tabulate(rows, headers=headers, colalign=align, disable_numparse=True)
     more = len(section.rows) - len(rows)
@@ -50,5 +68,5 @@ def _table(section: Section) -> str:
     return "\n".join(lines)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."

@@ -101,13 +101,11 @@ def as_data(facts: Facts) -> JsonObject:
 
 def _missing_share(facts: Facts) -> float | None:
     """Return the share of all events that the results lack; ``None`` if it is not known."""
-    lost = [one.events for one in facts.lacking]
-    there = list(facts.events.values())
-    if None in lost or None in there:
+    counts = list(facts.events.values())
+    if None in counts:
         return None
-    lacking = sum(one or 0 for one in lost)
-    known = sum(one or 0 for one in there) + lacking
-    return lacking / known if known else None
+    total = sum(many or 0 for many in counts)
+    return sum(one.events or 0 for one in facts.lacking) / total if total else None
 
 
 def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
@@ -127,7 +125,7 @@ def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
         said = f"{failed} job{'s' if failed != 1 else ''} failed; " if failed else ""
         return {"state": "failed", "text": f"{said}{done}."}
     if facts.lacking:
-        lost, parts = len(facts.lacking), len(facts.events) + len(facts.lacking)
+        lost, parts = len(facts.lacking), len(facts.events)
         share = data["missing_share"]
         events = "" if share is None else f", {_percent(share)} of the events"
         text = f"The results lack {lost} of {parts} partitions{events}."
@@ -225,7 +223,13 @@ def _failed(data: JsonObject) -> Section:
 
 def _missing(data: JsonObject) -> Section:
     rows = [
-        [one["dataset"], one["file"], one["span"], _count(one["events"]), one["reason"]]
+        [
+            one["dataset"],
+            one["file"],
+            failures.span(one["start"], one["stop"]),
+            _count(one["events"]),
+            one["reason"],
+        ]
         for one in data["missing"]
     ]
     headers = ["dataset", "file", "entries", "events", "what went wrong"]
@@ -381,11 +385,11 @@ def _critical(data: JsonObject) -> Section:
         for step in steps
     ]
     notes = [
-        "Each of these jobs began when the one above it had ended: this chain has set the end of "
-        "the run.",
+        "Each of these jobs needed the one above it, which was the last of what it needed to end: "
+        "this chain has set the end of the run.",
         f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run: "
         + (
-            "more cores or workers at a time would end it sooner."
+            "more cores or workers at a time may end it sooner."
             if waited > ran
             else "to end sooner, these jobs have to be faster, or cut into smaller ones."
         ),

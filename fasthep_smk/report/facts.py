@@ -19,6 +19,8 @@ from fasthep_smk.util.documents import JsonObject
 
 __all__ = ["Facts", "JobFacts", "Lacking", "gather"]
 
+#: A dataset and a file, and the first and last of its entries, if not all are meant.
+Partition = tuple[str, str, int | None, int | None]
 #: Seconds by which clocks of machines may differ.
 _CLOCKS = 2.0
 
@@ -71,16 +73,21 @@ class Lacking:
 
     dataset: str
     file: str
-    span: str
+    start: int | None
+    stop: int | None
     reason: str
     events: int | None
+
+    @property
+    def place(self) -> Partition:
+        return self.dataset, self.file, self.start, self.stop
 
 
 @dataclass(frozen=True)
 class Facts:
     """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
 
-    ``events`` are those of all partitions that there are, by dataset and part.
+    ``events`` are those of all partitions, also of those that the results lack.
     """
 
     build: Path
@@ -90,7 +97,7 @@ class Facts:
     run: LastRun | None
     holder: Holder | None
     inputs: list[tuple[str, int | None, int | None]]
-    events: Mapping[tuple[str, str], int | None]
+    events: Mapping[Partition, int | None]
 
     @property
     def done(self) -> list[JobFacts]:
@@ -115,11 +122,12 @@ def gather(build: Path) -> Facts:
     counted = _entries(build)
     listed = read_jobs(build)
     pools = _pools(build)
-    jobs, ends, events, inputs = [], dict[str, float](), {}, dict[str, str]()
+    jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
+    events: dict[Partition, int | None] = {}
     for job in listed:
         many = _events(job, counted)
-        if job.entry.partition is not None:
-            events[job.entry.partition["dataset"], job.entry.partition["part"]] = many
+        if (one := job.entry.partition) is not None:
+            events[one["dataset"], one["file"], one["start"], one["stop"]] = many
         inputs |= job.entry.files
         head = head_of(build, job)
         if head is None:
@@ -129,6 +137,7 @@ def gather(build: Path) -> Facts:
         found = _finished(job, head, pools.get(job.rule, ""), many, since, ends)
         ends[job.folder] = found.ended
         jobs.append(found)
+    lacking = _lacking(listed, counted)
     return Facts(
         build=build,
         jobs=jobs,
@@ -137,11 +146,11 @@ def gather(build: Path) -> Facts:
             for job in jobs
             if job.state == "failed" and (job.rule, job.key) in notes
         ],
-        lacking=_lacking(listed, counted),
+        lacking=lacking,
         run=run,
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
-        events=events,
+        events=events | {one.place: one.events for one in lacking},
     )
 
 
@@ -230,13 +239,9 @@ def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> list[Lackin
         for one in job.entry.missing:
             start, stop = one["start"], one["stop"]
             end = stop if stop is not None else by_path.get(one["file"])
-            found[one["dataset"], one["file"], start, stop] = Lacking(
-                one["dataset"],
-                one["file"],
-                failures.span(start, stop),
-                one["reason"],
-                None if end is None else end - (start or 0),
-            )
+            events = None if end is None else end - (start or 0)
+            lost = Lacking(one["dataset"], one["file"], start, stop, one["reason"], events)
+            found[lost.place] = lost
     return list(found.values())
 
 

@@ -216,11 +216,12 @@ def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:
     pools = sorted({job.pool for job in jobs})
     changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:
-        changes[job.started][job.pool] += 1
-        changes[job.ended][job.pool] -= 1
-        if job.waited_from is not None and job.waited_from < job.started:
-            changes[job.waited_from][""] += 1
-            changes[job.started][""] -= 1
+        started = round(job.started, 2)
+        changes[started][job.pool] += 1
+        changes[round(job.ended, 2)][job.pool] -= 1
+        if job.waited_from is not None:
+            changes[round(job.waited_from, 2)][""] += 1
+            changes[started][""] -= 1
     now, times = dict.fromkeys(["", *pools], 0), sorted(changes)
     every = max(1, math.ceil(len(times) / _POINTS))
     kept: list[float] = []

@@ -9,15 +9,17 @@
   const colour = (number) => colours[number % colours.length];
   const ofPool = (number) => colour(number + 6);
   const pools = Object.keys(told.running);
-  const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key]) => ({ rule, row, wait, start, end, retries, key }));
-  const last = Math.max(...jobs.map((job) => job.end));
+  const latest = Math.max(...told.jobs.map((job) => job[4]));
+  const [unit, size] = latest > 7200 ? ["hours", 3600] : latest > 300 ? ["minutes", 60] : ["seconds", 1];
+  const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key]) => ({ rule, row, wait: wait / size, start: start / size, end: end / size, retries, key }));
+  const last = latest / size;
   const only = document.getElementById("only");
   told.rules.forEach((name, number) => only.add(new Option(name, number)));
 
   const legend = (names, colourOf) => {
     const list = document.createElement("ul");
     list.className = "legend";
-    for (const [name, shown] of names.map((name, number) => [name, colourOf(number)]).concat([["waiting", grey]])) {
+    for (const [name, shown] of names.map((name, number) => [name, colourOf(number)])) {
       const item = document.createElement("li"), box = document.createElement("i");
       box.style.background = shown;
       item.append(box, name);
@@ -25,9 +27,10 @@
     }
     return list;
   };
+  const most = (curves) => Math.max(1, ...Object.values(curves).flat());
   const put = (place, ...parts) => document.getElementById(place).replaceChildren(...parts);
-  const seconds = (value) => `${value.toFixed(2)} s`;
-  const span = { domain: [0, last], label: "seconds", grid: true, nice: false };
+  const shown = (value) => `${value.toFixed(2)} ${unit}`;
+  const span = { domain: [0, last], label: unit, grid: true, nice: false };
 
   function draw() {
     const width = Math.max(280, timeline.clientWidth);
@@ -35,9 +38,11 @@
     const chosen = only.value === "" ? jobs : jobs.filter((job) => job.rule === Number(only.value));
     const tall = Math.max(3, Math.min(18, 900 / told.rows.length));
     // One label for the rows of a pool on a host: at the first of them.
-    const labels = told.rows.map((name, row) => [name, row]).filter(([name, row]) => told.rows[row - 1] !== name);
+    const labels = told.rows.map((name, row) => [name, row]).filter(([name, row]) => told.rows[row - 1] !== name)
+      // As many as there is room for.
+      .filter(([, row], at, all) => !at || (row - all[at - 1][1]) * tall >= 12);
     const left = narrow ? 8 : 130;
-    put("timeline", legend(told.rules, colour), Plot.plot({
+    put("timeline", legend([...told.rules, "waiting"], (number) => number < told.rules.length ? colour(number) : grey), Plot.plot({
       width, height: told.rows.length * tall + 60, marginLeft: left, marginTop: narrow ? 24 : 10,
       x: span, y: { axis: null, domain: [-0.6, told.rows.length], reverse: true },
       marks: [
@@ -51,18 +56,23 @@
           : { x: 0, dx: -6, y: ([, row]) => row + 0.45, text: "0", textAnchor: "end", fontSize: 11 }),
         Plot.tip(chosen, Plot.pointer({
           x: (job) => (job.start + job.end) / 2, y: (job) => job.row + 0.45, maxRadius: 60, fill: "var(--card)",
-          title: (job) => `${told.rules[job.rule]} ${job.key}\nwaited ${seconds(job.start - job.wait)}, ran ${seconds(job.end - job.start)}${job.retries ? `\n${job.retries} failed before` : ""}`,
+          title: (job) => `${told.rules[job.rule]} ${job.key}\nwaited ${shown(job.start - job.wait)}, ran ${shown(job.end - job.start)}${job.retries ? `\n${job.retries} failed before` : ""}`,
         })),
       ],
     }));
 
-    const steps = told.times.flatMap((time, at) => pools.map((pool) => ({ time, pool, many: told.running[pool][at] })));
-    const waiting = told.times.map((time, at) => ({ time, many: told.waiting[at] }));
+    const steps = told.times.flatMap((time, at) => pools.map((pool) => ({ time: time / size, pool, many: told.running[pool][at] })));
+    const waiting = told.times.map((time, at) => ({ time: time / size, many: told.waiting[at] }));
     put("concurrency", legend(pools, ofPool), Plot.plot({
-      width, height: 220, marginLeft: 44, x: span, y: { label: "jobs", grid: true, nice: true },
+      width, height: 180, marginLeft: 48, x: span, y: { label: "jobs that ran", grid: true, ticks: Math.min(5, most(told.running)), tickFormat: "d" },
       marks: [
-        Plot.line(waiting, { x: "time", y: "many", curve: "step-after", stroke: grey, strokeWidth: 2 }),
         Plot.areaY(steps, { x: "time", y: "many", fill: (step) => ofPool(pools.indexOf(step.pool)), z: "pool", curve: "step-after", fillOpacity: 0.85 }),
+        Plot.ruleY([0]),
+      ],
+    }), Plot.plot({
+      width, height: 130, marginLeft: 48, x: span, y: { label: "jobs that waited", grid: true, ticks: Math.min(5, most([told.waiting])), tickFormat: "d" },
+      marks: [
+        Plot.areaY(waiting, { x: "time", y1: 0, y2: "many", curve: "step-after", fill: grey }),
         Plot.ruleY([0]),
       ],
     }));

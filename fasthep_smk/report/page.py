@@ -30,6 +30,8 @@ __all__ = ["as_html", "write"]
 _PICTURES = 2_500_000
 #: A longer table is closed until somebody opens it, and has no more rows than this.
 _OPEN, _MOST = 40, 500
+#: Characters of a text that stays on one line.
+_SHORT = 32
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 #: After these sections stand the plots, and before that the charts.
 _PLOTS_BEFORE, _CHARTS_BEFORE = "histograms", "rules"
@@ -45,10 +47,10 @@ def write(build: Path) -> Path:
     facts = gather(build)
     data = document.as_data(facts)
     path = build / layout.REPORT
-    with files.atomic_path(path, durable=False) as temporary:
-        temporary.write_text(as_html(facts, data), encoding="utf-8")
-        if data["failures"]:  # it quotes logs, which nobody else may read
-            temporary.chmod(0o600)
+    text = as_html(facts, data)
+    # If it quotes logs, it is like these: nobody else may read them.
+    with files.atomic_path(path, durable=False, private=bool(data["failures"])) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return path
 
 
@@ -119,7 +121,7 @@ def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
         if section.name == at:
             yield plots
         if section.name == _CHARTS_BEFORE and facts.new:
-            yield _charts(facts, data)
+            yield _charts(data)
         yield _failures(data) if section.name == "failures" else _table(section)
 
 
@@ -162,7 +164,9 @@ def _table(section: Section) -> str:
 
 def _cell(text: str, right: bool, link: bool) -> str:
     shown = _link(text, escape(text)) if link else escape(text)
-    return f"<td class=n>{shown}</td>" if right else f"<td>{shown}</td>"
+    if right:
+        return f"<td class=n>{shown}</td>"
+    return f"<td class=t>{shown}</td>" if len(text) > _SHORT else f"<td>{shown}</td>"
 
 
 def _link(path: str, shown: str) -> str:
@@ -217,19 +221,20 @@ def _plots(build: Path, data: JsonObject) -> str:
     )
 
 
-def _charts(facts: Facts, data: JsonObject) -> str:
+def _charts(data: JsonObject) -> str:
     earlier = data["earlier"]
-    kept = f" {earlier} of earlier runs are not shown." if earlier else ""
+    kept = f" Results of earlier runs that count still are not here: {earlier}." if earlier else ""
     return (
         '<section id="time"><h2>Time</h2>'
-        f"<p class=note>{len(facts.new)} jobs of the last run, in seconds since it began.{kept}"
+        f"<p class=note>What ran in the last run, by the time since it began.{kept}"
         " Grey: a job waited that could have run."
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
         '<label>rule <select id="only"><option value="">all</option></select></label>'
         "<figure><figcaption>When each job ran. A row is a place for one job, of a pool on a "
         "host; ◆: an attempt before it has failed.</figcaption>"
         '<div class="chart" id="timeline" role="img" aria-label="When each job ran"></div></figure>'
-        "<figure><figcaption>How many jobs ran, by pool, and waited.</figcaption>"
+        "<figure><figcaption>How many jobs ran at a time, by pool, and how many waited that could "
+        "have run.</figcaption>"
         '<div class="chart" id="concurrency" role="img" aria-label="How many jobs ran at a time">'
         "</div></figure><figure><figcaption>Memory: from the job that held least to that which "
         "held most, and what was asked for (line).</figcaption>"
