@@ -177,7 +177,7 @@ def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
         before = [job for job in before if job.ended <= one.ended and job is not one]
         last = max(before, key=lambda job: job.ended, default=None)
         since = last.ended if last else one.waited_from
-        steps.append(Step(one, max(0.0, one.started - (since or one.started))))
+        steps.append(Step(one, 0.0 if since is None else max(0.0, one.started - since)))
         one = last
     return steps[::-1]
 

@@ -126,7 +126,8 @@ def head_of(build: Path, job: TaskJob) -> JsonObject | None:
         found = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
     except (OSError, ValueError, RecursionError):
         return None
-    return found if found.get("signature") == job.entry.signature else None
+    right = isinstance(found, dict) and found.get("signature") == job.entry.signature
+    return found if right else None
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:
