@@ -10,6 +10,7 @@ from . import workflows
 from .clusters import clusters
 from .load import load
 from .measure import Failed, Measured
+from .page import page
 from .patches import patches
 from .report import Figure, Result, Row
 from .size import marginal, scale
@@ -254,4 +255,5 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "load": load,
     "patches": patches,
     "clusters": clusters,
+    "page": page,
 }
