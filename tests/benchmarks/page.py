@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import statistics
 from pathlib import Path
 
 from fasthep_smk.storage import layout
@@ -13,6 +14,7 @@ from fasthep_smk.util import files
 from tests.support.programs import program
 
 from . import workflows
+from .measure import Measured
 from .report import Figure, Result, Row
 from .steps import Settings, Step, fresh, run, smk
 
@@ -56,7 +58,17 @@ def page(settings: Settings) -> Result:
             Figure("its size", size, 5.0, "MB"),
             Figure("to load and draw it", took["load"] - took["blank"], 2.0, "s"),
         ],
+        [
+            f"CPU: {_cpu(found, 'write', 'version'):.2f} s to write it, "
+            f"{_cpu(found, 'load', 'blank'):.2f} s to load and draw it"
+        ],
     )
+
+
+def _cpu(found: dict[str, list[Measured]], one: str, other: str) -> float:
+    """Return how many seconds of CPU a step takes more than another: others' load counts less."""
+    more, less = (statistics.median(run.cpu for run in found[name]) for name in (one, other))
+    return more - less
 
 
 def _simulate(build: Path, goal: Path, number: int) -> None:
