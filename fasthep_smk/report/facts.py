@@ -131,7 +131,9 @@ def gather(build: Path) -> Facts:
         inputs |= job.entry.files
         head = head_of(build, job)
         if head is None:
-            state = state_of(False, notes.get((job.rule, job.key)), holder)
+            state = state_of(False, note := notes.get((job.rule, job.key)), holder)
+            if note and note.kind == "killed" and run and run["outcome"] == "stopped":
+                state = "to do"  # it was stopped with the run: it has not failed
             jobs.append(_job(job, state, pools.get(job.rule, ""), many))
             continue
         found = _finished(job, head, pools.get(job.rule, ""), many, since, ends)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from fasthep_smk.storage import failures, last_run, layout
 from tests.support import tables
 
 CANARY = "<script>document.title='canary'</script>"
+RUN: last_run.LastRun = {
+    "outcome": "finished", "problem": "", "started": 90.0, "ended": 110.0, "command": "c",
+    "site": "local", "system": "local", "versions": {}, "workflow": "w", "folder": "/",
+    "digests": {}, "reasons": {"r": {"it has not run yet": 2}},
+}  # fmt: skip
 SECRET = "https://me:hunter2@host/file.root?authz=abcdefghij"
 
 
@@ -139,15 +145,21 @@ def test_a_damaged_record_is_none(build: Path, holds: str) -> None:
 def test_the_verdict_is_that_of_the_run_and_of_its_jobs(
     build: Path, outcome: last_run.Outcome, state: str
 ) -> None:
-    run: last_run.LastRun = {
-        "outcome": outcome, "problem": "", "started": 90.0, "ended": 110.0, "command": "c",
-        "site": "local", "system": "local", "versions": {}, "workflow": "w", "folder": "/",
-        "digests": {}, "reasons": {"r": {"it has not run yet": 2}},
-    }  # fmt: skip
-    last_run.write(build, run)
+    last_run.write(build, {**RUN, "outcome": outcome})
     data = document.as_data(gather(build))
     assert data["verdict"]["state"] == state
     assert "1 of 2 jobs" in data["verdict"]["text"]
+
+
+def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None:
+    path = failures.path_of(build, "r", "b")
+    note = failures.read(path)
+    assert note is not None
+    failures.note(build, replace(note, kind="killed"))
+    assert document.as_data(gather(build))["counts"]["failed"] == 1
+    last_run.write(build, {**RUN, "outcome": "stopped"})
+    data = document.as_data(gather(build))
+    assert (data["counts"]["failed"], data["counts"]["to do"], data["failures"]) == (0, 1, [])
 
 
 def test_the_terminal_shows_the_command_that_runs_a_failed_job_alone(build: Path) -> None:
