@@ -359,6 +359,13 @@ def _status(options: argparse.Namespace) -> int:
     return int(bool(found.damaged))
 
 
+def _report(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import report
+
+    print(report.told(options.build, text=options.text, as_json=options.json), end="")
+    return 0
+
+
 def _clean(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import clean
 
@@ -420,6 +427,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "doctor": _doctor,
     "site": _site,
     "status": _status,
+    "report": _report,
     "clean": _clean,
     "attach": _attach,
     "cancel": _cancel,
@@ -430,7 +438,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "completion": _completion,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "pack", "ops", "schema", "completion")
+_ANSWERS = ("why", "explain", "doctor", "status", "report", "pack", "ops", "schema", "completion")
 
 
 def _start(

@@ -25,8 +25,8 @@ _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
 _COMMANDS = (
-    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "attach",
-    "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
+    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
+    "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -354,6 +354,16 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="also list the files of finished jobs that are gone, truncated or changed, which "
         "reads all of them: exit status 1 if there are any",
     )
+    report = commands.add_parser(
+        "report",
+        help="a page on a build folder: results, times, what was asked for and used",
+        description="Write BUILD/report.html, one file that needs no server and no network: how "
+        "it stands, cutflows, plots and histograms, what each rule took, when jobs ran and what "
+        "set the end, what could ask for less, failures, versions. A run writes it at its end.",
+    )
+    shown = report.add_mutually_exclusive_group()
+    shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
+    shown.add_argument("--json", action="store_true", help="the same as JSON")
     attach = commands.add_parser(
         "attach",
         help="show what a run in the background says",
@@ -388,7 +398,7 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, attach, cancel, retry, clean):
+    for command in (status, report, attach, cancel, retry, clean):
         command.add_argument(
             "build",
             type=_folder,

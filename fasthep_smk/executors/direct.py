@@ -60,7 +60,7 @@ def command_of(job: SnakemakeJob, workflow: Any) -> list[str] | None:
     if job.attempt == 1:  # as before each attempt in Snakemake; a later one may find its work done
         for path in map(Path, job.output):
             path.unlink(missing_ok=True)
-    return [*words[:2], layout.ALONE, *words[2:]]
+    return [*words[:2], layout.ALONE, f"{time.time():.3f}", *words[2:]]
 
 
 class Pace:

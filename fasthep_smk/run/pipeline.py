@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.reuse import archive_results, asked
-from fasthep_smk.run import credential_need
+from fasthep_smk.run import credential_need, report_page
 from fasthep_smk.storage import failures, obstacles
 from fasthep_smk.translate.placement import capped
 from fasthep_smk.translate.translation import (
@@ -117,6 +117,13 @@ def run(translation: Translation, session: Session) -> Finished:
             session.prestarted.discard()
         failures.forget(build)
         return Finished(translation, 0)
+    with report_page.noting(translation):
+        return _run_jobs(translation, session)
+
+
+def _run_jobs(translation: Translation, session: Session) -> Finished:
+    """Run the jobs that have to run, as ``run``."""
+    settings, build = translation.settings, translation.build
     # Imported when needed: a run with nothing to do needs none of it.
     from fasthep_smk.run import engine, recovery
     from fasthep_smk.transfer.setup import equipped
@@ -146,7 +153,7 @@ def look_at_site(translation: Translation) -> None:
 
 
 def conclude(finished: Finished) -> Concluded:
-    """Archive results that no job makes any more, and make room as ``--keep`` says."""
+    """Archive results that no job makes any more, make room as ``--keep`` says, write the page."""
     from fasthep_smk.run import accept_missing, cleanup
 
     translation = finished.translation
@@ -159,6 +166,8 @@ def conclude(finished: Finished) -> Concluded:
     if finished.done:
         warn(_edited(translation.digests))
     incomplete = accept_missing.last_word(translation, settings.accept_missing)
+    if finished.done or report_page.is_outdated(build):
+        report_page.write_page(build)
     return Concluded(translation, finished.done, disk, incomplete)
 
 

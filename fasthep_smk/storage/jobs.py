@@ -14,15 +14,27 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
+from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, WrongArgument, nearest
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Requests
 
-__all__ = ["TaskJob", "fallbacks", "find_build", "is_done", "read_jobs", "waited_for"]
+__all__ = [
+    "TaskJob",
+    "fallbacks",
+    "find_build",
+    "head_of",
+    "is_done",
+    "read_jobs",
+    "waited_for",
+]
 
 _WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
 _SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
+#: What stands in a record behind what is said of how the job ran.
+_AFTER_HEAD = '\n "results": '
 #: Bytes of a record in which its signature stands: what was recorded of the run comes later.
 _HEAD = 4096
 
@@ -100,6 +112,21 @@ def is_done(build: Path, job: TaskJob) -> bool:
     """Tell whether a job has its record, of what the job is now."""
     found = _SIGNATURE.search(_head(build, job))
     return found is not None and found[1] == job.entry.signature
+
+
+def head_of(build: Path, job: TaskJob) -> JsonObject | None:
+    """Return what the record of a finished job says of how it ran: all before its ``results``.
+
+    The rest is much longer, and is not looked at. ``None`` if the job, as it is now, is not done.
+    """
+    try:
+        text = files.read_plain(build / job.folder / layout.RECORD).decode()
+        head, cut, _ = text.partition(_AFTER_HEAD)
+        found = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
+    except (OSError, ValueError, RecursionError):
+        return None
+    right = isinstance(found, dict) and found.get("signature") == job.entry.signature
+    return found if right else None
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:

@@ -27,6 +27,7 @@ __all__ = [
     "INPUTS",
     "IN_PILOT",
     "IS_ALONE",
+    "LAST_RUN",
     "LEDGER",
     "LEFT_OVER",
     "LOCK",
@@ -40,6 +41,7 @@ __all__ = [
     "PARTITIONS",
     "PLANS",
     "RECORD",
+    "REPORT",
     "REQUESTS",
     "RERUNS",
     "RESULTS",
@@ -48,6 +50,7 @@ __all__ = [
     "RUN_LOG",
     "SMK",
     "STAGE",
+    "SUBMITTED",
     "TASKS",
     "TRANSFER",
     "WORK",
@@ -68,6 +71,9 @@ __all__ = [
 
 SMK = "smk"
 RUN = "smk/run.json"
+#: The page on a build folder, and what the last run leaves about itself for it.
+REPORT = "report.html"
+LAST_RUN = "smk/last_run.json"
 REQUESTS = "smk/requests.json"
 #: What is in input files, which is not asked twice.
 INPUTS = "smk/cache/inputs.json"
@@ -119,18 +125,21 @@ ENVIRONMENTS = f"build/{ARCHIVES}"
 PILOTS = "smk/pilots.json"
 PILOT_FILES = "debug/distributed/pilots"
 
-#: Starts a job, in the build folder; with ``ALONE`` first where no Snakemake is on the node.
+#: Starts a job, in the build folder; with ``ALONE`` and the time of its submission first where no
+#: Snakemake is on the node.
 WORKER = "smk/worker"
 ALONE, IS_ALONE = "--alone", "FASTHEP_SMK_ALONE"
 #: Set where a job is run by a pilot: its batch job is not its own.
 IN_PILOT = "FASTHEP_SMK_IN_PILOT"
+#: When a job was submitted, in seconds since 1970 (UTC), to its process.
+SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 #: Says to a run that nobody reads its output once its jobs are under way.
 DETACHED = "FASTHEP_SMK_DETACHED"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
-_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph"})
+_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph", REPORT})
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"

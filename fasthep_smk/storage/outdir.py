@@ -17,6 +17,7 @@ _RESULTS = {
     "tables": "artifacts/**/tables/**/*.csv",
     "histograms": "artifacts/**/histograms/*.pkl",
     "files": "artifacts/**/files/**/*.root",
+    "report": "report.html",
     "summary": "run_summary.yaml",
     "summaries": "reports/*/run_summary.yaml",
 }

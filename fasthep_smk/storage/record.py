@@ -48,11 +48,16 @@ class Asked(TypedDict, total=False):
 
 
 class Used(TypedDict, total=False):
-    """What a job took: memory in bytes, at most; seconds of CPU; whether it was forked."""
+    """What a job took: memory in bytes, at most; seconds of CPU; whether it was forked.
+
+    ``read`` and ``written`` are bytes, as the kernel counts calls that do it.
+    """
 
     memory: int
     cpu: float
     warm: bool
+    read: int
+    written: int
 
 
 class Attempt(TypedDict):
@@ -175,9 +180,11 @@ def content_of(saved: Saved, runs: Iterable[RunFacts]) -> Content:
 
 
 class Record(Content):
-    """All of it. ``started`` and ``ended`` are seconds since 1970 (UTC).
+    """All of it. ``submitted``, ``started`` and ``ended`` are seconds since 1970 (UTC).
 
-    ``waited_for`` is the pool that has not come in time: it ran in its fallback.
+    ``submitted`` is known of jobs that a batch system or a pilot got, each for itself or in a
+    bundle; ``events`` is how many a partition has. ``waited_for`` is the pool that has not come in
+    time: it ran in its fallback.
     """
 
     rule: str
@@ -187,12 +194,14 @@ class Record(Content):
     observed: NotRequired[list[str]]
     host: str
     pid: int
+    submitted: NotRequired[float | None]
     started: float
     ended: float
     attempt: int
     threads: int
     asked: Asked
     used: Used
+    events: NotRequired[int | None]
     system: NotRequired[str]
     batch_job: str | None
     earlier: list[Attempt]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -44,7 +45,12 @@ class Load:
 
     def about(self) -> dict[str, object]:
         """Return it as the parcel tells it."""
-        return {"rule": self.rule, "place": list(self.place), "places": self.places}
+        return {
+            "rule": self.rule,
+            "place": list(self.place),
+            "places": self.places,
+            "submitted": round(time.time(), 3),
+        }
 
 
 def load_of(build: Path, rule: str, place: Iterable[str], *, shared: Iterable[str] = ()) -> Load:

@@ -119,6 +119,7 @@ def _run(
     with (build / log).open("wb") as stream:
         (build / own).hardlink_to(build / log)
         environment = {**os.environ, **variables, LOG: own, SENT: "1"}
+        environment[layout.SUBMITTED] = str(about.get("submitted", ""))
         job = subprocess.Popen(command, cwd=build, env=environment, stdout=stream, stderr=stream)
         try:
             status = job.wait()

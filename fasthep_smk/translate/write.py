@@ -248,13 +248,15 @@ def _worker_script(rules: Iterable[Rule]) -> str:
     return (
         "#!/bin/sh\n"
         "# Starts one job, in the build folder:\n"
-        f"# worker [{layout.ALONE}] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] [PARTITION]\n"
+        f"# worker [{layout.ALONE} TIME] LOG ATTEMPT THREADS RULE [VARIATION] [DATASET] "
+        "[PARTITION]\n"
         f"# {layout.ALONE}: without a Snakemake beside it, it does what that would do.\n"
+        "# TIME: when it was submitted, in seconds since 1970.\n"
         f'if [ "$1" = {layout.ALONE} ]; then\n'
-        f"    {layout.IS_ALONE}=1\n"
-        f"    export {layout.IS_ALONE}\n"
+        f"    {layout.IS_ALONE}=1 {layout.SUBMITTED}=$2\n"
+        f"    export {layout.IS_ALONE} {layout.SUBMITTED}\n"
         f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
-        "    shift\n"
+        "    shift 2\n"
         "fi\n"
         "log=$1 attempt=$2 threads=$3\n"
         "shift 3\n"

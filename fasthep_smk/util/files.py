@@ -48,18 +48,18 @@ class Altered(ValueError):
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path, *, durable: bool = True) -> Iterator[Path]:
+def atomic_path(path: Path, *, durable: bool = True, private: bool = False) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; rename it to ``path`` when the block succeeds.
 
     With ``durable`` the content reaches the disk before the rename, and the rename before this
     returns: a power loss leaves the old file or the new one, never an empty one with the new name,
-    and afterwards always the new one.
+    and afterwards always the new one. A ``private`` file is for nobody else to read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp-{os.getpid()}")
     # Results are shared as any file of the user's. The mode is the system's own word: to ask for
     # the umask is to change it, and other threads write files meanwhile.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     mode = stat.S_IMODE(os.fstat(handle).st_mode)
     os.close(handle)
     try:

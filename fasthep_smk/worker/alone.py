@@ -13,7 +13,7 @@ from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import cpu_time, peak_memory
 
-__all__ = ["is_alone", "wait_for_inputs", "write_benchmark"]
+__all__ = ["is_alone", "submitted", "wait_for_inputs", "write_benchmark"]
 
 #: For how many seconds what another node has written may not be seen on this one.
 _LATE = 60.0
@@ -23,6 +23,14 @@ _PAUSE = 0.5
 def is_alone() -> bool:
     """Tell whether this process was started for a batch job without a Snakemake beside it."""
     return bool(os.environ.get(layout.IS_ALONE))
+
+
+def submitted() -> float | None:
+    """Return when this process was submitted to a batch system, if that is known."""
+    try:
+        return float(os.environ[layout.SUBMITTED])
+    except (KeyError, ValueError):
+        return None
 
 
 def wait_for_inputs(job: Job) -> None:

@@ -29,6 +29,7 @@ class Sent:
 
     ``credentials`` are those that it requires, ``waited_for`` the pool that did not come in time.
     ``in_pilot``: its batch job is not its own.
+    ``submitted`` is when it was, in seconds since 1970 (UTC), where it was.
     """
 
     attempt: int = 1
@@ -40,6 +41,7 @@ class Sent:
     credentials: tuple[RequirementData, ...] = ()
     waited_for: str | None = None
     in_pilot: bool = False
+    submitted: float | None = None
 
     @property
     def place(self) -> str:
@@ -86,6 +88,14 @@ class Job:
     def folder(self) -> Path:
         """Where the job's products go."""
         return self.build / self.entry.folder
+
+    @property
+    def events(self) -> int | None:
+        """How many events its partition has, if it is one's, and that is known."""
+        partition = self.entry.partition
+        if partition is None or partition["start"] is None or partition["stop"] is None:
+            return None
+        return partition["stop"] - partition["start"]
 
     @property
     def record(self) -> Path:

@@ -24,6 +24,7 @@ from fasthep_smk.util.units import format_bytes, format_duration
 __all__ = [
     "MemoryLimit",
     "TimeLimit",
+    "bytes_moved",
     "count_from_here",
     "cpu_time",
     "memory_limit",
@@ -151,6 +152,20 @@ def peak_memory() -> int:
 def cpu_time() -> float:
     """Return the seconds of CPU that this process and its ended children took."""
     return round(_cpu() - _counted, 3)
+
+
+def bytes_moved() -> tuple[int, int] | None:
+    """Return what this process and its ended children have read and written until now, in bytes.
+
+    As the kernel counts calls that read and write (proc(5), ``io``): files whatever holds them, the
+    page cache or a disk, and pipes. ``None`` where it does not say.
+    """
+    try:
+        said = Path("/proc/self/io").read_text(encoding="ascii")
+        counts = dict(line.split(": ") for line in said.splitlines())
+        return int(counts["rchar"]), int(counts["wchar"])
+    except (OSError, ValueError, KeyError):
+        return None
 
 
 def count_from_here() -> None:

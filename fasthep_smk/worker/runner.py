@@ -24,7 +24,7 @@ from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
 from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
-from fasthep_smk.storage.record import Asked, Attempt, Content, Record
+from fasthep_smk.storage.record import Asked, Attempt, Content, Record, Used
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
 from fasthep_smk.util import disk_full, files, last_words, system_errors
 from fasthep_smk.util.errors import SmkError
@@ -35,7 +35,14 @@ from fasthep_smk.worker.causes import cause_of, column_fix, damaged_record, kind
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.job_retry import tries_of
-from fasthep_smk.worker.limits import MemoryLimit, cpu_time, memory_limit, peak_memory, time_limit
+from fasthep_smk.worker.limits import (
+    MemoryLimit,
+    bytes_moved,
+    cpu_time,
+    memory_limit,
+    peak_memory,
+    time_limit,
+)
 from fasthep_smk.worker.observe import Observer, observing
 from fasthep_smk.worker.planned import Changed, check_files, check_modules
 from fasthep_smk.worker.processes import LOG
@@ -327,7 +334,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(job: Job, earlier: list[Attempt]) -> None:
     from fasthep_smk.storage import products
 
-    started = time.time()
+    started, moved = time.time(), bytes_moved()
     shutil.rmtree(job.folder, ignore_errors=True)
     content, observed = _observed(job)
     record: Record = {
@@ -338,12 +345,14 @@ def _run(job: Job, earlier: list[Attempt]) -> None:
         "observed": observed,
         "host": socket.gethostname(),
         "pid": os.getpid(),
+        "submitted": job.sent.submitted,
         "started": round(started, 3),
         "ended": round(time.time(), 3),
         "attempt": job.sent.attempt,
         "threads": job.sent.threads,
         "asked": job.sent.asked,
-        "used": {"memory": peak_memory(), "cpu": cpu_time(), "warm": job.sent.warm},
+        "used": _used(job, moved),
+        "events": job.events,
         "system": job.sent.place,
         "batch_job": job.sent.batch_job,
         "earlier": earlier,
@@ -353,6 +362,15 @@ def _run(job: Job, earlier: list[Attempt]) -> None:
         **content,
     }
     products.write_record(job.folder, record)
+
+
+def _used(job: Job, before: tuple[int, int] | None) -> Used:
+    """Return what a job took; ``before`` is what its process had read and written until then."""
+    used: Used = {"memory": peak_memory(), "cpu": cpu_time(), "warm": job.sent.warm}
+    after = bytes_moved()
+    if before is not None and after is not None:
+        used["read"], used["written"] = after[0] - before[0], after[1] - before[1]
+    return used
 
 
 def _observed(job: Job) -> tuple[Content, list[str]]:
@@ -440,8 +458,18 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
         # An older translation: without limits.
         asked, system, credentials, waited_for = {}, "local", (), None
     job = sites.system(system).batch_job()
-    in_pilot = layout.IN_PILOT in os.environ
-    return Sent(attempt, given.threads, asked, system, job, warm, credentials, waited_for, in_pilot)
+    return Sent(
+        attempt,
+        given.threads,
+        asked,
+        system,
+        job,
+        warm,
+        credentials,
+        waited_for,
+        in_pilot=layout.IN_PILOT in os.environ,
+        submitted=alone.submitted(),
+    )
 
 
 def _enter_launch_folder(build: Path) -> None:

@@ -10,6 +10,7 @@ from . import workflows
 from .clusters import clusters
 from .load import load
 from .measure import Failed, Measured
+from .page import page
 from .patches import patches
 from .report import Figure, Result, Row
 from .size import marginal, plots, scale
@@ -255,4 +256,5 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "patches": patches,
     "plots": plots,
     "clusters": clusters,
+    "page": page,
 }

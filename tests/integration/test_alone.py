@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import subprocess
 import threading
 import time
@@ -15,13 +16,15 @@ from tests.integration.conftest import Run
 pytestmark = pytest.mark.integration
 
 RULE = "stages_Vars_to_Met"
+#: When jobs are said to have been submitted, in seconds since 1970.
+SUBMITTED = "1795528739.379"
 
 
 def alone(build: Path, rule: str, *place: str) -> subprocess.CompletedProcess[str]:
     """Start a job as on a node."""
     log = Path("debug/distributed/logs", rule, *place).with_suffix(".log")
     (build / log).parent.mkdir(parents=True, exist_ok=True)
-    command = ["sh", "smk/worker", "--alone", str(log), "1", "1", rule, *place]
+    command = ["sh", "smk/worker", "--alone", SUBMITTED, str(log), "1", "1", rule, *place]
     return subprocess.run(command, cwd=build, capture_output=True, text=True)
 
 
@@ -38,6 +41,15 @@ def test_it_writes_what_snakemake_would_have_measured(build: Path) -> None:
     assert 0 < float(row["s"]) < 60
     assert float(row["max_rss"]) > 50
     assert float(row["cpu_time"]) > 0
+
+
+def test_its_record_says_when_it_was_submitted_and_what_it_moved(build: Path) -> None:
+    assert alone(build, RULE, "dy", "0_0").returncode == 0
+    record = json.loads((build / "smk/work" / RULE / "dy/0_0/record.json").read_text())
+    assert record["submitted"] == float(SUBMITTED)
+    made = sum(file["size"] for file in record["files"].values())
+    assert record["used"]["written"] > made > 0
+    assert record["used"]["read"] > made  # it has checked them
 
 
 def test_a_failed_job_has_measured_nothing(build: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,6 +42,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_job_of_ours_is_its_command_alone(build: Path) -> None:
     words = direct.command_of(job(), workflow())
+    assert words is not None and float(words.pop(3)) == pytest.approx(time.time(), abs=60)
     assert words == ["sh", "smk/worker", "--alone", *COMMAND.split()[2:]]
     for folder in ("debug/stage_Mass/dy", "smk/benchmarks/stage_Mass/dy"):
         assert (build / folder).is_dir()

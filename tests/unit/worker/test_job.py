@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job, staging
+from fasthep_smk.worker.limits import bytes_moved
 from tests.support import tables
 
 
@@ -57,3 +59,21 @@ def test_the_next_attempt_takes_the_place_of_one_that_was_killed(job: Job) -> No
     with staging(job):
         assert not left.exists()
     shutil.rmtree(job.build / "smk" / "stage" / "r")  # nothing else is in the way
+
+
+@pytest.mark.parametrize("by_child", [False, True])
+def test_what_a_job_reads_and_writes_is_its_own_and_that_of_its_children(
+    tmp_path: Path, by_child: bool
+) -> None:
+    source, goal = tmp_path / "source", tmp_path / "goal"
+    source.write_bytes(bytes(3_000_000))
+    before = bytes_moved()
+    if by_child:
+        subprocess.run(["dd", f"if={source}", f"of={goal}", "bs=1M", "status=none"], check=True)
+    else:
+        goal.write_bytes(source.read_bytes())
+    after = bytes_moved()
+    assert before is not None and after is not None
+    read, written = (now - was for now, was in zip(after, before, strict=True))
+    assert 3_000_000 <= written < 3_100_000
+    assert 3_000_000 <= read < 3_100_000

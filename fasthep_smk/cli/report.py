@@ -1,0 +1,72 @@
+"""``fasthep-smk report``: the page on a build folder, or the same in the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tabulate import tabulate
+
+from fasthep_smk.report import document, page
+from fasthep_smk.report.document import Section
+from fasthep_smk.report.facts import gather
+from fasthep_smk.storage.jobs import find_build
+from fasthep_smk.util.documents import JsonObject
+
+__all__ = ["as_text", "told"]
+
+#: Characters of a cell in the terminal, in a wide table and in one of few columns; rows of a table.
+_WIDTH, _WIDE, _ROWS = 60, 120, 30
+
+
+def told(folder: Path, *, text: bool, as_json: bool) -> str:
+    """Return the report on a build folder as text or JSON; or write the page, and say where.
+
+    Raises:
+        Findings: it is no build folder, or its task tables cannot be read.
+    """
+    build = find_build(folder)
+    if not (text or as_json):
+        return f"{page.write(build)}\n"
+    data = document.as_data(gather(build))
+    return f"{json.dumps(data, indent=1)}\n" if as_json else as_text(data)
+
+
+def as_text(data: JsonObject) -> str:
+    """Return the tables of a report as a terminal shows them."""
+    verdict = data["verdict"]
+    parts = [f"{verdict['state']}: {verdict['text']}"]
+    parts += [
+        _blocks(section) if section.name == "failures" else _table(section)
+        for section in document.sections(data)
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _blocks(section: Section) -> str:
+    """Return a row as lines: commands in it are there to be copied."""
+    width = max(map(len, section.headers)) + 1
+    blocks = [
+        "\n".join(
+            f"{header + ':':{width}} {cell}"
+            for header, cell in zip(section.headers, row, strict=True)
+            if cell
+        )
+        for row in section.rows
+    ]
+    return "\n\n".join([section.title, *section.notes, *blocks])
+
+
+def _table(section: Section) -> str:
+    align = ["right" if header in section.right else "left" for header in section.headers]
+    width = _WIDTH if len(section.headers) > 3 else _WIDE
+    rows = [[_cut(cell, width) for cell in row] for row in section.rows[:_ROWS]]
+    headers = list(section.headers) if any(section.headers) else ()
+    table = tabulate(rows, headers=headers, colalign=align, disable_numparse=True)
+    more = len(section.rows) - len(rows)
+    lines = [section.title, *section.notes, "", table, *([f"... and {more} more"] if more else [])]
+    return "\n".join(lines)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."

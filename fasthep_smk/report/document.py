@@ -1,0 +1,504 @@
+"""What the report on a build folder says: as plain data, and as the tables that people read.
+
+The page and the terminal show the same tables. No text in them holds a secret: what jobs, servers
+and users have said is masked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.report import measures, results
+from fasthep_smk.report.facts import Facts
+from fasthep_smk.storage import failures
+from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.files import read_plain
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.names import printable, shell
+from fasthep_smk.util.units import about_bytes
+
+__all__ = ["Section", "as_data", "clean", "duration", "sections", "when"]
+
+#: How many failed jobs are told in full, and how much of each log.
+_FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
+#: How many of the jobs are shown that took longest.
+_SLOWEST = 10
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of the report. ``notes`` are lines below its title; numbers stand on the right.
+
+    ``links`` are the columns whose cells are names of files in the build folder.
+    """
+
+    name: str
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+    right: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
+
+
+def as_data(facts: Facts) -> JsonObject:
+    """Return all that the report says as plain data; times are seconds since 1970, sizes bytes."""
+    run, build = facts.run, facts.build
+    counts = Counter(job.state for job in facts.jobs)
+    data = {
+        "build": str(build),
+        "made": round(time.time(), 3),
+        "counts": {state: counts[state] for state in ("done", "running", "failed", "to do")},
+        "earlier": len(facts.done) - len(facts.new),
+        "missing": [asdict(one) for one in facts.lacking],
+        "missing_share": _missing_share(facts),
+        "cutflows": results.cutflows(build),
+        "histograms": results.histograms(build),
+        "files": results.result_files(build),
+        "rules": measures.rules(facts.done),
+        "requested": [
+            {**asdict(one), "saved": one.saved} for one in measures.requested(facts.done)
+        ],
+        "critical_path": [
+            {
+                "rule": step.job.rule,
+                "key": step.job.key,
+                "waited": step.waited,
+                "seconds": step.job.seconds,
+                "ended": step.job.ended,
+            }
+            for step in measures.critical_path(facts.new)
+        ],
+        "slowest": [
+            {
+                "rule": job.rule,
+                "key": job.key,
+                "host": job.host,
+                "seconds": job.seconds,
+                "memory": job.memory,
+                "events": job.events,
+            }
+            for job in sorted(facts.done, key=lambda job: -job.seconds)[:_SLOWEST]
+        ],
+        "reasons": run["reasons"] if run else {},
+        "failures": [_failure(build, one) for one in facts.failed[:_FAILED]],
+        "failed": len(facts.failed),
+        "run": dict(run) if run else None,
+        "inputs": [
+            {"file": path, "size": size, "time_ns": changed} for path, size, changed in facts.inputs
+        ],
+    }
+    data["verdict"] = _verdict(facts, data)
+    clean: JsonObject = _clean(data)
+    return clean
+
+
+def _missing_share(facts: Facts) -> float | None:
+    """Return the share of all events that the results lack; ``None`` if it is not known."""
+    counts = list(facts.events.values())
+    if None in counts:
+        return None
+    total = sum(many or 0 for many in counts)
+    return sum(one.events or 0 for one in facts.lacking) / total if total else None
+
+
+def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
+    """Return in a word and a sentence how it stands."""
+    counts, run = data["counts"], facts.run
+    total = sum(counts.values())
+    done = f"{counts['done']} of {total} jobs are done"
+    outcome = run["outcome"] if run else None
+    if outcome == "running" and facts.holder is not None:
+        return {"state": "running", "text": f"{done}, {counts['running']} run now."}
+    if outcome == "stopped":
+        return {"state": "stopped", "text": f"It was stopped: {done}. Run again to go on."}
+    if outcome == "running":
+        return {"state": "failed", "text": f"The run was killed: {done}. Run again to go on."}
+    if outcome == "failed" or counts["failed"]:
+        failed = counts["failed"]
+        said = f"{failed} job{'s' if failed != 1 else ''} failed; " if failed else ""
+        return {"state": "failed", "text": f"{said}{done}."}
+    if facts.lacking:
+        lost, parts = len(facts.lacking), len(facts.events)
+        share = data["missing_share"]
+        events = "" if share is None else f", {_percent(share)} of the events"
+        text = f"The results lack {lost} of {parts} partitions{events}."
+        return {"state": "partial", "text": text}
+    if counts["done"] < total:
+        return {"state": "to do", "text": f"{done}."}
+    return {"state": "finished", "text": f"All {total} jobs are done."}
+
+
+def _failure(build: Path, one: failures.Failure) -> JsonObject:
+    command = shell(["snakemake", "--profile", "smk/profile", "--", one.record])
+    return {
+        "rule": one.rule,
+        "key": one.key,
+        "stage": one.stage or ", ".join(one.stages),
+        "kind": one.kind,
+        "problem": one.problem,
+        "fix": one.fix or "",
+        "dataset": one.dataset or "",
+        "file": one.file or "",
+        "entries": failures.span(one.start, one.stop) if one.file else "",
+        "pool": one.pool or "",
+        "host": one.host or "",
+        "attempt": one.attempt,
+        "log": str(failures.log_of(one)),
+        "tail": _tail(build / failures.log_of(one)),
+        "rerun": f"{shell(['cd', build])} && {command}",
+    }
+
+
+def _tail(log: Path) -> list[str]:
+    """Return the last lines of a log, without the secrets that they quote."""
+    try:
+        text = read_plain(log)[-_LOG:].decode(errors="replace")
+    except OSError:
+        return []
+    lines = masked(text).splitlines()[-_LINES:]
+    return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
+
+
+def _clean(value: Any) -> Any:
+    """Return plain data whose texts hold no secret, and nothing that a terminal would obey."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {clean(str(name)): _clean(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(one) for one in value]
+    return value
+
+
+@lru_cache(maxsize=4096)
+def clean(text: str) -> str:
+    """Return a text without secrets, and without what a terminal would obey."""
+    return printable(masked(text))
+
+
+# --- what people read -----------------------------------------------------------------------------
+
+
+def sections(data: JsonObject) -> list[Section]:
+    """Return the tables of a report; those that would be empty are left out."""
+    found = [
+        _failed(data),
+        _missing(data),
+        *_cutflows(data),
+        _histograms(data),
+        _files(data),
+        _rules(data),
+        _requested(data),
+        _critical(data),
+        _slowest(data),
+        _reasons(data),
+        *_provenance(data),
+    ]
+    return [section for section in found if section.rows]
+
+
+def _failed(data: JsonObject) -> Section:
+    rows = [
+        [
+            one["rule"],
+            one["dataset"],
+            f"{one['file']} ({one['entries']})" if one["file"] else "",
+            one["problem"],
+            one["rerun"],
+        ]
+        for one in data["failures"]
+    ]
+    more = data["failed"] - len(rows)
+    notes = [f"{more} more failed: 'fasthep-smk status' counts them"] if more > 0 else []
+    headers = ["rule", "dataset", "file", "cause", "run it alone"]
+    return Section("failures", "Failed jobs", headers, rows, notes)
+
+
+def _missing(data: JsonObject) -> Section:
+    rows = [
+        [
+            one["dataset"],
+            one["file"],
+            failures.span(one["start"], one["stop"]),
+            _count(one["events"]),
+            one["reason"],
+        ]
+        for one in data["missing"]
+    ]
+    headers = ["dataset", "file", "entries", "events", "what went wrong"]
+    title = "Partitions that the results lack"
+    return Section("missing", title, headers, rows, right=frozenset({"events"}))
+
+
+def _cutflows(data: JsonObject) -> list[Section]:
+    headers = ["dataset", "cut", "events before", "after", "kept", "of all", "sum of weights", "±"]
+    found = []
+    for number, one in enumerate(data["cutflows"]):
+        rows = [
+            [
+                row["dataset"],
+                row["cut"],
+                _count(row["before"]),
+                _count(row["after"]),
+                _percent(row["share"]),
+                _percent(row["total"]),
+                _decimal(row["weights"]),
+                _decimal(row["error"]),
+            ]
+            for row in one["rows"]
+        ]
+        title = f"Cutflow {one['name']}"
+        found.append(Section(f"cutflow-{number}", title, headers, rows, right=_all_but(headers, 2)))
+    return found
+
+
+def _histograms(data: JsonObject) -> Section:
+    headers = [
+        "histogram", "dataset", "bins", "effective entries", "sum of weights", "±", "of it outside",
+        "file",
+    ]  # fmt: skip
+    rows = [
+        [
+            one["name"],
+            one["dataset"],
+            one["bins"],
+            _decimal(one["entries"]),
+            _decimal(one["sum"]),
+            _decimal(one["error"]),
+            _decimal(one["outside"]),
+            one["file"],
+        ]
+        for one in data["histograms"]
+    ]
+    return Section(
+        "histograms",
+        "Histograms",
+        headers,
+        rows,
+        ["Sums are with under- and overflow; 'outside' is these alone."],
+        frozenset(headers[3:7]),
+        frozenset({"file"}),
+    )
+
+
+def _files(data: JsonObject) -> Section:
+    rows = [[one["file"], about_bytes(one["size"])] for one in data["files"]]
+    return Section(
+        "files", "Files", ["file", "size"], rows, (), frozenset({"size"}), frozenset({"file"})
+    )
+
+
+def _rules(data: JsonObject) -> Section:
+    headers = [
+        "rule", "pool", "jobs", "earlier", "retries", "queue", "shortest", "median", "longest",
+        "CPU", "memory", "asked", "read", "written", "events/s",
+    ]  # fmt: skip
+    rows = [
+        [
+            row["rule"],
+            row["pool"],
+            _count(row["jobs"]),
+            _count(row["earlier"]),
+            _count(row["retries"]),
+            duration(row["wait"]),
+            duration(row["least"]),
+            duration(row["median"]),
+            duration(row["most"]),
+            _percent(row["cpu"]),
+            _size(row["memory"]),
+            _size(row["asked_memory"]),
+            _size(row["read"]),
+            _size(row["written"]),
+            _count(row["speed"]),
+        ]
+        for row in data["rules"]
+    ]
+    hidden = [
+        name
+        for name in ("earlier", "retries", "queue", "read", "written", "events/s")
+        if all(row[headers.index(name)] in ("0", "–") for row in rows)
+    ]
+    kept = [number for number, name in enumerate(headers) if name not in hidden]
+    return Section(
+        "rules",
+        "Rules and pools",
+        [headers[number] for number in kept],
+        [[row[number] for number in kept] for row in rows],
+        [
+            "All jobs that are done. Earlier: those of them that ran in an earlier run. "
+            "Queue: median wait in the batch system. Memory: the most that one job held.",
+            "CPU: seconds on CPUs as a share of run time times cpus. "
+            "Read, written: bytes of all calls that do so. Events/s: in one job, while it runs.",
+        ],
+        _all_but(headers, 2),
+    )
+
+
+def _requested(data: JsonObject) -> Section:
+    shown = {"memory": about_bytes, "time": duration}
+    rows = [
+        [
+            one["pool"],
+            one["amount"],
+            _count(one["jobs"]),
+            shown[one["amount"]](one["asked"]),
+            shown[one["amount"]](one["used"]),
+            one["rule"],
+            _advice(one, shown[one["amount"]]),
+        ]
+        for one in data["requested"]
+    ]
+    headers = ["pool", "what", "jobs", "asked", "most used", "by rule", "advice"]
+    note = (
+        f"Advised is {measures.MARGIN:g} times the most that one job took, rounded up: where three "
+        "jobs or more have asked for the same, none died for want of it, and a fifth or more is "
+        "saved."
+    )
+    return Section(
+        "requested",
+        "Asked for and used",
+        headers,
+        rows,
+        [note],
+        frozenset(("jobs", "asked", "most used")),
+    )
+
+
+def _advice(one: JsonObject, shown: Any) -> str:
+    if one["advised"] is None:
+        return "–"
+    return f"ask for {shown(one['advised'])}: saves {_percent(one['saved'])}"
+
+
+def _critical(data: JsonObject) -> Section:
+    steps = data["critical_path"]
+    ran, waited = (sum(step[name] for step in steps) for name in ("seconds", "waited"))
+    rows = [
+        [step["rule"], step["key"], duration(step["waited"]), duration(step["seconds"])]
+        for step in steps
+    ]
+    notes = [
+        "Each of these jobs needed the one above it, which was the last of what it needed to end: "
+        "this chain has set the end of the run.",
+        f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run: "
+        + (
+            "more cores or workers at a time may end it sooner."
+            if waited > ran
+            else "to end sooner, these jobs have to be faster, or cut into smaller ones."
+        ),
+    ]
+    headers = ["rule", "job", "waited", "ran"]
+    title = "What set the end of the run"
+    return Section("critical", title, headers, rows, notes, frozenset({"waited", "ran"}))
+
+
+def _slowest(data: JsonObject) -> Section:
+    rows = [
+        [
+            one["rule"],
+            one["key"],
+            one["host"],
+            duration(one["seconds"]),
+            _size(one["memory"]),
+            _count(one["events"]),
+        ]
+        for one in data["slowest"]
+    ]
+    headers = ["rule", "job", "host", "ran", "memory", "events"]
+    return Section("slowest", "Longest jobs", headers, rows, right=_all_but(headers, 3))
+
+
+def _reasons(data: JsonObject) -> Section:
+    rows = [
+        [rule, _count(many), why]
+        for rule, reasons in data["reasons"].items()
+        for why, many in reasons.items()
+    ]
+    kept = data["earlier"]
+    notes = [
+        f"{_count(kept)} of the jobs that are done ran in an earlier run, and count still."
+        if kept
+        else "No job of an earlier run counts: all have run."
+    ]
+    title = "What ran in the last run, and why"
+    return Section("reasons", title, ["rule", "jobs", "why"], rows, notes, frozenset({"jobs"}))
+
+
+def _provenance(data: JsonObject) -> list[Section]:
+    run = data["run"]
+    rows = [["build folder", data["build"]]]
+    if run:
+        took = None if run["ended"] is None else run["ended"] - run["started"]
+        rows += [
+            ["command", run["command"]],
+            ["started in", run["folder"]],
+            ["last run", f"{when(run['started'])}, {duration(took)}"],
+            ["site", f"{run['site']} ({run['system']})"],
+            *(["version", f"{name} {version}"] for name, version in run["versions"].items()),
+            *(["SHA-256", f"{digest}  {path}"] for path, digest in run["digests"].items()),
+        ]
+    rows.append(["this report", when(data["made"])])
+    inputs = [
+        [one["file"], "–" if one["size"] is None else f"{one['size']} B", _modified(one["time_ns"])]
+        for one in data["inputs"]
+    ]
+    headers = ["file", "size", "modified"]
+    return [
+        Section("provenance", "Provenance", ["", ""], rows),
+        Section("inputs", "Input files", headers, inputs, right=frozenset({"size"})),
+    ]
+
+
+def _modified(nanoseconds: int | None) -> str:
+    return "–" if nanoseconds is None else when(nanoseconds / 1e9)
+
+
+def _all_but(headers: Sequence[str], number: int) -> frozenset[str]:
+    return frozenset(headers[number:])
+
+
+def when(seconds: float) -> str:
+    """Return a moment as people read it, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time as people read it: ``0.25 s``, ``12.3 s``, ``4 min 05 s``, ``2 h 30 min``."""
+    if seconds is None:
+        return "–"
+    if seconds < 9.995:
+        return f"{seconds:.2f} s"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _percent(share: float | None) -> str:
+    if share is None:
+        return "–"
+    return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
+
+
+def _count(value: float | None) -> str:
+    """Return a number with spaces between thousands."""
+    return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
+
+
+def _decimal(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.2f}".replace(",", "\u202f") if abs(value) < 1e9 else f"{value:.6g}"
+
+
+def _size(value: int | None) -> str:
+    return "–" if value is None else about_bytes(value)

@@ -1,0 +1,274 @@
+"""What is known of the jobs of a build folder: how each of them ran, read from what it has left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.report.status import State, state_of
+from fasthep_smk.storage import failures, last_run, layout, run_lock
+from fasthep_smk.storage.failures import Failure
+from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
+from fasthep_smk.storage.last_run import LastRun
+from fasthep_smk.storage.run_lock import Holder
+from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
+
+__all__ = ["Facts", "JobFacts", "Lacking", "gather"]
+
+#: A dataset and a file, and the first and last of its entries, if not all are meant.
+Partition = tuple[str, str, int | None, int | None]
+#: Seconds by which clocks of machines may differ.
+_CLOCKS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFacts:
+    """One job, and how it ran if it has. Times are seconds since 1970 (UTC), amounts bytes.
+
+    ``waited_from`` is when it could have begun: when it was submitted, if that is known
+    (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
+    run. ``retries`` are its attempts that failed before, ``for_memory`` those that died for want
+    of it.
+    """
+
+    rule: str
+    key: str
+    state: State
+    pool: str
+    dataset: str | None
+    events: int | None
+    reads: tuple[str, ...]
+    folder: str
+    host: str = ""
+    system: str = "local"
+    submitted: float | None = None
+    waited_from: float | None = None
+    started: float = 0.0
+    ended: float = 0.0
+    threads: int = 1
+    cpu: float = 0.0
+    memory: int = 0
+    asked_memory: int | None = None
+    asked_time: int | None = None
+    read: int | None = None
+    written: int | None = None
+    retries: int = 0
+    for_memory: bool = False
+    waited_for: str | None = None
+    is_new: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it ran."""
+        return max(0.0, self.ended - self.started)
+
+
+@dataclass(frozen=True)
+class Lacking:
+    """A partition that the results lack; ``events`` if it is known how many."""
+
+    dataset: str
+    file: str
+    start: int | None
+    stop: int | None
+    reason: str
+    events: int | None
+
+    @property
+    def place(self) -> Partition:
+        return self.dataset, self.file, self.start, self.stop
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
+
+    ``events`` are those of all partitions, also of those that the results lack.
+    """
+
+    build: Path
+    jobs: list[JobFacts]
+    failed: list[Failure]
+    lacking: list[Lacking]
+    run: LastRun | None
+    holder: Holder | None
+    inputs: list[tuple[str, int | None, int | None]]
+    events: Mapping[Partition, int | None]
+
+    @property
+    def done(self) -> list[JobFacts]:
+        """The jobs that have their results."""
+        return [job for job in self.jobs if job.state == "done"]
+
+    @property
+    def new(self) -> list[JobFacts]:
+        """Those of them that ran in the last run."""
+        return [job for job in self.done if job.is_new]
+
+
+def gather(build: Path) -> Facts:
+    """Return the facts of a build folder; nothing is changed.
+
+    Raises:
+        Findings: its task tables cannot be read.
+    """
+    run, holder = last_run.read(build), run_lock.holder(build)
+    since = run["started"] - _CLOCKS if run else 0.0
+    notes = {(note.rule, note.key): note for note in failures.read_all(build)}
+    counted = _entries(build)
+    listed = read_jobs(build)
+    pools = _pools(build)
+    jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
+    events: dict[Partition, int | None] = {}
+    for job in listed:
+        many = _events(job, counted)
+        if (one := job.entry.partition) is not None:
+            events[one["dataset"], one["file"], one["start"], one["stop"]] = many
+        inputs |= job.entry.files
+        head = head_of(build, job)
+        if head is None:
+            state = state_of(False, note := notes.get((job.rule, job.key)), holder)
+            if note and note.kind == "killed" and run and run["outcome"] == "stopped":
+                state = "to do"  # it was stopped with the run: it has not failed
+            jobs.append(_job(job, state, pools.get(job.rule, ""), many))
+            continue
+        found = _finished(job, head, pools.get(job.rule, ""), many, since, ends)
+        ends[job.folder] = found.ended
+        jobs.append(found)
+    lacking = _lacking(listed, counted)
+    return Facts(
+        build=build,
+        jobs=jobs,
+        failed=[
+            notes[job.rule, job.key]
+            for job in jobs
+            if job.state == "failed" and (job.rule, job.key) in notes
+        ],
+        lacking=lacking,
+        run=run,
+        holder=holder,
+        inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
+        events=events | {one.place: one.events for one in lacking},
+    )
+
+
+def _job(job: TaskJob, state: State, pool: str, events: int | None, **more: Any) -> JobFacts:
+    return JobFacts(
+        rule=job.rule,
+        key=job.key,
+        state=state,
+        dataset=job.entry.dataset,
+        reads=tuple(read.folder for read in job.entry.reads),
+        folder=job.folder,
+        **{"pool": pool, "events": events, **more},
+    )
+
+
+def _finished(
+    job: TaskJob,
+    head: JsonObject,
+    pool: str,
+    events: int | None,
+    since: float,
+    ends: Mapping[str, float],
+) -> JobFacts:
+    """Return what the head of a record says; ``ends`` are those of the jobs that came before."""
+    asked, used = _mapping(head.get("asked")), _mapping(head.get("used"))
+    earlier = [one for one in head.get("earlier") or () if isinstance(one, dict)]
+    started, submitted = _number(head.get("started")) or 0.0, _number(head.get("submitted"))
+    ready = max((ends.get(read.folder, 0.0) for read in job.entry.reads), default=0.0)
+    ready = max(ready, since + _CLOCKS if since else 0.0)
+    waited_from = submitted if submitted is not None else ready or None
+    return _job(
+        job,
+        "done",
+        str(asked.get("pool") or pool),
+        _whole(head.get("events")) or events,
+        host=str(head.get("host") or ""),
+        system=str(head.get("system") or "local"),
+        submitted=submitted,
+        waited_from=None if waited_from is None else min(waited_from, started),
+        started=started,
+        ended=_number(head.get("ended")) or started,
+        threads=_whole(head.get("threads")) or 1,
+        cpu=_number(used.get("cpu")) or 0.0,
+        memory=_whole(used.get("memory")) or 0,
+        asked_memory=_whole(asked.get("memory")),
+        asked_time=_whole(asked.get("walltime")),
+        read=_whole(used.get("read")),
+        written=_whole(used.get("written")),
+        retries=len(earlier),
+        for_memory=any(one.get("kind") == "memory" for one in earlier),
+        waited_for=head.get("waited_for"),
+        is_new=started >= since,
+    )
+
+
+def _entries(build: Path) -> dict[str, int]:
+    """Return how many entries input files have, by ``path|size|time``."""
+    try:
+        cache = files.unseal(files.read_plain(build / layout.INPUTS))["files"]
+        return {
+            name.rpartition("|")[0]: max(known["entries"].values())
+            for name, known in cache.items()
+            if known.get("entries")
+        }
+    except (OSError, files.Altered, KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def _events(job: TaskJob, counted: Mapping[str, int]) -> int | None:
+    """Return how many events the partition of a job has."""
+    partition = job.entry.partition
+    if partition is None:
+        return None
+    if partition["start"] is not None and partition["stop"] is not None:
+        return partition["stop"] - partition["start"]
+    origin = job.entry.origin
+    known = [counted.get(one) for one in (origin["files"] if origin else ())]
+    return known[0] if len(known) == 1 else None
+
+
+def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> list[Lacking]:
+    """Return the partitions that the end of the run goes without."""
+    by_path = {name.split("|")[0]: entries for name, entries in counted.items()}
+    found = {}
+    for job in jobs:
+        for one in job.entry.missing:
+            start, stop = one["start"], one["stop"]
+            end = stop if stop is not None else by_path.get(one["file"])
+            events = None if end is None else end - (start or 0)
+            lost = Lacking(one["dataset"], one["file"], start, stop, one["reason"], events)
+            found[lost.place] = lost
+    return list(found.values())
+
+
+def _pools(build: Path) -> dict[str, str]:
+    """Return the pools of the rules, as their jobs ask for them first."""
+    try:
+        rules = json.loads(files.read_plain(build / layout.REQUESTS))["rules"]
+        return {str(rule): str(asked[0].get("pool") or "") for rule, asked in rules.items()}
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return {}
+
+
+def _identity(path: str, known: str) -> tuple[str, int | None, int | None]:
+    size, _, time = known.removeprefix(f"{path}|").partition("|")
+    return (path, int(size), int(time)) if size.isdigit() and time.isdigit() else (path, None, None)
+
+
+def _mapping(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: object) -> float | None:
+    right = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if right else None  # type: ignore[arg-type]
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,236 @@
+"""What the jobs of a build folder took, in numbers: by rule and pool, over time, end to end."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from fasthep_smk.report.facts import JobFacts
+from fasthep_smk.util.documents import JsonObject
+
+__all__ = [
+    "MARGIN",
+    "Requested",
+    "Step",
+    "concurrency",
+    "critical_path",
+    "lanes",
+    "queue_waits",
+    "requested",
+    "rules",
+    "speed",
+]
+
+#: What is advised is so many times the most that any job took, rounded up to two digits; it is
+#: advised from so many jobs on, if it saves at least this share.
+MARGIN, _LEAST_JOBS, _LEAST_SAVED = 1.2, 3, 0.2
+#: Points of a curve; more cannot be told apart.
+_POINTS = 1000
+
+
+def rules(jobs: Iterable[JobFacts]) -> list[JsonObject]:
+    """Return what the finished jobs of each rule took in each pool.
+
+    ``cpu`` is their time on CPUs as a share of what they were given: run time times cpus. Events
+    per second are those of partitions, by the run time of their jobs.
+    """
+    groups: dict[tuple[str, str], list[JobFacts]] = defaultdict(list)
+    for job in jobs:
+        groups[job.rule, job.pool].append(job)
+    return [_row(rule, pool, found) for (rule, pool), found in groups.items()]
+
+
+def _row(rule: str, pool: str, jobs: list[JobFacts]) -> JsonObject:
+    times = [job.seconds for job in jobs]
+    waits = queue_waits(jobs)
+    asked = [job.asked_memory for job in jobs if job.asked_memory]
+    given = sum(job.seconds * job.threads for job in jobs)
+    return {
+        "rule": rule,
+        "pool": pool,
+        "jobs": len(jobs),
+        "earlier": sum(not job.is_new for job in jobs),
+        "retries": sum(job.retries for job in jobs),
+        "wait": statistics.median(waits) if waits else None,
+        "least": min(times),
+        "median": statistics.median(times),
+        "most": max(times),
+        "total": sum(times),
+        "cpu": sum(job.cpu for job in jobs) / given if given else None,
+        "memory": max(job.memory for job in jobs),
+        "asked_memory": max(asked) if asked else None,
+        "read": _sum(job.read for job in jobs),
+        "written": _sum(job.written for job in jobs),
+        "events": _sum(job.events for job in jobs),
+        "speed": speed(jobs),
+    }
+
+
+def speed(jobs: Iterable[JobFacts]) -> float | None:
+    """Return the events that jobs of partitions get done in a second of their run time."""
+    counted = [job for job in jobs if job.events is not None]
+    seconds = sum(job.seconds for job in counted)
+    return sum(job.events or 0 for job in counted) / seconds if seconds else None
+
+
+def queue_waits(jobs: Iterable[JobFacts]) -> list[float]:
+    """Return for how long batch jobs waited in the queue; a bundle waits once."""
+    starts: dict[tuple[float, str], float] = {}
+    for job in jobs:
+        if job.submitted is not None:
+            # Jobs of a bundle are submitted as one.
+            name = (job.submitted, f"{job.rule} {job.host}")
+            starts[name] = min(job.started, starts.get(name, math.inf))
+    return [max(0.0, start - submitted) for (submitted, _), start in starts.items()]
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True)
+class Requested:
+    """What the jobs of a pool asked for and the most that one of them took.
+
+    ``amount`` is ``memory`` in bytes or ``time`` in seconds; ``advised`` is what would do, and
+    ``saved`` the share that this saves; ``None``: there is nothing to advise.
+    """
+
+    pool: str
+    amount: str
+    jobs: int
+    asked: int
+    used: float
+    rule: str
+    advised: int | None
+
+    @property
+    def saved(self) -> float | None:
+        return None if self.advised is None else 1 - self.advised / self.asked
+
+
+def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
+    """Return what was asked for in each pool, and what would do.
+
+    That is advised only if all jobs of the pool asked for the same and none died for want of it.
+    """
+    pools: dict[str, list[JobFacts]] = defaultdict(list)
+    for job in jobs:
+        pools[job.pool].append(job)
+    return [one for pool, found in pools.items() for one in _requested(pool, found)]
+
+
+def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
+    for amount in ("memory", "time"):
+        is_memory = amount == "memory"
+        asked = [job.asked_memory if is_memory else job.asked_time for job in jobs]
+        known = [one for one in asked if one]
+        if not known:
+            continue
+        used = [float(job.memory) if is_memory else job.seconds for job in jobs]
+        most = max(used)
+        advised = _rounded_up(most * MARGIN)
+        sure = len(jobs) >= _LEAST_JOBS and most > 0 and len({*asked}) == 1
+        sure &= not (is_memory and any(job.for_memory for job in jobs))
+        worth = advised <= known[0] * (1 - _LEAST_SAVED)
+        yield Requested(
+            pool=pool,
+            amount=amount,
+            jobs=len(jobs),
+            asked=max(known),
+            used=most,
+            rule=jobs[used.index(most)].rule,
+            advised=advised if sure and worth else None,
+        )
+
+
+def _rounded_up(amount: float) -> int:
+    """Return an amount with two digits that count."""
+    if amount <= 0:
+        return 0
+    unit: int = 10 ** max(0, math.floor(math.log10(amount)) - 1)
+    return math.ceil(amount / unit) * unit
+
+
+@dataclass(frozen=True)
+class Step:
+    """A job on the critical path, and for how long it waited when it could have begun."""
+
+    job: JobFacts
+    waited: float
+
+
+def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
+    """Return the chain of jobs that set the end: each waited for the end of the one before it."""
+    if not jobs:
+        return []
+    by_folder = {job.folder: job for job in jobs}
+    one: JobFacts | None = max(jobs, key=lambda job: job.ended)
+    steps: list[Step] = []
+    while one is not None:
+        before = [by_folder[folder] for folder in one.reads if folder in by_folder]
+        before = [job for job in before if job.ended <= one.ended and job is not one]
+        last = max(before, key=lambda job: job.ended, default=None)
+        since = last.ended if last else one.waited_from
+        steps.append(Step(one, 0.0 if since is None else max(0.0, one.started - since)))
+        one = last
+    return steps[::-1]
+
+
+def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
+    """Return places for the jobs on a timeline: rows, each job's row, and since when it is grey.
+
+    Rows are of a pool on a host, as many as jobs ran there at a time. Grey is the time that a job
+    waited, as far as its row is free.
+    """
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, job in enumerate(jobs):
+        groups[job.pool, job.host].append(number)
+    names: list[str] = []
+    row, grey = [0] * len(jobs), [job.started for job in jobs]
+    for (pool, host), members in sorted(groups.items()):
+        free: list[tuple[float, int]] = []
+        for number in sorted(members, key=lambda one: jobs[one].started):
+            job, until = jobs[number], -math.inf
+            if free and free[0][0] <= job.started:
+                until, row[number] = heapq.heappop(free)
+            else:
+                row[number] = len(names)
+                names.append(f"{pool} @ {host}")
+            if job.waited_from is not None:
+                grey[number] = min(job.started, max(job.waited_from, until))
+            heapq.heappush(free, (job.ended, row[number]))
+    return names, row, grey
+
+
+def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:
+    """Return how many jobs ran at a time in each pool, and how many waited that could have run.
+
+    ``times`` are seconds since 1970; from each to the next, the numbers hold.
+    """
+    pools = sorted({job.pool for job in jobs})
+    changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for job in jobs:
+        started = round(job.started, 2)
+        changes[started][job.pool] += 1
+        changes[round(job.ended, 2)][job.pool] -= 1
+        if job.waited_from is not None:
+            changes[round(job.waited_from, 2)][""] += 1
+            changes[started][""] -= 1
+    now, times = dict.fromkeys(["", *pools], 0), sorted(changes)
+    every = max(1, math.ceil(len(times) / _POINTS))
+    kept: list[float] = []
+    curves: dict[str, list[int]] = {pool: [] for pool in now}
+    for number, time in enumerate(times):
+        for pool, change in changes[time].items():
+            now[pool] += change
+        if number % every == 0 or number == len(times) - 1:
+            kept.append(time)
+            for pool, many in now.items():
+                curves[pool].append(many)
+    return {"times": kept, "waiting": curves.pop(""), "running": curves}

@@ -1,0 +1,100 @@
+"use strict";
+// The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
+(() => {
+  const told = JSON.parse(document.getElementById("jobs").textContent);
+  const timeline = document.getElementById("timeline");
+  if (!timeline || !told.jobs.length) return;
+  const colours = ["#4269d0", "#efb118", "#e8604c", "#3ca951", "#6cc5b0", "#c77dba", "#a463f2", "#97bbf5", "#9c6b4e", "#8c95a3"];
+  const grey = "var(--wait)";
+  const colour = (number) => colours[number % colours.length];
+  const ofPool = (number) => colour(number + 6);
+  const pools = Object.keys(told.running);
+  const latest = Math.max(...told.jobs.map((job) => job[4]));
+  const [unit, size] = latest > 7200 ? ["hours", 3600] : latest > 300 ? ["minutes", 60] : ["seconds", 1];
+  const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key]) => ({ rule, row, wait: wait / size, start: start / size, end: end / size, retries, key }));
+  const last = latest / size;
+  const only = document.getElementById("only");
+  told.rules.forEach((name, number) => only.add(new Option(name, number)));
+
+  const legend = (names, colourOf) => {
+    const list = document.createElement("ul");
+    list.className = "legend";
+    for (const [name, shown] of names.map((name, number) => [name, colourOf(number)])) {
+      const item = document.createElement("li"), box = document.createElement("i");
+      box.style.background = shown;
+      item.append(box, name);
+      list.append(item);
+    }
+    return list;
+  };
+  const most = (curves) => Math.max(1, ...Object.values(curves).flat());
+  const put = (place, ...parts) => document.getElementById(place).replaceChildren(...parts);
+  const shown = (value) => `${value.toFixed(2)} ${unit}`;
+  const span = { domain: [0, last], label: unit, grid: true, nice: false };
+
+  function draw() {
+    const width = Math.max(280, timeline.clientWidth);
+    const narrow = width < 600;
+    const chosen = only.value === "" ? jobs : jobs.filter((job) => job.rule === Number(only.value));
+    const tall = Math.max(3, Math.min(18, 900 / told.rows.length));
+    // One label for the rows of a pool on a host: at the first of them.
+    const labels = told.rows.map((name, row) => [name, row]).filter(([name, row]) => told.rows[row - 1] !== name)
+      // As many as there is room for.
+      .filter(([, row], at, all) => !at || (row - all[at - 1][1]) * tall >= 12);
+    const left = narrow ? 8 : 130;
+    put("timeline", legend([...told.rules, "waiting"], (number) => number < told.rules.length ? colour(number) : grey), Plot.plot({
+      width, height: told.rows.length * tall + 60, marginLeft: left, marginTop: narrow ? 24 : 10,
+      x: span, y: { axis: null, domain: [-0.6, told.rows.length], reverse: true },
+      marks: [
+        Plot.rect(chosen.filter((job) => job.wait < job.start), { x1: "wait", x2: "start", y1: (job) => job.row + 0.3, y2: (job) => job.row + 0.7, fill: grey }),
+        Plot.rect(chosen, {
+          x1: "start", x2: (job) => Math.max(job.end, job.start + last / 2000), y1: "row", y2: (job) => job.row + 0.9, fill: (job) => colour(job.rule),
+        }),
+        Plot.dot(chosen.filter((job) => job.retries), { x: "start", y: (job) => job.row + 0.45, symbol: "diamond", r: 4, fill: "currentColor" }),
+        Plot.text(labels, narrow
+          ? { x: 0, y: ([, row]) => row - 0.35, text: "0", textAnchor: "start", fontSize: 10 }
+          : { x: 0, dx: -6, y: ([, row]) => row + 0.45, text: "0", textAnchor: "end", fontSize: 11 }),
+        Plot.tip(chosen, Plot.pointer({
+          x: (job) => (job.start + job.end) / 2, y: (job) => job.row + 0.45, maxRadius: 60, fill: "var(--card)",
+          title: (job) => `${told.rules[job.rule]} ${job.key}\nwaited ${shown(job.start - job.wait)}, ran ${shown(job.end - job.start)}${job.retries ? `\n${job.retries} failed before` : ""}`,
+        })),
+      ],
+    }));
+
+    const steps = told.times.flatMap((time, at) => pools.map((pool) => ({ time: time / size, pool, many: told.running[pool][at] })));
+    const waiting = told.times.map((time, at) => ({ time: time / size, many: told.waiting[at] }));
+    put("concurrency", legend(pools, ofPool), Plot.plot({
+      width, height: 180, marginLeft: 48, x: span, y: { label: "jobs that ran", grid: true, ticks: Math.min(5, most(told.running)), tickFormat: "d" },
+      marks: [
+        Plot.areaY(steps, { x: "time", y: "many", fill: (step) => ofPool(pools.indexOf(step.pool)), z: "pool", curve: "step-after", fillOpacity: 0.85 }),
+        Plot.ruleY([0]),
+      ],
+    }), Plot.plot({
+      width, height: 130, marginLeft: 48, x: span, y: { label: "jobs that waited", grid: true, ticks: Math.min(5, most([told.waiting])), tickFormat: "d" },
+      marks: [
+        Plot.areaY(waiting, { x: "time", y1: 0, y2: "many", curve: "step-after", fill: grey }),
+        Plot.ruleY([0]),
+      ],
+    }));
+
+    const memory = told.memory.map(([rule, least, most, asked]) => ({ name: told.rules[rule], rule, least: least / 1e9, most: most / 1e9, asked: asked / 1e9 }));
+    put("memory", Plot.plot({
+      width, height: memory.length * (narrow ? 44 : 30) + 60, marginLeft: narrow ? 8 : Math.min(240, width / 3),
+      x: { label: "GB", grid: true, domain: [0, Math.max(...memory.map((one) => Math.max(one.most, one.asked))) * 1.05] },
+      y: { domain: memory.map((one) => one.rule), axis: null, padding: narrow ? 0.55 : 0.35 },
+      marks: [
+        Plot.barX(memory, { x1: "least", x2: (one) => Math.max(one.most, one.least + 0.002), y: "rule", fill: (one) => colour(one.rule), title: (one) => `${one.name}: ${one.least.toFixed(3)} to ${one.most.toFixed(3)} GB` }),
+        Plot.tickX(memory.filter((one) => one.asked), { x: "asked", y: "rule", stroke: "currentColor", strokeWidth: 2, title: (one) => `asked: ${one.asked} GB` }),
+        Plot.text(memory, narrow
+          ? { x: 0, y: "rule", text: "name", textAnchor: "start", dy: -18 }
+          : { x: 0, y: "rule", text: "name", textAnchor: "end", dx: -6, fontSize: 11 }),
+        Plot.ruleX([0]),
+      ],
+    }));
+  }
+
+  let planned;
+  draw();
+  only.addEventListener("change", draw);
+  addEventListener("resize", () => { clearTimeout(planned); planned = setTimeout(draw, 150); });
+})();

@@ -1,0 +1,281 @@
+"""The report as one page that needs nothing else: no server, no other file, no host.
+
+Tables and plots are there without JavaScript. The charts of time are drawn in the browser by
+libraries that the page holds (``vendor/``); its policy lets no other script run, and nothing be
+loaded. How the page looks: ``page.css``; its charts: ``page.js``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files as resources
+from pathlib import Path
+from urllib.parse import quote
+
+from fasthep_smk.report import document, measures, results
+from fasthep_smk.report.document import Section, duration
+from fasthep_smk.report.facts import Facts, gather
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.units import about_bytes
+
+__all__ = ["as_html", "write"]
+
+#: Bytes of plots that a page holds; others it only names.
+_PICTURES = 2_500_000
+#: A longer table is closed until somebody opens it, and has no more rows than this.
+_OPEN, _MOST = 40, 500
+#: Characters of a text that stays on one line.
+_SHORT = 32
+_SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
+#: After these sections stand the plots, and before that the charts.
+_PLOTS_BEFORE, _CHARTS_BEFORE = "histograms", "rules"
+
+
+def write(build: Path) -> Path:
+    """Write the page of a build folder, and return its path.
+
+    Raises:
+        Findings: its task tables cannot be read.
+        OSError: it cannot be written.
+    """
+    facts = gather(build)
+    data = document.as_data(facts)
+    path = build / layout.REPORT
+    text = as_html(facts, data)
+    # If it quotes logs, it is like these: nobody else may read them.
+    with files.atomic_path(path, durable=False, private=bool(data["failures"])) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return path
+
+
+def as_html(facts: Facts, data: JsonObject) -> str:
+    """Return the page; ``data`` is what `document.as_data` says of these facts."""
+    scripts = [_resource(name) for name in _SCRIPTS]
+    name = data["build"].rpartition("/")[2]
+    title = f"{data['verdict']['state']}: {name}"
+    parts = [
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>{escape(title)}</title>\n<style>{_resource('page.css')}</style>\n</head>\n<body>",
+        _header(name, facts, data),
+        "<main>",
+        *_body(facts, data),
+        "</main>",
+        f'<script type="application/json" id="jobs">{_timeline(facts)}</script>',
+        *(f"<script>{script}</script>" for script in scripts),
+        "</body>\n</html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _resource(name: str) -> str:
+    return (resources("fasthep_smk.report") / name).read_text(encoding="utf-8").strip()
+
+
+def _policy(scripts: list[str]) -> str:
+    """Return what the browser may do: run these scripts, and load nothing."""
+    digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    run = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {run}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _header(name: str, facts: Facts, data: JsonObject) -> str:
+    verdict, counts, run = data["verdict"], data["counts"], data["run"]
+    figures = [(f"{sum(counts.values())}", "jobs")]
+    if run and run["ended"] is not None:
+        figures.append((duration(run["ended"] - run["started"]), "last run"))
+    figures.append((duration(sum(job.cpu for job in facts.done)), "on CPUs"))
+    events = sum(many or 0 for many in facts.events.values())
+    if events:
+        figures.append((f"{events:,}".replace(",", "\u202f"), "events"))
+    figures.append((about_bytes(max((job.memory for job in facts.done), default=0)), "most memory"))
+    shown = "".join(
+        f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
+    )
+    state = verdict["state"]
+    return (
+        f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
+        f'<h1>{escape(name)}</h1><p class="said">{escape(verdict["text"])}</p>'
+        f"<dl>{shown}</dl></header>"
+    )
+
+
+def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
+    found = document.sections(data)
+    names = [section.name for section in found]
+    plots = _plots(facts.build, data)
+    at = next((name for name in (_PLOTS_BEFORE, "files", "rules") if name in names), "provenance")
+    yield _navigation(found, plots=bool(plots), charts=bool(facts.new))
+    for section in found:
+        if section.name == at:
+            yield plots
+        if section.name == _CHARTS_BEFORE and facts.new:
+            yield _charts(data)
+        yield _failures(data) if section.name == "failures" else _table(section)
+
+
+def _navigation(found: list[Section], *, plots: bool, charts: bool) -> str:
+    entries: list[tuple[str, str]] = []
+    for section in found:
+        if section.name == _CHARTS_BEFORE and charts:
+            entries.append(("time", "Time"))
+        entries.append((section.name, section.title))
+    if plots:
+        entries.insert(0, ("plots", "Plots"))
+    links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in entries)
+    return f'<nav aria-label="Parts of this page">{links}</nav>'
+
+
+def _table(section: Section) -> str:
+    rows = section.rows[:_MOST]
+    right = [header in section.right for header in section.headers]
+    links = [header in section.links for header in section.headers]
+    head = "".join(
+        f'<th scope="col"{" class=n" if number else ""}>{escape(header)}</th>'
+        for header, number in zip(section.headers, right, strict=True)
+    )
+    lines = []
+    for row in rows:
+        cells = zip(row, right, links, strict=True)
+        lines.append("<tr>" + "".join(_cell(*cell) for cell in cells) + "</tr>")
+    head = f"<thead><tr>{head}</tr></thead>" if any(section.headers) else ""
+    table = (
+        f'<div class="wide" tabindex="0"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>'
+    )
+    if len(section.rows) > _OPEN:
+        many = f"{len(section.rows)} rows"
+        if len(rows) < len(section.rows):
+            many += f", of which the first {len(rows)} are here"
+        table = f"<details><summary>{many}</summary>{table}</details>"
+    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in section.notes)
+    return f'<section id="{section.name}"><h2>{escape(section.title)}</h2>{notes}{table}</section>'
+
+
+def _cell(text: str, right: bool, link: bool) -> str:
+    shown = _link(text, escape(text)) if link else escape(text)
+    if right:
+        return f"<td class=n>{shown}</td>"
+    return f"<td class=t>{shown}</td>" if len(text) > _SHORT else f"<td>{shown}</td>"
+
+
+def _link(path: str, shown: str) -> str:
+    return f'<a href="./{escape(quote(path))}">{shown}</a>'
+
+
+def _failures(data: JsonObject) -> str:
+    items = []
+    for one in data["failures"]:
+        facts = [
+            ("dataset", one["dataset"]),
+            ("file", f"{one['file']} ({one['entries']})" if one["file"] else ""),
+            ("where", " on ".join(text for text in (one["pool"], one["host"]) if text)),
+            ("fix", one["fix"]),
+        ]
+        told = "".join(
+            f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts if text
+        )
+        tail = "\n".join(one["tail"])
+        log = f"<pre>{escape(tail)}</pre>" if tail else ""
+        items.append(
+            f"<article><h3>{escape(one['stage'] or one['rule'])} {escape(one['key'])}</h3>"
+            f"<p class=problem>{escape(one['problem'])}</p><dl class=facts>{told}</dl>"
+            f"<p class=note>run it alone:</p><pre>{escape(one['rerun'])}</pre>"
+            f"<p class=note>end of {_link(one['log'], escape(one['log']))}:</p>{log}</article>"
+        )
+    more = data["failed"] - len(items)
+    rest = f"<p class=note>and {more} more</p>" if more > 0 else ""
+    return f'<section id="failures"><h2>Failed jobs</h2>{"".join(items)}{rest}</section>'
+
+
+def _plots(build: Path, data: JsonObject) -> str:
+    shown = [one for one in data["files"] if one["shown"]]
+    if not shown:
+        return ""
+    kept, figures = results.fitting(shown, _PICTURES), []
+    for one in kept:
+        try:
+            source = results.picture(build / one["file"])
+        except OSError:
+            continue  # a run that begins has just removed it
+        name = escape(one["file"].removeprefix("artifacts/"))
+        image = f'<img src="{source}" alt="{name}">'
+        figures.append(
+            f"<figure>{_link(one['file'], image)}<figcaption>{name}</figcaption></figure>"
+        )
+    left = [_link(one["file"], escape(one["file"])) for one in shown if one not in kept]
+    rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
+    return (
+        f'<section id="plots"><h2>Plots</h2><div class="plots">{"".join(figures)}</div>{rest}'
+        "</section>"
+    )
+
+
+def _charts(data: JsonObject) -> str:
+    earlier = data["earlier"]
+    kept = f" Results of earlier runs that count still are not here: {earlier}." if earlier else ""
+    return (
+        '<section id="time"><h2>Time</h2>'
+        f"<p class=note>What ran in the last run, by the time since it began.{kept}"
+        " Grey: a job waited that could have run."
+        "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
+        '<label>rule <select id="only"><option value="">all</option></select></label>'
+        "<figure><figcaption>When each job ran. A row is a place for one job, of a pool on a "
+        "host; ◆: an attempt before it has failed.</figcaption>"
+        '<div class="chart" id="timeline" role="img" aria-label="When each job ran"></div></figure>'
+        "<figure><figcaption>How many jobs ran at a time, by pool, and how many waited that could "
+        "have run.</figcaption>"
+        '<div class="chart" id="concurrency" role="img" aria-label="How many jobs ran at a time">'
+        "</div></figure><figure><figcaption>Memory: from the job that held least to that which "
+        "held most, and what was asked for (line).</figcaption>"
+        '<div class="chart" id="memory" role="img" aria-label="Memory by rule"></div></figure>'
+        "</section>"
+    )
+
+
+def _timeline(facts: Facts) -> str:
+    """Return what the charts show as JSON that can stand in a page."""
+    jobs = facts.new
+    run, first = facts.run, min((job.waited_from or job.started for job in jobs), default=0.0)
+    zero = min(run["started"], first) if run else first
+    rows, row, grey = measures.lanes(jobs)
+    rules = list(dict.fromkeys(job.rule for job in jobs))
+    index = {rule: number for number, rule in enumerate(rules)}
+    curves = measures.concurrency(jobs)
+    memory = []
+    for rule in rules:
+        held = [job for job in jobs if job.rule == rule]
+        used, asked = [job.memory for job in held], [job.asked_memory or 0 for job in held]
+        memory.append([index[rule], min(used), max(used), max(asked)])
+    told = {
+        "rules": [document.clean(rule) for rule in rules],
+        "rows": [document.clean(name) for name in rows],
+        "jobs": [
+            [
+                index[job.rule],
+                row[number],
+                round(grey[number] - zero, 2),
+                round(job.started - zero, 2),
+                round(job.ended - zero, 2),
+                job.retries,
+                document.clean(job.key),
+            ]
+            for number, job in enumerate(jobs)
+        ],
+        "times": [round(time - zero, 2) for time in curves["times"]],
+        "waiting": curves["waiting"],
+        "running": {document.clean(pool): many for pool, many in curves["running"].items()},
+        "memory": memory,
+    }
+    # No "<": nothing in it can end the element that holds it.
+    return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,158 @@
+"""What a build folder holds for physicists: cutflows, histograms, plots, other files."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
+
+__all__ = ["cutflows", "fitting", "histograms", "picture", "result_files"]
+
+_ARTIFACTS = "artifacts"
+#: What a browser shows, by how its name ends.
+_PICTURES = {
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".jpg": "image/jpeg",
+    ".gif": "image/gif",
+}
+#: What is not for people, or is told elsewhere on the page.
+_SKIPPED = {"histograms", "cutflows", "provenance"}
+
+
+def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
+    """Yield the title and the file of all results of a kind, variations in folders of their own."""
+    artifacts = build / _ARTIFACTS
+    for manifest in sorted(
+        [*artifacts.glob(f"{kind}/manifest.json"), *artifacts.glob(f"*/{kind}/manifest.json")]
+    ):
+        variation = "/".join(manifest.relative_to(artifacts).parts[:-2])
+        try:
+            for one in json.loads(files.read_plain(manifest))[kind]:
+                path = build / str(one["path"])
+                if path.resolve().is_relative_to(build.resolve()):
+                    yield f"{one['id']} ({variation})" if variation else str(one["id"]), path
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+
+
+def cutflows(build: Path) -> list[JsonObject]:
+    """Return the cutflows: for each dataset and cut, the events before and after it.
+
+    ``share`` is what the cut keeps, ``total`` what is left of all events before the first cut of
+    its selection.
+    """
+    found = []
+    for title, path in _listed(build, "cutflows"):
+        try:
+            told = json.loads(files.read_plain(path))
+            rows = [row for name in map(str, told["datasets"]) for row in _cuts(told, name)]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        found.append({"name": title, "file": str(path.relative_to(build)), "rows": rows})
+    return found
+
+
+def _cuts(told: JsonObject, dataset: str) -> Iterator[JsonObject]:
+    first: dict[str, float] = {}
+    for node in told["nodes"]:
+        stats = node["stats"].get(dataset)
+        if stats is None:
+            continue
+        before, after = float(stats["n_unweighted_in"]), float(stats["n_unweighted_out"])
+        all_events = first.setdefault(str(node["selection"]), before)
+        yield {
+            "dataset": dataset,
+            "selection": str(node["selection"]),
+            "cut": str(node.get("label") or node.get("expr") or node["id"]),
+            "before": int(before),
+            "after": int(after),
+            "share": after / before if before else None,
+            "total": after / all_events if all_events else None,
+            "weights": float(stats["sumw_out"]),
+            "error": math.sqrt(max(0.0, float(stats["sumw2_out"]))),
+        }
+
+
+def histograms(build: Path) -> list[JsonObject]:
+    """Return the histograms, one row for each dataset where they have an axis of datasets.
+
+    ``sum`` is that of all weights, ``outside`` the part of it in under- and overflow; ``entries``
+    are the effective ones, the square of the sum over the sum of squares: without weights, simply
+    their number.
+    """
+    listed = list(_listed(build, "histograms"))
+    if not listed:
+        return []
+    # Imported when needed: it brings a library that takes a moment.
+    from fasthep_smk.storage import pickles
+
+    found = []
+    for title, path in listed:
+        try:
+            histogram: Any = pickles.load(files.read_plain(path))
+            rows = list(_sums(histogram))
+        except Exception:  # a pickle may raise anything, and hold what is no histogram
+            rows = []
+        found += [{"name": title, "file": str(path.relative_to(build)), **row} for row in rows]
+    return found
+
+
+def _sums(histogram: Any) -> Iterator[JsonObject]:
+    axes = [axis.name or axis.label or "?" for axis in histogram.axes]
+    at = axes.index("dataset") if "dataset" in axes else None
+    sizes = [f"{len(axis)} of {name}" for axis, name in zip(histogram.axes, axes, strict=True)]
+    bins = " × ".join(size for number, size in enumerate(sizes) if number != at)
+    for dataset in histogram.axes[at] if at is not None else [""]:
+        one = histogram if at is None else histogram[{at: histogram.axes[at].index(dataset)}]
+        values, variances = one.values(flow=True), one.variances(flow=True)
+        total = float(values.sum())
+        squares = None if variances is None else float(variances.sum())
+        yield {
+            "dataset": str(dataset),
+            "bins": bins,
+            "sum": total,
+            "outside": total - float(one.values().sum()),
+            "error": None if squares is None else math.sqrt(max(0.0, squares)),
+            "entries": total**2 / squares if squares else None,
+        }
+
+
+def result_files(build: Path) -> list[JsonObject]:
+    """Return all other files for the user: their paths, sizes, and whether a browser shows them."""
+    top = build / _ARTIFACTS
+    found = []
+    for path in sorted(top.rglob("*")):
+        parts = path.relative_to(top).parts
+        if not path.is_file() or path.name == "manifest.json" or _SKIPPED & {*parts[:-1]}:
+            continue
+        found.append(
+            {
+                "file": str(path.relative_to(build)),
+                "size": path.stat().st_size,
+                "shown": path.suffix.lower() in _PICTURES,
+            }
+        )
+    return found
+
+
+def picture(path: Path) -> str:
+    """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
+    content = base64.b64encode(files.read_plain(path)).decode("ascii")
+    return f"data:{_PICTURES[path.suffix.lower()]};base64,{content}"
+
+
+def fitting(pictures: Iterable[JsonObject], most: int) -> list[JsonObject]:
+    """Return the pictures that fit into ``most`` bytes, in their order."""
+    kept, left = [], most
+    for one in pictures:
+        if one["shown"] and one["size"] <= left:
+            left -= one["size"]
+            kept.append(one)
+    return kept

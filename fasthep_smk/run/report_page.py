@@ -1,0 +1,107 @@
+"""What a run leaves about itself, and the page on its build folder, whether it succeeds or not."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk.storage import last_run, layout
+from fasthep_smk.storage.last_run import LastRun, Outcome
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.names import printable, shell
+
+if TYPE_CHECKING:
+    from fasthep_smk.translate.translation import Translation
+
+__all__ = ["is_outdated", "noting", "write_page"]
+
+_PACKAGES = (
+    "fasthep-smk", "snakemake", "fasthep-flow", "fasthep-carpenter", "fasthep-curator",
+    "fasthep-render",
+)  # fmt: skip
+
+
+@contextlib.contextmanager
+def noting(translation: Translation) -> Iterator[None]:
+    """Note that a run goes on, and how it has ended; after a failure, write the page.
+
+    That of a run that succeeds is written when it is concluded.
+    """
+    run = _begun(translation)
+    last_run.write(translation.build, run)
+    try:
+        yield
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt)
+        _end(translation.build, run, "stopped" if stopped else "failed", error)
+        write_page(translation.build)
+        raise
+    _end(translation.build, run, "finished")
+
+
+def write_page(build: Path) -> None:
+    """Write the page of a build folder; if that fails, say so: the run is none the worse."""
+    # Imported when needed: a run with nothing to do writes none.
+    from fasthep_smk.report import page
+
+    try:
+        page.write(build)
+    except Exception as error:  # whatever it is, the results are there
+        said = str(error) if isinstance(error, SmkError) else f"{type(error).__name__}: {error}"
+        text = printable(masked(" ".join(said.split())))
+        print(f"fasthep-smk: warning: {layout.REPORT} was not written: {text}", file=sys.stderr)
+
+
+def is_outdated(build: Path) -> bool:
+    """Tell whether the page is older than what was translated last, or not there."""
+    try:
+        written = (build / layout.REPORT).stat().st_mtime
+        tables = [path.stat().st_mtime for path in (build / layout.TASKS).glob("*.json")]
+    except OSError:
+        return True
+    return max(tables, default=0.0) > written
+
+
+def _begun(translation: Translation) -> LastRun:
+    settings, placement = translation.settings, translation.placement
+    rules = {job.folder: rule.name for rule in translation.rules for job in rule.jobs.values()}
+    reasons: dict[str, Counter[str]] = {}
+    for folder, why in translation.reuse.reasons.items():
+        reasons.setdefault(rules.get(folder, folder), Counter())[masked(why)] += 1
+    return {
+        "outcome": "running",
+        "problem": "",
+        "started": round(time.time(), 3),
+        "ended": None,
+        "command": masked(shell(["fasthep-smk", *sys.argv[1:]])),
+        "site": str(settings.profile or placement.site.system),
+        "system": placement.site.system,
+        "versions": _versions(),
+        "workflow": str(settings.workflow),
+        "folder": str(translation.root),
+        "digests": dict(translation.digests),
+        "reasons": {rule: dict(found) for rule, found in reasons.items()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"Python": platform.python_version()}
+    for name in _PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _end(build: Path, run: LastRun, outcome: Outcome, error: BaseException | None = None) -> None:
+    problem = "" if error is None else masked(str(error))
+    ended: LastRun = {**run, "outcome": outcome, "ended": round(time.time(), 3), "problem": problem}
+    with contextlib.suppress(OSError):  # the disk may be full: the run says so itself
+        last_run.write(build, ended)

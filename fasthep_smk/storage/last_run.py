@@ -1,0 +1,68 @@
+"""What a run leaves about itself in its build folder: ``smk/last_run.json``, of the last one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+
+__all__ = ["LastRun", "Outcome", "read", "write"]
+
+#: ``stopped``: by Ctrl-C or a signal. A run that was killed leaves ``running``.
+Outcome = Literal["running", "finished", "failed", "stopped"]
+
+
+class LastRun(TypedDict):
+    """When it ran (seconds since 1970, UTC), how it ended, what it was and why its jobs ran.
+
+    ``problem`` is what it died of. ``reasons`` are those for which jobs had to run: by rule, how
+    many for each. ``digests`` are the SHA-256 of the workflow's files.
+    """
+
+    outcome: Outcome
+    problem: str
+    started: float
+    ended: float | None
+    command: str
+    site: str
+    system: str
+    versions: dict[str, str]
+    workflow: str
+    folder: str
+    digests: dict[str, str]
+    reasons: dict[str, dict[str, int]]
+
+
+_TYPES: Mapping[str, Any] = {
+    "outcome": str,
+    "problem": str,
+    "started": int | float,
+    "ended": int | float | None,
+    "command": str,
+    "site": str,
+    "system": str,
+    "versions": dict,
+    "workflow": str,
+    "folder": str,
+    "digests": dict,
+    "reasons": dict,
+}
+
+
+def write(build: Path, run: LastRun) -> None:
+    """Replace what stands there."""
+    files.write_text(build / layout.LAST_RUN, json.dumps(run, indent=1) + "\n")
+
+
+def read(build: Path) -> LastRun | None:
+    """Return what the last run has left; ``None`` if none has, or it cannot be understood."""
+    try:
+        found = json.loads(files.read_plain(build / layout.LAST_RUN))
+        right = all(isinstance(found[name], kind) for name, kind in _TYPES.items())
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return LastRun(**{name: found[name] for name in _TYPES}) if right else None  # type: ignore[typeddict-item]

@@ -1,0 +1,214 @@
+"""The page that a run leaves: its numbers are those of the records, and a browser shows it."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+import re
+import stat
+import statistics
+from html import unescape
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import WORKFLOW, Run
+from tests.support.browser import show
+
+pytestmark = pytest.mark.integration
+
+CANARY = "<script>document.title='canary'</script>"
+#: Writes what nobody may see into its error, for each file of simulation.
+OPERATION = """\
+SPEC = {
+    "name": "own.fail",
+    "kind": "transform",
+    "version": "1.0",
+    "input": {"name": "stream", "kind": "event_stream", "required": True},
+    "result": {"kind": "event_stream"},
+    "params": {},
+}
+
+
+def fail(*, stream, ctx=None):
+    if ctx["dataset_name"] != "data":
+        raise ValueError("no answer of https://me:hunter2@host/x?authz=abcdefghij")
+    return stream
+"""
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, small_files: Path, smk: Run) -> Path:
+    """The build folder of a run with a dataset of a hostile name."""
+    folder = tmp_path_factory.mktemp("ran")
+    (folder / "data").symlink_to(small_files)
+    text = WORKFLOW.replace("name: dy,", f'name: "{CANARY}",')
+    (folder / "workflow.yaml").write_text(text)
+    done = smk("workflow.yaml", "-j", "2", "--chunk-size", "30", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "report.html was not written" not in done.stderr
+    return folder / "build"
+
+
+@pytest.fixture(scope="module")
+def data(ran: Path, smk: Run) -> dict[str, Any]:
+    done = smk("report", "--json", cwd=ran.parent)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def records(ran: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in (ran / "smk/work").rglob("record.json")]
+
+
+def table(page: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a table of the page, as people read them."""
+    text = page.read_text()
+    section = text.partition(f'<section id="{name}">')[2].partition("</section>")[0]
+    rows = [
+        [unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[dh][^>]*>(.*?)</t", row)]
+        for row in re.findall(r"<tr>(.*?)</tr>", section)
+    ]
+    return [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
+
+
+# --- numbers, by another way than the page's ------------------------------------------------------
+
+
+def test_rules_are_those_of_the_records(
+    ran: Path, data: dict[str, Any], records: list[dict[str, Any]]
+) -> None:
+    rules = {one["rule"] for one in records}
+    assert {row["rule"] for row in data["rules"]} == rules
+    shown = {row["rule"]: row for row in table(ran / "report.html", "rules")}
+    for row in data["rules"]:
+        mine = [one for one in records if one["rule"] == row["rule"]]
+        times = [one["ended"] - one["started"] for one in mine]
+        assert row["jobs"] == len(mine) == int(shown[row["rule"]]["jobs"])
+        assert row["least"] == pytest.approx(min(times))
+        assert row["median"] == pytest.approx(statistics.median(times))
+        assert row["most"] == pytest.approx(max(times))
+        given = sum(one["threads"] * time for one, time in zip(mine, times, strict=True))
+        assert row["cpu"] == pytest.approx(sum(one["used"]["cpu"] for one in mine) / given)
+        assert row["memory"] == max(one["used"]["memory"] for one in mine)
+        assert row["asked_memory"] == (max(one["asked"]["memory"] or 0 for one in mine) or None)
+        assert row["read"] == sum(one["used"]["read"] for one in mine)
+        assert row["written"] == sum(one["used"]["written"] for one in mine)
+        assert shown[row["rule"]]["CPU"] == f"{100 * row['cpu']:.0f} %"
+        spans = [one["runs"][0]["partition"] for one in mine if one["events"] is not None]
+        if spans:
+            events = sum(one["stop"] - one["start"] for one in spans)
+            assert row["events"] == events == 180
+            assert row["speed"] == pytest.approx(events / sum(times))
+
+
+def test_the_path_to_the_end_is_one_of_the_records(
+    data: dict[str, Any], records: list[dict[str, Any]]
+) -> None:
+    path = [(step["rule"], step["key"]) for step in data["critical_path"]]
+    by_name = {(one["rule"], one["key"]): one for one in records}
+    folders = {
+        f"smk/work/{one['rule']}/{one['key']}".rstrip("/"): (one["rule"], one["key"])
+        for one in records
+    }
+    latest = max(records, key=lambda one: one["ended"])
+    assert path[-1] == (latest["rule"], latest["key"])
+    for before, after in pairwise(path):
+        reads = {folders[folder] for folder in by_name[after]["made_of"]["reads"]}
+        assert before == max(reads, key=lambda name: by_name[name]["ended"])
+    for step in data["critical_path"]:
+        one = by_name[step["rule"], step["key"]]
+        assert step["seconds"] == pytest.approx(one["ended"] - one["started"])
+
+
+def test_cutflows_and_histograms_are_those_of_the_artifacts(
+    ran: Path, data: dict[str, Any]
+) -> None:
+    told = json.loads((ran / "artifacts/cutflows/Cuts.json").read_text())
+    (cutflow,) = data["cutflows"]
+    assert len(cutflow["rows"]) == len(told["nodes"]) * len(told["datasets"])
+    for row in cutflow["rows"]:
+        (stats,) = (node["stats"][row["dataset"]] for node in told["nodes"])
+        assert (row["before"], row["after"]) == (
+            stats["n_unweighted_in"], stats["n_unweighted_out"],
+        )  # fmt: skip
+        assert row["weights"] == stats["sumw_out"]
+        assert row["error"] == math.sqrt(stats["sumw2_out"])
+    histogram = pickle.loads((ran / "artifacts/histograms/Met.pkl").read_bytes())
+    assert {row["dataset"] for row in data["histograms"]} == {"data", CANARY}
+    for row in data["histograms"]:
+        view = histogram[{"dataset": row["dataset"]}].view(flow=True)
+        total = float(view["value"].sum() if view.dtype.names else view.sum())
+        assert row["sum"] == pytest.approx(total)
+        assert row["sum"] - row["outside"] == pytest.approx(
+            float(histogram[{"dataset": row["dataset"]}].values().sum())
+        )
+
+
+def test_what_is_said_of_the_run_is_what_was_run(ran: Path, data: dict[str, Any]) -> None:
+    assert data["verdict"] == {
+        "state": "finished",
+        "text": f"All {sum(data['counts'].values())} jobs are done.",
+    }
+    assert data["run"]["command"].endswith("workflow.yaml -j 2 --chunk-size 30")
+    sizes = {one["file"]: one["size"] for one in data["inputs"]}
+    assert sizes == {name: (ran.parent / name).stat().st_size for name in sizes} != {}
+    assert sum(sum(one.values()) for one in data["reasons"].values()) == data["counts"]["done"]
+    files = {one["file"]: one["size"] for one in data["files"]}
+    assert "artifacts/plots/Met_0.png" in files or any(name.endswith(".png") for name in files)
+    assert files == {name: (ran / name).stat().st_size for name in files}
+
+
+# --- as a browser shows it ------------------------------------------------------------------------
+
+
+def test_a_browser_draws_it_and_asks_nobody(ran: Path, tmp_path: Path) -> None:
+    found = show(ran / "report.html", tmp_path)
+    assert found.console == []
+    assert found.requests == []
+    assert "<title>finished: build</title>" in found.document  # the canary has not sung
+    for name in ("timeline", "concurrency", "memory"):
+        chart = found.document.partition(f'id="{name}"')[2].partition("</figure>")[0]
+        assert "<svg" in chart or 'class="plot' in chart, name
+
+
+def test_what_a_page_asks_for_would_be_seen(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text('<img src="http://127.0.0.1:1/asked.png"><script>no_such_name</script>')
+    found = show(page, tmp_path)
+    assert found.requests == ["http://127.0.0.1:1/asked.png"]
+    assert "no_such_name is not defined" in "".join(found.console)
+
+
+# --- runs that do not succeed ---------------------------------------------------------------------
+
+
+def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run) -> None:
+    (analysis / "own.py").write_text(OPERATION)
+    text = WORKFLOW.replace(
+        "data:\n",
+        "registry: {transforms: {own.fail: {spec: 'own:SPEC', impl: 'own:fail'}}}\ndata:\n",
+        1,
+    ).replace("    - id: Cuts\n", "    - {id: Fails, op: own.fail}\n    - id: Cuts\n")
+    (analysis / "workflow.yaml").write_text(text)
+    done = smk("workflow.yaml", "-j", "2", "-k", cwd=analysis)
+    assert done.returncode == 1
+    page = analysis / "build/report.html"
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    text = page.read_text()
+    assert "hunter2" not in text and "abcdefghij" not in text
+    assert "<title>failed: build</title>" in text
+    data = json.loads(smk("report", "--json", cwd=analysis).stdout)
+    (failure,) = data["failures"]
+    assert (failure["stage"], failure["dataset"], failure["file"]) == (
+        "Fails", "dy", "data/dy_0.root",
+    )  # fmt: skip
+    assert failure["rerun"].endswith(
+        f"snakemake --profile smk/profile -- {failure['rerun'].split()[-1]}"
+    )
+    assert any("no answer of" in line for line in failure["tail"])

@@ -1,0 +1,60 @@
+"""A page as Chromium shows it, without a screen: what is in it then, what it said and asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.support.programs import program
+
+__all__ = ["Shown", "show"]
+
+#: What the browser would ask for by itself.
+_QUIET = (
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-default-apps", "--no-first-run", "--no-pings",
+)  # fmt: skip
+
+
+class Shown(NamedTuple):
+    """The document when its scripts have run, lines of the console, URLs that were asked for."""
+
+    document: str
+    console: list[str]
+    requests: list[str]
+
+
+def show(page: Path, folder: Path, *, width: int = 1200, picture: Path | None = None) -> Shown:
+    """Open a page; ``folder`` is for what the browser writes, ``picture`` for how it looks."""
+    log = folder / "net.json"
+    command = [
+        program("chromium"),
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        *_QUIET,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--log-net-log={log}",
+        f"--window-size={width},2000",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=5000",
+        *([f"--screenshot={picture}"] if picture else ["--dump-dom"]),
+        page.as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    return Shown(done.stdout, console, _requests(json.loads(log.read_text())))
+
+
+def _requests(log: dict[str, Any]) -> list[str]:
+    """Return the URLs that a page has asked for, by the browser's own log of its network.
+
+    What the browser asks for by itself has no origin.
+    """
+    told = [event["params"] for event in log["events"] if isinstance(event.get("params"), dict)]
+    of_pages = [one for one in told if one.get("initiator", "not an origin") != "not an origin"]
+    return sorted({one["url"] for one in of_pages if re.match(r"(https?|wss?|ftp):", one["url"])})

@@ -1,0 +1,120 @@
+"""What jobs took, by rule and pool, over time and end to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fasthep_smk.report import measures
+from fasthep_smk.report.facts import JobFacts
+
+GB = 10**9
+
+
+def job(key: str = "a", **told: Any) -> JobFacts:
+    given: dict[str, Any] = {
+        "rule": "r",
+        "key": key,
+        "state": "done",
+        "pool": "default",
+        "dataset": "data",
+        "events": None,
+        "reads": (),
+        "folder": f"smk/work/r/{key}",
+        "host": "here",
+        "is_new": True,
+    }
+    return JobFacts(**{**given, **told})
+
+
+def test_a_row_tells_what_the_jobs_of_a_rule_took() -> None:
+    jobs = [
+        job("a", started=10, ended=12, cpu=1, memory=5, read=100, events=50, submitted=4.0),
+        job("b", started=10, ended=16, cpu=3, memory=7, read=200, events=70, submitted=2.0),
+        job("c", started=10, ended=11, cpu=1, memory=6, threads=2, retries=1, is_new=False),
+    ]
+    (row,) = measures.rules(jobs)
+    assert (row["jobs"], row["earlier"], row["retries"]) == (3, 1, 1)
+    assert (row["least"], row["median"], row["most"]) == (1, 2, 6)
+    assert row["cpu"] == 5 / 10  # the third had two cpus
+    assert (row["memory"], row["read"], row["written"]) == (7, 300, None)
+    assert row["wait"] == 7
+    assert row["speed"] == 120 / 8  # of those that have events
+
+
+def test_jobs_of_one_rule_in_two_pools_are_two_rows() -> None:
+    rows = measures.rules([job("a"), job("b", pool="gpu")])
+    assert [(row["rule"], row["pool"]) for row in rows] == [("r", "default"), ("r", "gpu")]
+
+
+def test_a_bundle_has_waited_once() -> None:
+    bundle = [job(key, submitted=1.0, started=start) for key, start in (("a", 5), ("b", 25))]
+    assert measures.queue_waits(bundle) == [4]
+
+
+@pytest.mark.parametrize(
+    ("told", "advised"),
+    [
+        ({}, 960_000_000),
+        ({"memory": 123_456_789}, 150_000_000),
+        ({"memory": 1_700_000_000}, None),  # it would hardly save anything
+        ({"asked_memory": None}, None),
+        ({"for_memory": True}, None),
+    ],
+)
+def test_less_memory_is_advised_where_that_is_safe(told: dict[str, Any], advised: int) -> None:
+    given: dict[str, Any] = {"memory": 800_000_000, "asked_memory": 2 * GB}
+    found = measures.requested([job(key, **{**given, **told}) for key in "abc"])
+    assert [one.advised for one in found] == ([advised] if told.get("asked_memory", 1) else [])
+    for one in found:
+        assert one.saved == (None if advised is None else 1 - advised / (2 * GB))
+
+
+def test_nothing_is_advised_after_two_jobs_or_where_jobs_asked_for_different_amounts() -> None:
+    two = [job(key, memory=GB, asked_memory=4 * GB) for key in "ab"]
+    assert [one.advised for one in measures.requested(two)] == [None]
+    more = [*two, job("c", memory=GB, asked_memory=8 * GB)]
+    assert [one.advised for one in measures.requested(more)] == [None]
+
+
+def test_less_time_is_advised_too() -> None:
+    jobs = [job(key, started=0, ended=100, asked_time=3600) for key in "abc"]
+    (one,) = measures.requested(jobs)
+    assert (one.amount, one.used, one.advised) == ("time", 100, 120)
+
+
+def test_the_critical_path_goes_back_over_what_ended_last() -> None:
+    jobs = [
+        job("slow", started=1, ended=9, waited_from=0.0),
+        job("quick", started=0, ended=2),
+        job("end", started=12, ended=13, reads=("smk/work/r/quick", "smk/work/r/slow")),
+    ]
+    path = measures.critical_path(jobs)
+    assert [(step.job.key, step.waited) for step in path] == [("slow", 1), ("end", 3)]
+    assert measures.critical_path([]) == []
+
+
+def test_a_row_of_the_timeline_is_for_one_job_at_a_time() -> None:
+    jobs = [
+        job("a", started=0, ended=10, waited_from=0.0),
+        job("b", started=5, ended=8, waited_from=1.0),
+        job("c", started=9, ended=12, waited_from=2.0),
+        job("d", started=9, ended=12, host="there"),
+    ]
+    names, rows, grey = measures.lanes(jobs)
+    assert names == ["default @ here", "default @ here", "default @ there"]
+    assert rows == [0, 1, 1, 2]
+    assert grey == [0, 1, 8, 9]  # "c": its row was taken until then
+
+
+def test_how_many_ran_and_waited_at_a_time() -> None:
+    jobs = [
+        job("a", started=1, ended=3, waited_from=0.0),
+        job("b", started=2, ended=4, waited_from=0.0, pool="gpu"),
+    ]
+    assert measures.concurrency(jobs) == {
+        "times": [0, 1, 2, 3, 4],
+        "waiting": [2, 1, 0, 0, 0],
+        "running": {"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]},
+    }

@@ -1,0 +1,176 @@
+"""The page on a build folder: it needs nothing else, runs nothing of others, holds no secret."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk.cli import report
+from fasthep_smk.report import document, page
+from fasthep_smk.report.facts import gather
+from fasthep_smk.storage import failures, last_run, layout
+from tests.support import tables
+
+CANARY = "<script>document.title='canary'</script>"
+RUN: last_run.LastRun = {
+    "outcome": "finished", "problem": "", "started": 90.0, "ended": 110.0, "command": "c",
+    "site": "local", "system": "local", "versions": {}, "workflow": "w", "folder": "/",
+    "digests": {}, "reasons": {"r": {"it has not run yet": 2}},
+}  # fmt: skip
+SECRET = "https://me:hunter2@host/file.root?authz=abcdefghij"
+
+
+def record(build: Path, key: str, **told: Any) -> None:
+    """A record as a job of an earlier version of this package has left it."""
+    folder = build / "smk/work/r" / key
+    folder.mkdir(parents=True)
+    content = {
+        "rule": "r",
+        "key": key,
+        "signature": key,
+        "host": CANARY,
+        "started": 100.0,
+        "ended": 104.0,
+        "attempt": 1,
+        "threads": 1,
+        "asked": {"pool": "default", "memory": 1000},
+        "used": {"memory": 500, "cpu": 2.0, "warm": True},
+        "earlier": [],
+        **told,
+        "results": {},
+        "runs": [{"signature": "x"}],
+    }
+    (folder / "record.json").write_text(json.dumps(content, indent=1))
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    """A build folder with a finished job and a failed one, whose texts are not what they should."""
+    build = tmp_path / "build"
+    jobs = {
+        key: tables.entry(
+            folder=f"smk/work/r/{key}",
+            signature=key,
+            dataset=CANARY,
+            partition={
+                "id": key, "dataset": CANARY, "file": SECRET, "source": "events", "part": key,
+                "start": 0, "stop": 100,
+            },
+            files={SECRET: f"{SECRET}|12|1795528739000000000"},
+        )
+        for key in ("a", "b")
+    }  # fmt: skip
+    (build / layout.TASKS).mkdir(parents=True)
+    (build / layout.table("r")).write_text(tables.table(jobs=jobs).to_text())
+    record(build, "a")
+    note = failures.Failure(
+        rule="r", key="b", record="smk/work/r/b/record.json", problem=f"{CANARY} {SECRET}",
+        stage=CANARY, dataset=CANARY, file=SECRET, start=0, stop=100,
+    )  # fmt: skip
+    failures.note(build, note)
+    log = build / failures.log_of(note)
+    log.parent.mkdir(parents=True)
+    log.write_text(f"{CANARY}\nBearer abcdefghijklmnopqrstuvwxyz123456\n{SECRET}\n")
+    (build / "artifacts" / "plots").mkdir(parents=True)
+    (build / "artifacts/plots" / '"><svg onload=alert(1)>.svg').write_text(f"<svg>{CANARY}</svg>")
+    return build
+
+
+def test_nothing_of_others_runs_in_it(build: Path) -> None:
+    text = page.write(build).read_text()
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
+    assert policy is not None
+    assert policy[1].startswith("default-src 'none'; img-src data:;")
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(one.encode()).digest()).decode() for one in scripts]
+    assert re.findall(r"'sha256-([^']*)'", policy[1]) == digests
+    assert len(re.findall("<script", text)) == 4  # these three, and the data
+    assert "document.title='canary'" not in "".join(scripts)
+    assert "<svg onload" not in text
+    assert 'src="data:image/svg+xml;base64,' in text  # a picture: its script does not run
+
+
+def test_it_loads_nothing(build: Path) -> None:
+    """Links go to files of the build folder."""
+    text = page.write(build).read_text()
+    loaded = re.findall(r'<[a-z]+[^>]* (?:src|href|data)="?([^"> ]*)', text)
+    assert len(loaded) > 3
+    assert [one for one in loaded if not one.startswith(("data:", "./", "#"))] == []
+
+
+@pytest.mark.parametrize("form", ["page", "text", "json"])
+def test_it_holds_no_secret(build: Path, form: str) -> None:
+    if form == "page":
+        text = page.write(build).read_text()
+    else:
+        text = report.told(build, text=form == "text", as_json=form == "json")
+    assert "canary" in text  # it is said what failed
+    for secret in ("hunter2", "abcdefghij"):
+        assert secret not in text
+
+
+def test_a_page_that_quotes_logs_is_as_private_as_they_are(build: Path) -> None:
+    path = page.write(build)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    failures.clear(build, "r", "b")
+    assert stat.S_IMODE(page.write(build).stat().st_mode) & 0o044
+
+
+def test_records_of_earlier_versions_are_understood(build: Path) -> None:
+    data = document.as_data(gather(build))
+    (row,) = data["rules"]
+    assert (row["jobs"], row["most"], row["read"], row["wait"]) == (1, 4.0, None, None)
+    assert (row["events"], row["speed"]) == (100, 25.0)
+
+
+@pytest.mark.parametrize("holds", ["", "nonsense", "[1]", '{"signature": 5}'])
+def test_a_damaged_record_is_none(build: Path, holds: str) -> None:
+    (build / "smk/work/r/a/record.json").write_text(holds)
+    assert document.as_data(gather(build))["counts"]["done"] == 0
+    page.write(build)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [("running", "failed"), ("stopped", "stopped"), ("failed", "failed"), ("finished", "failed")],
+)
+def test_the_verdict_is_that_of_the_run_and_of_its_jobs(
+    build: Path, outcome: last_run.Outcome, state: str
+) -> None:
+    last_run.write(build, {**RUN, "outcome": outcome})
+    data = document.as_data(gather(build))
+    assert data["verdict"]["state"] == state
+    assert "1 of 2 jobs" in data["verdict"]["text"]
+
+
+def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None:
+    path = failures.path_of(build, "r", "b")
+    note = failures.read(path)
+    assert note is not None
+    failures.note(build, replace(note, kind="killed"))
+    assert document.as_data(gather(build))["counts"]["failed"] == 1
+    last_run.write(build, {**RUN, "outcome": "stopped"})
+    data = document.as_data(gather(build))
+    assert (data["counts"]["failed"], data["counts"]["to do"], data["failures"]) == (0, 1, [])
+
+
+def test_the_terminal_shows_the_command_that_runs_a_failed_job_alone(build: Path) -> None:
+    text = report.told(build, text=True, as_json=False)
+    command = f"cd {build} && snakemake --profile smk/profile -- smk/work/r/b/record.json"
+    assert f"run it alone: {command}" in text.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "–"), (0.254, "0.25 s"), (12.34, "12.3 s"), (245, "4 min 05 s"), (9000, "2 h 30 min")],
+)
+def test_times_are_for_people(seconds: float | None, shown: str) -> None:
+    assert document.duration(seconds) == shown

@@ -1,0 +1,38 @@
+"""The page at the end of a run: what goes wrong with it is said, and nothing more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.run import report_page
+from fasthep_smk.storage import layout
+from tests.support import tables
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Path:
+    (tmp_path / layout.TASKS).mkdir(parents=True)
+    (tmp_path / layout.table("r")).write_text(tables.table().to_text())
+    return tmp_path
+
+
+def test_a_page_that_cannot_be_written_is_a_warning(
+    build: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (build / layout.REPORT / "something").mkdir(parents=True)
+    report_page.write_page(build)
+    said = capsys.readouterr().err
+    assert said.startswith("fasthep-smk: warning: report.html was not written: IsADirectoryError")
+    assert said.count("\n") == 1
+
+
+def test_a_page_is_outdated_when_the_tasks_are_newer(build: Path) -> None:
+    assert report_page.is_outdated(build)
+    report_page.write_page(build)
+    assert not report_page.is_outdated(build)
+    later = (build / layout.REPORT).stat().st_mtime + 1
+    os.utime(build / layout.table("r"), (later, later))
+    assert report_page.is_outdated(build)
