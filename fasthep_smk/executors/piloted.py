@@ -13,6 +13,7 @@ from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.pilots import read
 
@@ -162,4 +163,4 @@ def lift_limits() -> None:
             one.set_limits(self.resources)
         return choose(self, jobs)
 
-    scheduler.job_selector = job_selector
+    patches.PILOT_LIMITS.make(scheduler, job_selector=job_selector)

@@ -171,6 +171,15 @@ TAKING_OVER = Patch(
     module="executors/submissions.py",
     test="tests/unit/executors/test_submissions.py",
 )
+PILOT_LIMITS = Patch(
+    replaces=(f"{_SCHEDULER}.job_selector",),
+    seen_with="snakemake 9.27.1",
+    why="jobs may wait for pilots in any number, but not when their pool has none any more",
+    upstream="snakemake-limits-are-fixed.md",
+    until="executors can say how many jobs they take",
+    module="executors/piloted.py",
+    test="tests/unit/executors/test_piloted.py",
+)
 END_AT_ONCE = Patch(
     replaces=(f"{_SCHEDULER}._schedule_reevalutation",),
     seen_with="snakemake 9.27.1",

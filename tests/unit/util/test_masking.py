@@ -117,9 +117,9 @@ def test_the_time_is_that_of_the_length(piece: str) -> None:
     def seconds(length: int) -> float:
         # With a hint in front, nothing is passed over because nothing secret can be in it.
         text = "token " + piece * (length // len(piece))
-        start = time.perf_counter()
+        start = time.process_time()
         masked(text)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     half, whole = seconds(200_000), seconds(400_000)
     assert whole < 4 * half + 0.5  # what is quadratic takes minutes
@@ -127,9 +127,9 @@ def test_the_time_is_that_of_the_length(piece: str) -> None:
 
 
 def test_an_error_of_a_hundred_megabytes() -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     shown = failures.one_line(ValueError("eyJ" * 30_000_000 + " https://me:S3cr3t@host"))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert len(shown) == 600
 
 
