@@ -17,6 +17,7 @@ from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.names import shell
+from fasthep_smk.util.processes import in_words
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
@@ -396,11 +397,18 @@ def fate(job: str) -> str | None:
     reason = found.get("Reason", "None")
     said = f"Slurm: {state}" + (f", {reason}" if reason not in ("None", "") else "")
     if found.get("ExitCode", "0:0") != "0:0":
-        said += f", exit code {found['ExitCode']}"
+        said += f", {_in_words(found['ExitCode'])}"
     if not (found.get("NodeList") or "(null)").startswith("("):
         said += f", node {found['NodeList']}"
     word = _last_word(text)
     return f"{said}: {word}" if word else said
+
+
+def _in_words(code: str) -> str:
+    """Return an exit code of Slurm's; a shell makes 128 and more of a signal."""
+    status, _, killed_by = code.partition(":")
+    signal = number(killed_by) or max(number(status) - 128, 0)
+    return f"exit code {code}" + (f", {in_words(-signal)}" if signal else "")
 
 
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:

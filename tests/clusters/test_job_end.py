@@ -23,6 +23,7 @@ ENDS = {
 }
 #: Slurm's own limits are narrower here than what the job knows: it is Slurm that ends it.
 OF_SLURM = {
+    "term": rf"({ENDS['term']}|Slurm: FAILED, .*, signal 15 \(terminated\), node \w+)",
     "time": r"over its time limit, 00:10:00, of pool 'default' \(Slurm: TIMEOUT, .*\)",
     "memory": r"over its memory, 4 GB, of pool 'default' \(Slurm: .*\)",
 }

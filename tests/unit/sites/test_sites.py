@@ -14,6 +14,7 @@ from fasthep_smk.config.execution import read_execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.config.site import Site, load_site
 from fasthep_smk.plan.rules import Bundle, Rule
+from fasthep_smk.sites import slurm
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.snakefile import lengthened
 
@@ -217,3 +218,21 @@ def test_a_batch_system_that_is_not_here_has_no_first_profile(
     with pytest.raises(Exception, match="slurm does not answer on this machine"):
         init_site("slurm", tmp_path / "site")
     assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("1:0", "exit code 1:0"),
+        ("143:0", "exit code 143:0, signal 15 (terminated)"),
+        ("0:9", "exit code 0:9, signal 9 (killed)"),
+    ],
+)
+def test_slurm_s_exit_codes_name_their_signals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, said: str
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/sh\necho 'JobState=FAILED ExitCode={code} NodeList=n1'\n")
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert slurm.fate("7") == f"Slurm: FAILED, {said}, node n1"
