@@ -185,7 +185,7 @@ def _environment(
         built, text = describe_environment(asked, named, folder / layout.ENVIRONMENTS)
     except SmkError as error:
         return [], Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
-    text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
+    text += "; jobs are sent it" if sent else "; used only by jobs in transfer mode"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
     return named, Check(what, "ok" if built else "note", text, fix)
 

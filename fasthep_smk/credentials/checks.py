@@ -11,7 +11,7 @@ from fasthep_smk.credentials.renewal_hints import close_to_others, renewal
 
 __all__ = ["Problem", "lack", "problems"]
 
-#: Clocks differ: what becomes valid within so many seconds is taken to be valid.
+#: Clocks differ: what becomes valid within this many seconds is taken to be valid.
 _CLOCKS = 60
 
 
@@ -92,6 +92,6 @@ def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[P
         what = f"the {name} is not one of {', '.join(lacking)}"
         yield Problem(required, what, shown, expected, fix)
     if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
-        shown = f"{found.where}: issued by {found.issuer or 'nobody'}"
+        shown = f"{found.where}: issued by {found.issuer or 'an unknown authority'}"
         what = f"the {name} was issued by another authority"
         yield Problem(required, what, shown, required.issuer, fix)

@@ -121,7 +121,7 @@ class Submissions:
             batch_jobs.ended(self._build, token)
 
     def is_left(self, job: SnakemakeJob) -> bool:
-        """Tell whether an earlier run has submitted this job."""
+        """Whether an earlier run has submitted this job."""
         return bool(self._earlier) and _record_of(job) in self._earlier
 
     def take_over(self, job: SnakemakeJob) -> tuple[BatchJob, bool] | None:

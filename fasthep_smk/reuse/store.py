@@ -115,7 +115,7 @@ class Store:
         return archived
 
     def results_are_valid(self, record: Record) -> bool:
-        """Tell whether the files that a job made for the user are still as it left them."""
+        """Whether the files that a job made for the user are still as it left them."""
         for name, known in record["results"].items():
             path = self.build / name
             with contextlib.suppress(OSError):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "findings_now", "found_in_passing"]
 
-#: Where nobody says how long jobs take, a credential that ends sooner is worth a warning.
+#: Where it is not given how long jobs take, a credential that ends sooner is worth a warning.
 _SOON = 3600
 #: Folders that each machine has its own of.
 _NOT_SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")

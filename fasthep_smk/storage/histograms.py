@@ -22,7 +22,7 @@ def read_histogram(buffer: io.BytesIO, member: str, cls: type[hist.BaseHist]) ->
 
 
 def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
-    """Tell whether two histograms agree in every bit, axis, trait and annotation."""
+    """Whether two histograms agree in every bit, axis, trait and annotation."""
     return bool(
         type(left) is type(right)
         and left.__dict__ == right.__dict__

@@ -183,7 +183,7 @@ class Tracker:
         )
 
     def _others_come(self, job: SnakemakeJob) -> bool:
-        """Tell whether a job may get other credentials: these have ended, or are renewed already.
+        """Whether a job may get other credentials: these have ended, or are renewed already.
 
         Those that are still valid would be refused again, at any number of attempts.
         """
@@ -193,7 +193,7 @@ class Tracker:
         return look(one.kind for one in required) != self._sent_with.get(job.jobid)
 
     def _lacks_credential(self, sending: Sending) -> bool:
-        """Tell whether a job, or one of a bundle, has failed for want of a credential."""
+        """Whether a job, or one of a bundle, has failed for want of a credential."""
         found = failures.read_all(self.spool.build)
         mine = (sending.rule, "/".join(sending.place))
         return any(

@@ -21,7 +21,7 @@ _PAUSE = 0.5
 
 
 def is_alone() -> bool:
-    """Tell whether this process was started for a batch job without a Snakemake beside it."""
+    """Whether this process was started for a batch job without a Snakemake beside it."""
     return bool(os.environ.get(layout.IS_ALONE))
 
 

@@ -1,6 +1,6 @@
 """A bundle: jobs of one rule, one after the other, each as if it were started alone.
 
-They run in processes forked from this one, which has everything imported: what a job takes is its
+They run in processes forked from this one, which has usualything imported: what a job takes is its
 own, and one that is killed or fails leaves the others alone. A bundle that is tried again passes
 over what is done.
 """
@@ -89,7 +89,7 @@ def run_bundle(
 
 @contextlib.contextmanager
 def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
-    """Open a job's log; the log of a failed attempt keeps a name of its own, as ever."""
+    """Open a job's log; the log of a failed attempt keeps a name of its own, as usual."""
     path = build / layout.log(rule, key.split("/"))
     path.parent.mkdir(parents=True, exist_ok=True)
     again = path.with_suffix(f".attempt{attempt % MOVED}.log")

@@ -198,7 +198,7 @@ def _run_to_its_end(job: Job, command: list[str]) -> int:
 
 
 def _is_done(job: Job) -> bool:
-    """Tell whether the job's record is there: Snakemake removes it when a job is to run again."""
+    """Whether the job's record is there: Snakemake removes it when a job is to run again."""
     try:
         record = files.unseal(files.read_plain(job.record))
     except (OSError, files.Altered):
@@ -207,7 +207,7 @@ def _is_done(job: Job) -> bool:
 
 
 def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
-    """Return the note of a job that ends without a word."""
+    """Return the note of a job that ends without a message."""
     partition = job.entry.partition
     return failures.Failure(
         rule=job.rule,
