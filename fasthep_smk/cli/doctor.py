@@ -21,10 +21,8 @@ from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, Route
 from fasthep_smk.config.routing import Router
-from fasthep_smk.credentials.checks import problems
+from fasthep_smk.credentials.checks import look, problems, renewal
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
-from fasthep_smk.credentials.discovery import look
-from fasthep_smk.credentials.renewal_hints import renewal
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.snakemake_output import Reader

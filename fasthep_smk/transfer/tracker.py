@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from fasthep_smk.config.credentials import Kind
+from fasthep_smk.credentials.checks import look
 from fasthep_smk.credentials.credential import Credential
-from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.storage import failures, products

@@ -52,7 +52,7 @@ from fasthep_smk.plan.partitions import SourceFacts, check_inputs, make_partitio
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
-from fasthep_smk.reuse.times import seconds
+from fasthep_smk.reuse.store import seconds
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.inputs import Inputs, problem_finding
 from fasthep_smk.storage.observed import (

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from fasthep_smk.storage import failures, layout, markers
+from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import MOVED
-from fasthep_smk.storage.task_table import BundleEntry
+from fasthep_smk.storage.task_table import BundleEntry, marker_text
 from fasthep_smk.util import files
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.processes import LOG, MODULES, ONE_THREAD, has_one_thread, import_for_good
@@ -81,7 +81,7 @@ def run_bundle(
         "cpu": round(used.ru_utime + used.ru_stime, 3),
         "warm": warm,
     }
-    files.write_text(build / bundle.marker, markers.text(bundle.signature, took))
+    files.write_text(build / bundle.marker, marker_text(bundle.signature, took))
     if own_log:
         (build / own_log).unlink(missing_ok=True)
     return 0
