@@ -67,7 +67,7 @@ from fasthep_smk.translate.accepted import take_compiled
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import unsafe_path
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.write import Written, refuse_unseen
+from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
@@ -358,22 +358,20 @@ def reconcile(placed: Placed) -> Reconciled:
 
 def write(reconciled: Reconciled) -> Translation:
     """Write Snakefile, task tables and profile."""
-    files = write_files(
-        reconciled.rules,
-        reconciled.variations,
+    contents = Contents(
+        rules=reconciled.rules,
+        variations=reconciled.variations,
         build=reconciled.build,
-        workflow=reconciled.settings.workflow,
         root=reconciled.root,
         placement=reconciled.placement,
         reuse=reconciled.reuse,
-        without=reconciled.settings.without,
+        settings=reconciled.settings,
         ignore_reads=reconciled.named.ignored,
         pickles_of=pickles_of(reconciled.document),
         exports=exports_of(reconciled.document),
         stat=reconciled.inputs.stat,
-        settings=reconciled.settings,
     )
-    return _adding(Translation, reconciled, written=files)
+    return _adding(Translation, reconciled, written=write_files(contents))
 
 
 def execution_of_site(profile: str | None) -> Execution:
