@@ -66,8 +66,12 @@ def detach(words: Sequence[str], build: Path) -> int:
     end = time.monotonic() + 10
     while not log.exists() and run.poll() is None and time.monotonic() < end:
         time.sleep(_PAUSE)
-    print(f"the run goes on as process {run.pid}; what it says is in {log}")
-    for verb, what in (("attach", "shows that"), ("status", "how far it is"), ("cancel", "stops")):
+    print(f"the run goes on as process {run.pid}; its output is in {log}")
+    for verb, what in (
+        ("attach", "shows its output"),
+        ("status", "shows its progress"),
+        ("cancel", "stops"),
+    ):
         print(f"    {shell(['fasthep-smk', verb, build])}    {what}")
     return 0
 
@@ -80,7 +84,7 @@ def _relay(descriptor: int) -> None:
 
 
 def _works(build: Path, pid: int) -> bool:
-    """Tell whether a run has got so far that its Snakemake is at work."""
+    """Whether a run has got so far that its Snakemake is at work."""
     try:
         descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
     except OSError:
@@ -100,7 +104,7 @@ def attach(folder: Path) -> int:
     if who is not None and not log.exists():
         raise SmkError(
             f"the run in {build} has a terminal of its own: {_process(who)} writes there\n"
-            f"    hint: {shell(['fasthep-smk', 'status', folder])!r} says how far it is"
+            f"    hint: {shell(['fasthep-smk', 'status', folder])!r} shows its progress"
         )
     if not log.exists():
         print(f"no run in the background in {build}")
@@ -161,7 +165,7 @@ def retry(name: str, folder: Path) -> int:
         names = [left.job.name for left in found]
         close = nearest(name, names)
         raise WrongArgument.one(
-            "is no job in the queue",
+            "is not a job in the queue",
             key="JOB",
             value=name,
             expected=f"a name or number that {shell(['fasthep-smk', 'status', folder])!r} lists",

@@ -16,10 +16,8 @@ from fasthep_smk import sites
 from fasthep_smk.cli.probes import Silence, probe_rules, send_probes
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.execution import Execution
-from fasthep_smk.credentials.checks import problems
+from fasthep_smk.credentials.checks import look, problems, renewal
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
-from fasthep_smk.credentials.discovery import look
-from fasthep_smk.credentials.renewal_hints import renewal
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.sites.commands import order
@@ -188,7 +186,7 @@ def _environment(
         built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
     except SmkError as error:
         return Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
-    text += "; jobs are sent it" if sent else "; only jobs that are sent their files travel with it"
+    text += "; jobs are sent it" if sent else "; used only by jobs in transfer mode"
     fix = "" if built else f"{shell(['fasthep-smk', 'pack', *([workflow] if workflow else [])])}"
     return Check(what, "ok" if built else "note", text, fix)
 

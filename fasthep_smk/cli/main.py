@@ -48,7 +48,7 @@ def _main(arguments: list[str]) -> int:
         options, extra = parse(arguments)
         if options.command != "run" and extra:
             raise UsageError(
-                f"{options.command} runs nothing: no use for {' '.join(extra)} after --"
+                f"{options.command!r} does not start Snakemake: remove {' '.join(extra)} after --"
             )
         _check_build(options)
         if options.command == "run" and options.detach and DETACHED not in os.environ:
@@ -107,7 +107,7 @@ def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
     from fasthep_smk.storage.outdir import build_folder
 
     if options.dry_run:
-        raise UsageError("--dry-run runs nothing: no use for --detach")
+        raise UsageError("--detach has no effect with --dry-run, which starts no run")
     return background.detach(arguments, build_folder(options.outdir))
 
 

@@ -68,7 +68,7 @@ def _in_brief(found: Iterable[Component]) -> Iterator[str]:
             mark = " (own)" if one.own else ""
             yield f"    {printable(one.name):{width}}{mark}  {what}".rstrip()
         yield ""
-    yield "fasthep-smk ops NAME says more of one"
+    yield "fasthep-smk ops NAME describes one"
 
 
 def _summary(one: Component) -> str:

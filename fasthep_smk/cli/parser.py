@@ -309,7 +309,9 @@ def _add_ops(commands: Commands) -> None:
         description="List what a workflow can use, or say of one what its parameters are, what it "
         "reads and what it makes.",
     )
-    ops.add_argument("name", nargs="?", metavar="NAME", help="of one, say all; such as hep.hist")
+    ops.add_argument(
+        "name", nargs="?", metavar="NAME", help="describe this one in full, such as hep.hist"
+    )
     ops.add_argument(
         "--workflow",
         type=Path,
@@ -335,7 +337,7 @@ def _add_help(commands: Commands) -> None:
         + "\n".join(f"{shell:4}  {line}" for shell, line in SHELLS.items()),
     )
     completion.add_argument("shell", choices=tuple(SHELLS))
-    help_ = commands.add_parser("help", help="say more of a command")
+    help_ = commands.add_parser("help", help="explain a command")
     help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=_COMMANDS)
 
 
@@ -366,8 +368,8 @@ def _add_disk(commands: Commands, run: Parser) -> None:
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     attach = commands.add_parser(
         "attach",
-        help="show what a run in the background says",
-        description="Show what a run says that was started with --detach, or that has lost its "
+        help="show the output of a run in the background",
+        description="Show the output of a run that was started with --detach, or that has lost its "
         "terminal, until it ends; Ctrl-C ends this, not the run. Exit status 1 if jobs are left.",
     )
     cancel = commands.add_parser(

@@ -69,7 +69,7 @@ def unknown_words(
         parser = subcommands(parser)[name]
     option = next((word for word in words if word.startswith("-") and word != "-"), None)
     if option is None:
-        problem = f"no use for {printable(words[0])!r}: '{parser.prog}' takes {_taken(parser)}"
+        problem = f"unexpected {printable(words[0])!r}: '{parser.prog}' takes {_taken(parser)}"
         return UsageError(f"{problem}\n    hint: {_help_of(parser)}")
     name = option.partition("=")[0]
     close = nearest(name, _long_options(parser), cutoff=0.6)
@@ -95,4 +95,4 @@ def _taken(parser: argparse.ArgumentParser) -> str:
 
 def _help_of(parser: argparse.ArgumentParser) -> str:
     words = parser.prog.removeprefix(_PROGRAM).split()
-    return f"'{' '.join([_PROGRAM, 'help', *words])}' says more"
+    return f"'{' '.join([_PROGRAM, 'help', *words])}' explains it"

@@ -48,7 +48,7 @@ class Environment:
 
     @property
     def is_packed(self) -> bool:
-        """Tell whether it is to travel with the jobs."""
+        """Whether it is to travel with the jobs."""
         return self.type in PACKED
 
 

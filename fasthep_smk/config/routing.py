@@ -325,16 +325,16 @@ def _no_fallback(layer: Layer, hint: str) -> Finding:
         key=layer.key_at(("fallback_after",)),
         problem="there is no fallback: jobs would have no other pool to go to",
         value=repr(layer.content["fallback_after"]),
-        expected="this only with a fallback to another pool",
+        expected="a fallback to another pool beside this key",
         hint=hint,
     )
 
 
 def _size(pool: Pool, name: str) -> int | None:
-    """Return how much of something a worker of a pool has; ``None`` if nobody says."""
+    """Return how much of something a worker of a pool has; ``None`` if it is not given."""
     stated = pool.settings.origins
     if name == "gpus" and any(leaf.startswith("resources.") for leaf in stated):
-        return pool.settings.request.gpus  # a worker that is described, without a word of GPUs
+        return pool.settings.request.gpus  # a worker that is described, without GPUs
     value: int | None = getattr(pool.settings.request, name)
     return value if _leaf(name) in stated else None
 

@@ -37,11 +37,11 @@ class Staging:
 
     @property
     def transfers(self) -> bool:
-        """Tell whether jobs are sent what they need."""
+        """Whether jobs are sent what they need."""
         return self.mode == "transfer"
 
     def sends(self, system: str) -> bool:
-        """Tell whether jobs of a batch system are sent what they need; this machine's are not."""
+        """Whether jobs of a batch system are sent what they need; this machine's are not."""
         return self.transfers and system != "local"
 
 

@@ -1,18 +1,33 @@
-"""Compare a credential with what is required of it. Pure functions of what was found."""
+"""The credentials of this user: found, compared with what is required, and how to renew them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.credentials import KINDS, Kind, Requirement
+from fasthep_smk.credentials import proxies
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
-from fasthep_smk.credentials.renewal_hints import close_to_others, renewal
+from fasthep_smk.credentials.kerberos import find_ticket
+from fasthep_smk.credentials.proxies import find_proxy
+from fasthep_smk.credentials.tokens import FILE_VARIABLE, VARIABLE, find_token
+from fasthep_smk.util.names import shell
 
-__all__ = ["Problem", "lack", "problems"]
+__all__ = ["Problem", "close_to_others", "lack", "look", "problems", "renewal"]
 
-#: Clocks differ: what becomes valid within so many seconds is taken to be valid.
+_FINDERS = {"x509": find_proxy, "token": find_token, "kerberos": find_ticket}
+#: For how many hours a proxy is asked for where nobody knows better.
+_HOURS = 24
+#: Clocks differ: what becomes valid within this many seconds is taken to be valid.
 _CLOCKS = 60
+
+
+def look(kinds: Iterable[Kind] = KINDS) -> dict[Kind, Credential]:
+    """Return the credentials that are there, readable or not."""
+    found = {kind: _FINDERS[kind]() for kind in kinds}
+    return {kind: one for kind, one in found.items() if one is not None}
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,35 @@ def _of_others(required: Requirement, found: Credential, fix: str) -> Iterator[P
         what = f"the {name} is not one of {', '.join(lacking)}"
         yield Problem(required, what, shown, expected, fix)
     if required.issuer and (found.issuer or "").rstrip("/") != required.issuer.rstrip("/"):
-        shown = f"{found.where}: issued by {found.issuer or 'nobody'}"
+        shown = f"{found.where}: issued by {found.issuer or 'an unknown authority'}"
         what = f"the {name} was issued by another authority"
         yield Problem(required, what, shown, required.issuer, fix)
+
+
+def renewal(required: Requirement, found: Credential | None, seconds: float = 0) -> str:
+    """Return how to get a new one; it has to last for ``seconds``."""
+    if required.kind == "kerberos":
+        return "kinit"
+    if required.kind == "x509":
+        voms = [word for name in required.voms for word in ("--voms", name)]
+        hours = max(_HOURS, math.ceil(seconds / 3600) + 1)
+        return shell(["voms-proxy-init", *voms, "--valid", f"{hours}:00", *_place(found)])
+    issuer = f" from {required.issuer}" if required.issuer else ""
+    if found is not None and found.path is None:
+        return (
+            f"get a new token{issuer}, write it into a file of mode 600, name that by "
+            f"{FILE_VARIABLE}, and unset {VARIABLE}: a variable cannot be renewed during a run"
+        )
+    where = f"{found.path}" if found is not None else f"a file that {FILE_VARIABLE} names"
+    return f"get a new token{issuer} (htgettoken, oidc-token), and write it to {where}, mode 600"
+
+
+def _place(found: Credential | None) -> list[str]:
+    """Return where a proxy has to be written, if not where it is by default."""
+    path = str(found.path) if found is not None else os.environ.get(proxies.VARIABLE)
+    return ["--out", path] if path and path != proxies.default_path() else []
+
+
+def close_to_others(found: Credential) -> str:
+    """Return how to keep others from reading it."""
+    return shell(["chmod", "600", found.path or found.where])

@@ -34,7 +34,7 @@ def find_proxy() -> Credential | None:
 
 
 def default_path() -> str:
-    """Return where a proxy is if nobody says."""
+    """Return where a proxy is if it is not given."""
     return f"/tmp/x509up_u{os.getuid()}"
 
 

@@ -1,4 +1,4 @@
-"""Tell whether an error is a server's refusal of a credential, as XRootD and https put it."""
+"""Whether an error is a server's refusal of a credential, as XRootD and https put it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEEPEST = 10
 
 
 def is_refusal(error: BaseException, file: str | None = None) -> bool:
-    """Tell whether an error, or one that has led to it, says that a credential was refused.
+    """Whether an error, or one that has led to it, says that a credential was refused.
 
     ``file`` is the input file of the job.
     """

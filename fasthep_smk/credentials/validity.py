@@ -8,10 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fasthep_smk.config.credentials import Kind, Requirement
-from fasthep_smk.credentials.checks import lack
+from fasthep_smk.credentials.checks import lack, look, renewal
 from fasthep_smk.credentials.credential import NAMES, moment
-from fasthep_smk.credentials.discovery import look
-from fasthep_smk.credentials.renewal_hints import renewal
 
 __all__ = ["Lack", "lacking", "renewed"]
 

@@ -2,7 +2,7 @@
 
 This is for the process of Snakemake, which runs in the build folder: its scheduler chooses no job
 then, whatever the batch system, and looks again a little later. What runs goes on, and Ctrl-C ends
-the run as ever. The user is told at once, also while the scheduler has nothing to choose. That
+the run as usual. The user is told at once, also while the scheduler has nothing to choose. That
 process is told which credentials are required, never what is in them.
 """
 
@@ -22,7 +22,7 @@ from fasthep_smk.flow import patches
 
 __all__ = ["Gate", "hold_jobs_back"]
 
-#: For so many seconds a look at credentials that are valid is enough, and between two looks.
+#: Seconds for which a look at credentials that are valid is enough, and between two looks.
 _TRUST, _PAUSE = 1.0, 2.0
 
 

@@ -36,7 +36,7 @@ def words_of(job: SnakemakeJob) -> list[str] | None:
 
 
 def is_alone(job: SnakemakeJob, workflow: Any) -> bool:
-    """Tell whether a batch job is our worker's command alone.
+    """Whether a batch job is our worker's command alone.
 
     Otherwise only a Snakemake on the node can run it, in a container or environment that it makes,
     as one of several that share a batch job, or since its rule is not ours.

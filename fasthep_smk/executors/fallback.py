@@ -2,7 +2,7 @@
 
 It is taken out of the batch system's queue and handed back to Snakemake's scheduler at the same
 attempt. From then on the resources of the job are those of its last attempt, which are the
-fallback's: Snakemake evaluates them for an attempt that is so many further on (``MOVED``), and the
+fallback's: Snakemake evaluates them for an attempt that is ``MOVED`` further on, and the
 worker is told that number. No job runs twice: it is put on hold first, from where none starts, and
 is handed back when it is known to be gone without having started.
 """

@@ -1,4 +1,4 @@
-"""Snakemake that is patient with HTCondor: ``python -m`` this module, then as ever.
+"""Snakemake that is patient with HTCondor: ``python -m`` this module, then as usual.
 
 Snakemake's plugin (0.3) gives the whole run up when the schedd does not answer one single time.
 Schedds are restarted, and have busy hours. And it looks for ended jobs while it is still being set

@@ -95,7 +95,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Moved:
-    """Jobs of a rule have waited so many seconds for a pool, and go to another, their fallback.
+    """Jobs of a rule have waited some seconds for a pool, and go to another, their fallback.
 
     ``places`` are the values of their wildcards, each as a path.
     """

@@ -1,4 +1,4 @@
-"""Snakemake for this machine: ``python -m`` this module, then as ever.
+"""Snakemake for this machine: ``python -m`` this module, then as usual.
 
 It ends as soon as its work is done. Snakemake plans another look at its jobs after each one it
 starts, a second later, and would wait for that in the end.

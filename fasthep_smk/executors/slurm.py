@@ -152,7 +152,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         super().report_job_error(job_info, msg=msg, **options)
 
     def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
-        """Tell whether srun, in a batch job, has not reached the controller."""
+        """Whether srun, in a batch job, has not reached the controller."""
         log = (job_info.aux or {}).get("slurm_logfile")
         if log is None or self._unbegun[job_info.job.jobid] >= _UNBEGUN:
             return False

@@ -149,7 +149,7 @@ class Submissions:
         return any(one.token == token and one.again for one in batch_jobs.read(self._build))
 
     def is_left(self, job: SnakemakeJob) -> bool:
-        """Tell whether an earlier run has submitted this job."""
+        """Whether an earlier run has submitted this job."""
         return bool(self._earlier) and _record_of(job) in self._earlier
 
     def take_over(self, job: SnakemakeJob) -> tuple[BatchJob, bool] | None:

@@ -125,14 +125,14 @@ def _seen_by(reference: str, known: frozenset[str]) -> set[Sight]:
 
 
 def _lists_datasets(axis: object) -> bool:
-    """Tell whether the bins of a histogram's axis are the datasets of the run."""
+    """Whether the bins of a histogram's axis are the datasets of the run."""
     return (
         isinstance(axis, Mapping) and axis.get("source") == "dataset_name" and not axis.get("bins")
     )
 
 
 def sees_variation(implementation: str, modifiers: Iterable[str]) -> bool:
-    """Tell whether a user's operation may depend on the systematic variation it runs for.
+    """Whether a user's operation may depend on the systematic variation it runs for.
 
     Published ones do not (they see it only in where files go). A user's may read
     ``ctx["variation"]`` or write files of its own: one whose sources speak of either, or hand the
@@ -201,7 +201,7 @@ def _sources(module: str) -> dict[str, Path]:
 
 
 def _is_own(trees: Mapping[str, ast.Module], module: str, name: str) -> bool:
-    """Tell whether an object is a function or class of these modules, as it is written there."""
+    """Whether an object is a function or class of these modules, as it is written there."""
     if module not in trees:
         return False
     bound = [node for node in ast.walk(trees[module]) if name in _binds(node)]
@@ -278,7 +278,7 @@ def _keys(tree: ast.AST) -> set[str] | None:
 
 
 def _escapes(node: ast.AST) -> bool:
-    """Tell whether a context may be used here in a way that is not understood."""
+    """Whether a context may be used here in a way that is not understood."""
     if isinstance(node, ast.Name):
         return (node.id == "ctx" and isinstance(node.ctx, ast.Load)) or node.id in _OF_FRAMES
     if isinstance(node, ast.Attribute):
@@ -313,7 +313,7 @@ def _arguments(function: _Function) -> list[str]:
 
 
 def _uses_rest(function: _Function) -> bool:
-    """Tell whether a function looks at its ``**rest``, where the context may be."""
+    """Whether a function looks at its ``**rest``, where the context may be."""
     rest = function.args.kwarg
     if rest is None or "ctx" in _arguments(function):
         return False
@@ -321,7 +321,7 @@ def _uses_rest(function: _Function) -> bool:
 
 
 def _uses_variables(function: _Function) -> bool:
-    """Tell whether a function that has a context looks at its variables in some other way."""
+    """Whether a function that has a context looks at its variables in some other way."""
     if "ctx" not in _arguments(function):
         return False
     return any(

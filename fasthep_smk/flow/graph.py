@@ -129,7 +129,7 @@ class Graph:
         return self.named.identity(Path(path))
 
     def active(self, node_id: str, dataset: Dataset | None) -> bool:
-        """Tell whether ``applies_to`` lets a node run for a dataset."""
+        """Whether ``applies_to`` lets a node run for a dataset."""
         node = self.plan.get_node(node_id)
         return bool(upstream.node_applies_to_plan_dataset(node, dataset=_as_dict(dataset)))
 
@@ -158,7 +158,7 @@ class Graph:
         dataset: Dataset | None,
         nodes: Iterable[str] | None = None,
     ) -> bool:
-        """Tell whether FAST-HEP reads no events here: all that follows looks at the schema.
+        """Whether FAST-HEP reads no events here: all that follows looks at the schema.
 
         With ``nodes`` the answer is for a plan that has been reduced to them.
         """
@@ -327,7 +327,7 @@ def _sights(plan: Plan, item: PlanNode, category: str) -> frozenset[Sight]:
 
 
 def _needs_gpu(plan: Plan, item: PlanNode) -> bool:
-    """Tell whether a modifier works on GPUs, or the op's spec says ``requires: {resources: gpu}``.
+    """Whether a modifier works on GPUs, or the op's spec says ``requires: {resources: gpu}``.
 
     FAST-HEP has no word for the latter; ``requires`` is a free mapping that it passes on.
     """
@@ -341,7 +341,7 @@ def _needs_gpu(plan: Plan, item: PlanNode) -> bool:
 
 
 def _is_written(registry: RuntimeRegistry, kind: str) -> bool:
-    """Tell whether FAST-HEP writes products of a kind to a file at the end of the run."""
+    """Whether FAST-HEP writes products of a kind to a file at the end of the run."""
     handler = registry.product_handlers.get(kind)
     return handler is not None and handler.materialize is not None
 

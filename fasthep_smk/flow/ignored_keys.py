@@ -1,6 +1,6 @@
 """Findings about keys that FAST-HEP knows, and does not read where they stand.
 
-It passes over them without a word: beside another key that says the same, on a stage of another
+It passes over them silently: beside another key that says the same, on a stage of another
 kind, or in a mapping of which it takes only a part.
 """
 

@@ -109,7 +109,7 @@ class Finder(importlib.machinery.FileFinder):
 
 
 def loaders(source: type) -> tuple[tuple[type, list[str]], ...]:
-    """Return how a finder loads files: Python ``source`` by this loader, others as ever."""
+    """Return how a finder loads files: Python ``source`` by this loader, others as usual."""
     machinery = importlib.machinery
     return (
         (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),

@@ -116,7 +116,7 @@ class _Module:
     def _is_random(
         self, call: ast.Call, own: dict[str, _Module], seen: tuple[ast.AST, ...]
     ) -> bool:
-        """Tell whether a call is one of a random function, or comes to one by own functions."""
+        """Whether a call is one of a random function, or comes to one by own functions."""
         name = self._name(call.func) or ""
         if name.startswith(_RANDOM):
             return name not in _STATELESS

@@ -186,7 +186,7 @@ def forget() -> None:
 
 
 def honours_ranges(registry: Registry, name: str) -> bool:
-    """Tell whether a source reads only the entries of its partition.
+    """Whether a source reads only the entries of its partition.
 
     ``root_tree`` does. FAST-HEP has no declaration for it, and its other sources read the whole
     file whatever the range, so that cutting a file would count its events several times. A user's
@@ -202,7 +202,7 @@ def honours_ranges(registry: Registry, name: str) -> bool:
 
 
 def is_published(module: str) -> bool:
-    """Tell whether a module belongs to one of FAST-HEP's own packages."""
+    """Whether a module belongs to one of FAST-HEP's own packages."""
     return module.partition(".")[0] in PUBLISHED
 
 

@@ -43,7 +43,7 @@ def profile_sections(document: YamlMapping, workflow: Path, root: Path) -> dict[
 
 
 def compilable(document: YamlMapping) -> bool:
-    """Tell whether FAST-HEP's compiler takes the ``execution`` of a workflow as it is."""
+    """Whether FAST-HEP's compiler takes the ``execution`` of a workflow as it is."""
     stages = (document.get("analysis") or {}).get("stages")
     try:
         section = upstream.normalize_global_execution(document.get("execution"))
@@ -96,7 +96,7 @@ def overlay(document: YamlMapping, workflow: Path, target: Path, asked: Iterable
 
 
 def _takes_environment(section: YamlMapping) -> bool:
-    """Tell whether FAST-HEP's compiler takes the ``environment`` of an ``execution`` section."""
+    """Whether FAST-HEP's compiler takes the ``environment`` of an ``execution`` section."""
     if "environment" not in section:
         return True
     try:

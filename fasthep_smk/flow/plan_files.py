@@ -49,7 +49,7 @@ def plan_from(document: JsonObject) -> Plan:
 
 
 def draws(plan: Plan) -> bool:
-    """Tell whether a plan makes plots: what that needs takes a second to import."""
+    """Whether a plan makes plots: what that needs takes a second to import."""
     sinks = plan.registry.get("sinks") or {}
     known = [sinks.get(node.impl) for node in plan.nodes]
     return any(

@@ -86,7 +86,7 @@ class PlotStyles:
             _set(self._before[node])
 
     def are_kept_by(self, node: str) -> bool:
-        """Tell whether a node that has run left what those after it were taken to see."""
+        """Whether a node that has run left what those after it were taken to see."""
         return node not in self._after or _settings() == self._after[node]
 
 

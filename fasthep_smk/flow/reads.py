@@ -65,7 +65,7 @@ def columns_read(plan: Plan) -> dict[str, _Columns]:
 
 
 def user_hooks(plan: Plan, registry: Registry) -> bool:
-    """Tell whether the plan has a user's own hook: it is handed all that nodes read, and more."""
+    """Whether the plan has a user's own hook: it is handed all that nodes read, and more."""
     kinds = [str(hook.get("kind")) for hook in plan.execution_hooks if isinstance(hook, dict)]
     return any(not is_published(registry, "hooks", kind) for kind in kinds)
 

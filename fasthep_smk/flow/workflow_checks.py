@@ -1,6 +1,6 @@
 """Findings about a workflow before FAST-HEP's compiler sees it.
 
-Only what the compiler loses without a word, says without naming the place, or would write to disk
+Only what the compiler loses silently, says without naming the place, or would write to disk
 before it can be refused. The language itself is FAST-HEP's.
 """
 

@@ -19,7 +19,7 @@ __all__ = ["bundle"]
 
 #: Snakemake's time and memory grow with its jobs; beyond this number they hurt.
 MOST_JOBS = 3000
-#: A job of so many seconds is long against what it costs to start, and short enough to lose.
+#: Seconds of a job that is long against what it costs to start, and short enough to lose.
 _SECONDS = 5.0
 #: At least so many jobs of a rule are left, and so many for each that can run at once: all cores
 #: have work until the end.
@@ -80,7 +80,7 @@ def _size(
 
 
 def _expected(job: Job) -> float | None:
-    """Return the seconds that a job may take, by its events; ``None`` if nobody knows them."""
+    """Return the seconds that a job may take, by its events; ``None`` if they are not known."""
     partition = job.partition
     if partition is None or partition.start is None or partition.stop is None:
         return None

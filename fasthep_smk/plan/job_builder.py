@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,26 @@ from fasthep_smk.util.names import encode
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
 
-__all__ = ["NO_DATASET", "PARTITIONS_PER_FINISH", "Book"]
+__all__ = ["NO_DATASET", "PARTITIONS_PER_FINISH", "Book", "Work"]
 
 #: With more partitions than this in a dataset, reducing them is a job of its own.
 PARTITIONS_PER_FINISH = 32
 NO_DATASET = "all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a job does, wherever it stands: see `Job`."""
+
+    nodes: tuple[str, ...]
+    reads: tuple[Read, ...]
+    files: tuple[str, ...]
+    signature: str
+    dataset: str | None = None
+    partition: Partition | None = None
+    origin: Origin | None = None
+    missing: tuple[Partition, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
 
 
 class Book:
@@ -88,21 +104,12 @@ class Book:
         rule: Rule,
         item: Variation,
         place: tuple[str, ...],
-        *,
-        nodes: tuple[str, ...],
-        reads: tuple[Read, ...],
-        files: tuple[str, ...],
-        signature: str,
-        dataset: str | None = None,
-        partition: Partition | None = None,
-        origin: Origin | None = None,
-        missing: tuple[Partition, ...] = (),
-        values: Mapping[str, str] | None = None,
+        work: Work,
     ) -> None:
         at = (rule.name, item.label, *place)
-        signed_as, known = self.known(item, dataset)
-        rule.nodes.setdefault(signed_as, {}).update({node: known[node] for node in nodes})
-        earlier = self._made.get((rule.name, signature, place))
+        signed_as, known = self.known(item, work.dataset)
+        rule.nodes.setdefault(signed_as, {}).update({node: known[node] for node in work.nodes})
+        earlier = self._made.get((rule.name, work.signature, place))
         if earlier is not None:
             self.folder_of[at] = earlier
             return
@@ -111,21 +118,13 @@ class Book:
             rule=rule.name,
             wildcards=dict(zip(rule.wildcards, named, strict=True)),
             variation=item.label,
-            dataset=dataset,
-            partition=partition,
-            nodes=nodes,
-            reads=reads,
-            files=files,
-            signature=signature,
             signed_as=signed_as,
-            origin=origin,
-            missing=missing,
-            values=values or {},
+            **vars(work),
         )
         rule.jobs[job.key] = job
-        self._made[(rule.name, signature, place)] = job.folder
+        self._made[(rule.name, work.signature, place)] = job.folder
         self.folder_of[at] = job.folder
-        self.signatures[job.folder] = signature
+        self.signatures[job.folder] = work.signature
 
     def known(self, item: Variation, dataset: str | None) -> tuple[str, dict[str, NodeSignature]]:
         """Return the signatures of the nodes as a dataset has them, and a name for them.

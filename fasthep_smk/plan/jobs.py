@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.run_settings import Granularity
 from fasthep_smk.flow.graph import Ref
-from fasthep_smk.plan.job_builder import NO_DATASET, Book
+from fasthep_smk.plan.job_builder import NO_DATASET, Book, Work
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.product_keys import consumers_after_bypass, ports, united_live
 from fasthep_smk.plan.reductions import reduction_rules
@@ -96,7 +96,8 @@ class _Partitions:
                     self._book.identities(files),
                 ]
             )
-            self._book.add(rule, item, (), nodes=nodes, reads=(), files=files, signature=signature)
+            work = Work(nodes=nodes, reads=(), files=files, signature=signature)
+            self._book.add(rule, item, (), work)
         return rule
 
     # --- partitions ---------------------------------------------------------------------------
@@ -170,10 +171,7 @@ class _Partitions:
         signature = digest_of(
             [list(values.items()), [[list(key), rule.live.get(key)] for key in kept]]
         )
-        self._book.add(
-            rule,
-            item,
-            place,
+        work = Work(
             dataset=partition.dataset if partition else None,
             partition=partition,
             nodes=nodes,
@@ -182,6 +180,7 @@ class _Partitions:
             signature=signature,
             origin=origin,
         )
+        self._book.add(rule, item, place, work)
 
     def _origin(
         self, item: Variation, dataset: Dataset | None, partition: Partition | None

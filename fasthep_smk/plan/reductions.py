@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from fasthep_smk.plan.job_builder import NO_DATASET, Book
+from fasthep_smk.plan.job_builder import NO_DATASET, Book, Work
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.plot_signatures import end_values
 from fasthep_smk.plan.product_keys import dataset_names, late_keys, stream_keys_for, united_live
@@ -74,16 +74,14 @@ class _Reductions:
                         [list(key) for key in stream_keys_for(item, "final")],
                     ]
                 )
-                self._book.add(
-                    rule,
-                    item,
-                    (name,),
+                work = Work(
                     dataset=name,
                     nodes=nodes,
                     reads=reads,
                     files=(),
                     signature=signature,
                 )
+                self._book.add(rule, item, (name,), work)
         for item in self._book.variations:
             for key in stream_keys_for(item, "final"):
                 rule.streams[key] = f"{encode(key[0].replace('.', '_'))}-{encode(key[1])}.arrow"
@@ -131,10 +129,7 @@ class _Reductions:
                     *([["export", *self._exports]] if self._exports else []),
                 ]
             )
-            self._book.add(
-                rule,
-                item,
-                (),
+            work = Work(
                 nodes=nodes,
                 reads=tuple(reads),
                 files=(),
@@ -142,6 +137,7 @@ class _Reductions:
                 missing=missing,
                 values=values,
             )
+            self._book.add(rule, item, (), work)
         return rule
 
     def publish_rule(self) -> Rule:

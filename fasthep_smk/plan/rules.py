@@ -150,7 +150,7 @@ class Rule:
 
 
 def reads_remote(variations: Iterable[Variation]) -> bool:
-    """Tell whether there are input files that a server may want a credential for."""
+    """Whether there are input files that a server may want a credential for."""
     contexts = [item.graph.plan.context.get("datasets") or {} for item in variations]
     datasets = [dataset for context in contexts for dataset in context.values()]
     files = (str(file) for one in datasets for file in one.get("files") or ())

@@ -119,7 +119,7 @@ class _Cutter:
         return None
 
     def _reaches(self, start: int, goal: int) -> bool:
-        """Tell whether group ``start`` needs group ``goal``, directly or through others."""
+        """Whether group ``start`` needs group ``goal``, directly or through others."""
         pending, seen = [start], set()
         while pending:
             index = pending.pop()

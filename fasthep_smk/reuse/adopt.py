@@ -76,7 +76,7 @@ class Index:
         ]
 
     def is_there(self, folder: Path, key: tuple[str, str]) -> bool:
-        """Tell whether the files of a product exist and are as long as they were written."""
+        """Whether the files of a product exist and are as long as they were written."""
         return all(self._is_file(folder, name) for name in self._files[folder, *key])
 
     def _is_file(self, folder: Path, name: str) -> bool:
@@ -88,7 +88,7 @@ class Index:
         return self._there[folder, name]
 
     def results_are_valid(self, folder: Path) -> bool:
-        """Tell whether what a job wrote for the user is still as it left it."""
+        """Whether what a job wrote for the user is still as it left it."""
         if folder not in self._valid:
             self._valid[folder] = self._store.results_are_valid(self.records[folder])
         return self._valid[folder]
@@ -246,7 +246,7 @@ def _gather(
 def _linked(
     folder: Path, source: Path, record: Record, keys: list[tuple[str, str]], rule: Rule
 ) -> Saved:
-    """Share the files of one job that has everything; its archive may hold more."""
+    """Share the files of one job that has usualything; its archive may hold more."""
     known = hard_links.entries(record)
     entries: list[ProductEntry] = []
     described: dict[str, FileFacts] = {}

@@ -54,7 +54,7 @@ def nodes_to_run(
 
 
 def _is_worth_it(run: set[str], nodes: list[str], wired: Wiring) -> bool:
-    """Tell whether running these nodes only is right, and saves something."""
+    """Whether running these nodes only is right, and saves something."""
     if run & wired.writers:
         return False  # which files an earlier job wrote by which node is not known
     sources = run & wired.sources
@@ -122,7 +122,7 @@ class _Choice:
         )
 
     def _is_usable(self, folder: Path) -> bool:
-        """Tell whether a record can be told as part of another, and its files still stand."""
+        """Whether a record can be told as part of another, and its files still stand."""
         if folder not in self._usable:
             record = self.index.records[folder]
             writes = bool(record["results"]) and bool(self.wired.writers)

@@ -47,7 +47,7 @@ def part_of_end(job: Job, found: Iterable[tuple[Path, Record]], build: Path) -> 
 
 
 def _is_valid(record: Record, node: str, value: str, build: Path) -> bool:
-    """Tell whether a node's files are there and as long as they were written."""
+    """Whether a node's files are there and as long as they were written."""
     made = record["values"].get(node)
     if made is None or made["value"] != value:
         return False

@@ -13,9 +13,10 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
-from fasthep_smk.plan.rules import Job
+from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.storage import layout, products
 from fasthep_smk.storage.damage import difference, said
 from fasthep_smk.storage.products import RECORD
@@ -23,12 +24,14 @@ from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Store", "read"]
+__all__ = ["Store", "read", "seconds"]
 
 #: Where a superseded job's files for the user go, in its folder.
 _RESULTS = "results"
 #: Where those go that were not as the job had left them.
 _EDITED = "edited"
+#: This many jobs of a rule are enough to know how long the others will take.
+_SAMPLE = 25
 
 
 class Store:
@@ -115,7 +118,7 @@ class Store:
         return archived
 
     def results_are_valid(self, record: Record) -> bool:
-        """Tell whether the files that a job made for the user are still as it left them."""
+        """Whether the files that a job made for the user are still as it left them."""
         for name, known in record["results"].items():
             path = self.build / name
             with contextlib.suppress(OSError):
@@ -211,3 +214,12 @@ def _replace(source: Path, goal: Path) -> None:
         goal.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
     source.rename(goal)
+
+
+def seconds(rule: Rule, build: Path) -> list[float]:
+    """Return the seconds that some finished jobs of a rule took; read only."""
+    return [
+        float(record["ended"]) - float(record["started"])
+        for job in islice(rule.jobs.values(), _SAMPLE)
+        if (record := read(build / job.folder)) is not None
+    ]

@@ -56,7 +56,7 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
 
 
 def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
-    """Tell whether partitions are missing only because they shared a batch job with a failed one.
+    """Whether partitions are missing only because they shared a batch job with a failed one.
 
     A batch job ends with the first of its partitions that fails: the rest of them has not run.
     """

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config.credentials import Kind, Requirement
 from fasthep_smk.credentials import tokens
-from fasthep_smk.credentials.checks import Problem, problems
+from fasthep_smk.credentials.checks import Problem, look, problems, renewal
 from fasthep_smk.credentials.credential import Credential, moment
-from fasthep_smk.credentials.discovery import look
-from fasthep_smk.credentials.renewal_hints import renewal
 from fasthep_smk.plan.rules import reads_remote
 from fasthep_smk.run.duration import Duration, longest
 from fasthep_smk.run.loads import loads_of
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "findings_now", "found_in_passing"]
 
-#: Where nobody says how long jobs take, a credential that ends sooner is worth a warning.
+#: Where it is not given how long jobs take, a credential that ends sooner is worth a warning.
 _SOON = 3600
 #: Folders that each machine has its own of.
 _NOT_SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")

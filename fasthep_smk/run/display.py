@@ -26,7 +26,7 @@ class Screen(Protocol):
         """Show which jobs there are; ``tally`` is kept up to date from now on."""
 
     def step(self, done: int, total: int) -> None:
-        """Show that so many jobs are done."""
+        """Show how many jobs are done."""
 
     def say(self, text: str) -> None:
         """Show a line about the run."""
@@ -105,5 +105,5 @@ def screen(stream: TextIO, facts: Callable[[], Facts], *, quiet: bool = False) -
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Tell whether lines of ``stream`` can be written over."""
+    """Whether lines of ``stream`` can be written over."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")

@@ -13,8 +13,8 @@ __all__ = ["Duration", "Load", "longest"]
 class Load:
     """The jobs of a rule that are to run: how many, each for at most how many seconds.
 
-    ``walltime`` is ``None`` if nobody says; ``slots`` is how many of them run at a time, if that is
-    limited. ``after`` are the rules whose jobs they wait for.
+    ``walltime`` is ``None`` if it is not given; ``slots`` is how many of them run at a time, if
+    that is limited. ``after`` are the rules whose jobs they wait for.
     """
 
     jobs: int

@@ -38,7 +38,7 @@ _TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 
 #: Why jobs of an earlier run are cancelled.
 _CHANGED = "this run would submit something else, or nothing"
-_OTHER = "what has its files sent, shares a job or is in a container cannot be taken over"
+_OTHER = "jobs in transfer mode, in a group or in a container cannot be taken over"
 _VARIABLES = "environment variables have changed while it waited"
 _PILOT = "a pilot ends with the run that has started it, and jobs in it run again"
 
@@ -160,7 +160,7 @@ def await_end(build: Path) -> None:
             return
         if time.monotonic() > end:
             raise RunFailed(
-                f"jobs that were cancelled are not gone after {_END:.0f} s: {_ids(left)}\n"
+                f"cancelled jobs are still in the queue after {_END:.0f} s: {_ids(left)}\n"
                 "run again later"
             )
         time.sleep(_PAUSE)
@@ -193,7 +193,7 @@ def cancel_all(build: Path) -> list[str]:
     still = _cancel(build, found, _END) if found else []
     batch_jobs.replace(build, map(_given_up, still))
     lines = [f"{_counted(found)} cancelled"] if found else []
-    return [*lines, *([f"not gone after {_END:.0f} s: {_ids(still)}"] if still else [])]
+    return [*lines, *([f"still in the queue after {_END:.0f} s: {_ids(still)}"] if still else [])]
 
 
 def stay(build: Path) -> str | None:
@@ -235,7 +235,7 @@ def _systems(jobs: Iterable[Left]) -> list[str]:
 
 
 def _is_among(left: Left, queued: Iterable[Queued] | None) -> bool:
-    """Tell whether a job is in the queue, as far as is known."""
+    """Whether a job is in the queue, as far as is known."""
     return queued is None or left.queued.batch_id in {one.batch_id for one in queued}
 
 

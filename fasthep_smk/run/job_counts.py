@@ -94,7 +94,7 @@ class Tally:
         self._failed: dict[str, str] = {}
 
     def begin(self, jobs: Mapping[str, int]) -> None:
-        """Start anew with so many jobs of each rule."""
+        """Start anew with a number of jobs of each rule."""
         self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
         self._began = self._clock()
         self._started, self._failed = {}, {}

@@ -306,7 +306,7 @@ def _clear_after_crash(build: Path, descriptor: int) -> None:
 
 
 def _is_job(note: failures.Failure) -> bool:
-    """Tell whether the process that a note names is the job: a note may say anything.
+    """Whether the process that a note names is the job: a note may say anything.
 
     A batch system that runs jobs on this machine may have left out the mark.
     """

@@ -38,7 +38,7 @@ def environment(build: Path, held: int | None) -> dict[str, str]:
 
 
 def _has_cache() -> bool:
-    """Tell whether Snakemake can write its cache in the user's home: it does not start without."""
+    """Whether Snakemake can write its cache in the user's home: it does not start without."""
     try:
         home = os.environ.get("XDG_CACHE_HOME", "").strip() or Path("~/.cache").expanduser()
         folder = Path(home, "snakemake")

@@ -79,7 +79,7 @@ class System(Protocol):
     #: What is started as Snakemake: itself, or a module of ours that repairs its plugin.
     SNAKEMAKE: str
 
-    #: How often a failed job is tried again where nobody says.
+    #: How often a failed job is tried again where it is not given.
     RETRIES: int
 
     #: Resources that say how much a job needs: a pool that says nothing takes another's word.

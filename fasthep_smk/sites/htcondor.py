@@ -368,7 +368,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     lines["arguments"] = f"\"-c '{inner}'\""
     text = "".join(f"{key} = {value}\n" for key, value in lines.items())
     if any("\n" in f"{key}{value}" for key, value in lines.items()):
-        raise NotSubmitted("a setting of its pool has a line end")
+        raise NotSubmitted("a setting of its pool has a line break")
     answer = order(["condor_submit", "-terse", "-"], f"{text}queue\n")
     job = answer.text.partition(".")[0].strip()
     if not answer.well or not job.isdigit():

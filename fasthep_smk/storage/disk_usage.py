@@ -189,7 +189,7 @@ def _walk(build: Path) -> Iterator[File]:
 
 
 def is_reached(build: Path, folder: str) -> bool:
-    """Tell whether a folder of a build folder lies there, and not behind a link to elsewhere."""
+    """Whether a folder of a build folder lies there, and not behind a link to elsewhere."""
     parts = folder.split("/")
     places = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
     return all(

@@ -55,7 +55,7 @@ __all__ = [
 #: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
 #: has ended, or a server has refused it.
 Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"]
-#: Of a longer text of an error, only so many characters are looked at: some 600 are shown.
+#: Of a longer text of an error, only this many characters are looked at: some 600 are shown.
 _LONGEST = 1_000_000
 #: What batch systems say of a job that they have ended.
 _FOR_MEMORY = re.compile("memory|oom", re.IGNORECASE)
@@ -154,7 +154,7 @@ def born(pid: int) -> int | None:
 
 
 def lives(failure: Failure) -> bool:
-    """Tell whether the process of a job that left this note still runs on this machine."""
+    """Whether the process of a job that left this note still runs on this machine."""
     if failure.kind != "killed" or failure.host != socket.gethostname():
         return False
     return failure.pid is not None and failure.born == born(failure.pid) is not None
@@ -177,7 +177,7 @@ def kinds(build: Path) -> set[Kind]:
 
 
 def some_refused(build: Path) -> bool:
-    """Tell whether credentials are among what stopped a run."""
+    """Whether credentials are among what stopped a run."""
     return any(note.kind == "credential" for note in read_all(build))
 
 

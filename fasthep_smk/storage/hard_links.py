@@ -38,7 +38,7 @@ def files_of(value: object) -> Iterator[str]:
 
 
 def is_file(path: Path, known: FileFacts) -> bool:
-    """Tell whether a file exists and is as long as what describes it says."""
+    """Whether a file exists and is as long as what describes it says."""
     return difference(path, known) is None
 
 

@@ -109,7 +109,7 @@ def read_jobs(build: Path) -> list[TaskJob]:
 
 
 def is_done(build: Path, job: TaskJob) -> bool:
-    """Tell whether a job has its record, of what the job is now."""
+    """Whether a job has its record, of what the job is now."""
     found = _SIGNATURE.search(_head(build, job))
     return found is not None and found[1] == job.entry.signature
 

@@ -116,8 +116,8 @@ LOGS = "debug/distributed/logs"
 #: What a batch system keeps of jobs' standard output and error.
 CAPTURED = ("debug/distributed/out", "debug/distributed/err")
 LOCK = "smk/lock"
-#: Packed environments, where FAST-HEP has those of its own; and if nobody says otherwise, seen from
-#: beside the build folder.
+#: Folder of packed environments in the build folder, where FAST-HEP has those of its own; and its
+#: default place, beside the build folder.
 ARCHIVES = "execution/worker-environments"
 ENVIRONMENTS = f"build/{ARCHIVES}"
 
@@ -154,12 +154,12 @@ def job_folder(rule: str, place: Iterable[str]) -> str:
 
 
 def is_record(path: str) -> bool:
-    """Tell whether a path, relative to the build folder, is that of a job's record."""
+    """Whether a path, relative to the build folder, is that of a job's record."""
     return path.startswith(f"{WORK}/") and path.endswith(f"/{RECORD}")
 
 
 def is_result(path: str) -> bool:
-    """Tell whether an operation may write a file for the user under this path.
+    """Whether an operation may write a file for the user under this path.
 
     It is relative to the build folder, in its simplest spelling, and in no folder of a run's own.
     """

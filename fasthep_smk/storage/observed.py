@@ -218,7 +218,7 @@ def digest_of(observations: Iterable[object]) -> str:
 
 
 def is_of(path: Path) -> bool:
-    """Tell whether a file of observations is what its name says.
+    """Whether a file of observations is what its name says.
 
     Raises:
         Altered: it is not what was written.

@@ -28,7 +28,6 @@ from boost_histogram.serialization import from_uhi, to_uhi
 
 from fasthep_smk.storage import pickles
 from fasthep_smk.storage.damage import difference
-from fasthep_smk.storage.histograms import read_histogram, same_histogram
 from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD, is_result
 from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
 from fasthep_smk.storage.streams import read_stream, write_stream
@@ -46,6 +45,7 @@ __all__ = [
     "check",
     "load",
     "read_record",
+    "same_histogram",
     "save",
     "verify",
     "write_record",
@@ -272,7 +272,7 @@ class _Writer:
             buffer = io.BytesIO()
             with zipfile.ZipFile(buffer, "w") as trial:
                 uhi_zip.write(trial, member, content)
-            if not same_histogram(read_histogram(buffer, member, type(histogram)), histogram):
+            if not same_histogram(_read_histogram(buffer, member, type(histogram)), histogram):
                 return self._pickle(histogram)
         except (TypeError, ValueError, KeyError, AttributeError):
             return self._pickle(histogram)
@@ -342,6 +342,27 @@ class _Reader:
             raise _corrupt(path, problem)
         self._verified.add(name)
         return path
+
+
+def _read_histogram(buffer: io.BytesIO, member: str, cls: type[hist.BaseHist]) -> hist.BaseHist:
+    """Return the histogram of class ``cls`` that a ZIP file holds as ``member``."""
+    with zipfile.ZipFile(buffer) as archive:
+        return cls(from_uhi(uhi_zip.read(archive, member)))
+
+
+def same_histogram(left: hist.BaseHist, right: hist.BaseHist) -> bool:
+    """Whether two histograms agree in every bit, axis, trait and annotation."""
+    return bool(
+        type(left) is type(right)
+        and left.__dict__ == right.__dict__
+        and len(left.axes) == len(right.axes)
+        and all(
+            one == two and one.traits == two.traits and one.__dict__ == two.__dict__
+            for one, two in zip(left.axes, right.axes, strict=True)
+        )
+        and left.storage_type is right.storage_type
+        and left.view(flow=True).tobytes() == right.view(flow=True).tobytes()
+    )
 
 
 def _reference_to_plain(value: object) -> JsonObject | None:

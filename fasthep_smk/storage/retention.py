@@ -172,7 +172,7 @@ def _idle_streams(found: Survey) -> list[File]:
 
 
 def _may_go(file: File, found: Survey) -> bool:
-    """Tell whether Snakemake misses a stream when something needs it, or nobody would miss it."""
+    """Whether Snakemake misses a stream when something needs it, or nobody would miss it."""
     job = found.jobs.get(file.folder)
     if job is None:
         return False

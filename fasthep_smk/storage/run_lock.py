@@ -57,7 +57,7 @@ def holder(build: Path) -> Holder | None:
 
 
 def is_orphan(who: JsonObject) -> bool:
-    """Tell whether the holder's first process was killed, so that only its Snakemake is left."""
+    """Whether the holder's first process was killed, so that only its Snakemake is left."""
     pid = who.get("pid")
     here = who.get("host") == socket.gethostname()
     return here and isinstance(pid, int) and failures.born(pid) != who.get("born")

@@ -45,7 +45,7 @@ def runs(
 
 
 def fits(record: Content, partition: PartitionData | None) -> bool:
-    """Tell whether a record can be told as another partition's: it said nothing about its own."""
+    """Whether a record can be told as another partition's: it said nothing about its own."""
     return all(
         run["partition"] == partition or not (run["warnings"] or run["resources"])
         for run in record["runs"]
@@ -53,7 +53,7 @@ def fits(record: Content, partition: PartitionData | None) -> bool:
 
 
 def is_quiet(runs: Iterable[RunFacts]) -> bool:
-    """Tell whether what was recorded says nothing that depends on which nodes ran together.
+    """Whether what was recorded says nothing that depends on which nodes ran together.
 
     Warnings and resources belong to no node, and hooks of nodes count their calls.
     """
@@ -63,7 +63,7 @@ def is_quiet(runs: Iterable[RunFacts]) -> bool:
 
 
 def are_quiet(hooks: Iterable[JsonObject]) -> bool:
-    """Tell whether hooks, by what was recorded of them, do not see which nodes ran."""
+    """Whether hooks, by what was recorded of them, do not see which nodes ran."""
     return all(_ONCE.issuperset(hook.get("events") or [""]) for hook in hooks)
 
 

@@ -258,7 +258,7 @@ def _groups_by_offsets(record: ak.contents.RecordArray, fields: list[str]) -> li
 
 
 def _fits_arrow(form: ak.forms.Form) -> bool:
-    """Tell whether Arrow holds this form exactly (measured case by case, see the docstring)."""
+    """Whether Arrow holds this form exactly (measured case by case, see the docstring)."""
     if isinstance(form, ak.forms.EmptyForm):
         return False  # zero events of unknown type come back as an option type
     if form.parameter("__categorical__") or form.parameter("__array__") == "categorical":

@@ -36,6 +36,7 @@ __all__ = [
     "Source",
     "TaskTable",
     "UnreadableTable",
+    "marker_text",
 ]
 
 _FIX = "'fasthep-smk translate workflow.yaml' writes it again"
@@ -382,6 +383,11 @@ class TaskTable:
             sources={path: (one[0], one[1], one[2]) for path, one in found["sources"].items()},
             siblings=siblings,
         )
+
+
+def marker_text(signature: str, used: Mapping[str, object] | None = None) -> str:
+    """Return the marker of a bundle that is done: what signs it, and what its jobs ``used``."""
+    return json.dumps({"signature": signature, **({"used": used} if used else {})}) + "\n"
 
 
 class _NoJob(Exception):

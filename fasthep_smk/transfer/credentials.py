@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fasthep_smk.credentials import tokens
-from fasthep_smk.credentials.discovery import look
+from fasthep_smk.credentials.checks import look
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.util.errors import SmkError
 

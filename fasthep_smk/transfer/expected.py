@@ -53,7 +53,7 @@ class Expected:
         self._by_folder = {entry.folder: one for one, entry in self._jobs.items()}
 
     def may_hold(self, name: str) -> bool:
-        """Tell whether the job may write a file, by its path relative to the build folder."""
+        """Whether the job may write a file, by its path relative to the build folder."""
         if name.startswith(f"{layout.WORK}/"):
             return name.rpartition("/")[0] in self._by_folder
         if name.startswith(f"{layout.LOGS}/"):
@@ -63,7 +63,7 @@ class Expected:
         )
 
     def may_remove(self, name: str) -> bool:
-        """Tell whether the job may find that a file of another job is damaged."""
+        """Whether the job may find that a file of another job is damaged."""
         return name in self._read
 
     def check(self, folder: Path, names: Iterable[str]) -> None:

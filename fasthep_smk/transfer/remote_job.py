@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from fasthep_smk.storage import benchmark, layout, observed
+from fasthep_smk.storage import layout, observed
 from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out
@@ -28,6 +28,7 @@ from fasthep_smk.transfer.path_mapping import Places
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.scratch import scratch
+from fasthep_smk.worker.alone import benchmark_text
 from fasthep_smk.worker.job_retry import SENT
 from fasthep_smk.worker.processes import LOG
 
@@ -127,7 +128,7 @@ def _run(
             _stop(job)
     if status == 0:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        text = benchmark.text(
+        text = benchmark_text(
             time.monotonic() - began,
             memory=used.ru_maxrss * 1024,
             cpu=used.ru_utime + used.ru_stime,

@@ -90,7 +90,7 @@ class Spool:
 
     @property
     def brings_python(self) -> bool:
-        """Tell whether jobs are sent their Python."""
+        """Whether jobs are sent their Python."""
         return bool(self._settings["brings_python"])
 
     def names_of(self, rule: str) -> list[str]:

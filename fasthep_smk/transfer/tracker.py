@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from fasthep_smk.config.credentials import Kind
+from fasthep_smk.credentials.checks import look
 from fasthep_smk.credentials.credential import Credential
-from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.storage import failures, products
@@ -183,7 +183,7 @@ class Tracker:
         )
 
     def _others_come(self, job: SnakemakeJob) -> bool:
-        """Tell whether a job may get other credentials: these have ended, or are renewed already.
+        """Whether a job may get other credentials: these have ended, or are renewed already.
 
         Those that are still valid would be refused again, at any number of attempts.
         """
@@ -193,7 +193,7 @@ class Tracker:
         return look(one.kind for one in required) != self._sent_with.get(job.jobid)
 
     def _lacks_credential(self, sending: Sending) -> bool:
-        """Tell whether a job, or one of a bundle, has failed for want of a credential."""
+        """Whether a job, or one of a bundle, has failed for want of a credential."""
         found = failures.read_all(self.spool.build)
         mine = (sending.rule, "/".join(sending.place))
         return any(

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Bundle, Rule
-from fasthep_smk.storage import layout, markers
+from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
+from fasthep_smk.storage.task_table import marker_text
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.files import digest_of
@@ -29,7 +30,7 @@ def mark(rules: Iterable[Rule], waits: Waits, build: Path) -> None:
                 (build / rule.jobs[key].folder / RECORD).unlink(missing_ok=True)
             if not left:
                 marker = build / one.marker
-                files.write_text(marker, markers.text(signature_of(rule, one)))
+                files.write_text(marker, marker_text(signature_of(rule, one)))
                 valid.add(marker)
     for path in (build / layout.BUNDLES).rglob("*.json"):
         if path not in valid:

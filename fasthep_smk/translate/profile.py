@@ -84,7 +84,7 @@ class Placement:
 
     @property
     def transfers(self) -> bool:
-        """Tell whether jobs are sent what they need."""
+        """Whether jobs are sent what they need."""
         return self.staging.sends(self.site.system)
 
     def submitted_as(self) -> dict[str, list[str]]:
@@ -170,7 +170,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
 
 
 def may_spread(rule: Rule) -> bool:
-    """Tell whether cores that are idle can serve a rule: nobody has said how many it gets."""
+    """Whether cores that are idle can serve a rule: nobody has said how many it gets."""
     return rule.processes > max(one.request.cpus for one in rule.route.attempts) == 1
 
 

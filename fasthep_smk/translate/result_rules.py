@@ -2,7 +2,7 @@
 
 What is missing or old only ``fasthep-smk why`` knows: files that operations have read count, and
 so does what came back from an earlier edit. So the module asks it whenever Snakemake starts, and
-one job runs the analysis as ever, with its lock, its pools and all that it has finished.
+one job runs the analysis as usual, with its lock, its pools and all that it has finished.
 
 Snakemake deletes the outputs of a job before it starts, and after it has failed. The rule that
 declares results therefore runs nothing, and waits for a marker that the job leaves. Where a result
@@ -50,7 +50,7 @@ HAND_OVER = [*HOW["program"], str(BUILD)]
 
 
 def is_build(path):
-    """Tell whether a path leads to the build folder."""
+    """Whether a path leads to the build folder."""
     return os.path.exists(path) and os.path.samefile(path, BUILD)
 
 

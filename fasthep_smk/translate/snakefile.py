@@ -123,7 +123,7 @@ def jobs_of(rule):
 
 @cache
 def is_in_future(path):
-    """Tell whether an input file's time is in the future: Snakemake would fail each job with it.
+    """Whether an input file's time is in the future: Snakemake would fail each job with it.
 
     Inside a job, whose node may have another clock, so may the time of any other file be.
     """

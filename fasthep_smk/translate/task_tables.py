@@ -123,7 +123,7 @@ def _markers(rules: Iterable[Rule]) -> dict[str, str]:
 
 
 def _makes_results(rule: Rule, job: Job, without: Mapping[tuple[str, str], str]) -> bool:
-    """Tell whether a job writes files for the user: it runs again if they were deleted."""
+    """Whether a job writes files for the user: it runs again if they were deleted."""
     if job.partition and (job.partition.dataset, job.partition.part) in without:
         return False
     nodes = rule.nodes.get(job.signed_as, {})

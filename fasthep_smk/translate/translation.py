@@ -51,7 +51,7 @@ from fasthep_smk.plan.partitions import SourceFacts, check_inputs, make_partitio
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
-from fasthep_smk.reuse.times import seconds
+from fasthep_smk.reuse.store import seconds
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.inputs import Inputs, problem_finding
 from fasthep_smk.storage.observed import (
@@ -66,7 +66,7 @@ from fasthep_smk.translate.accepted import take_compiled
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.write import Written, refuse_unseen
+from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
@@ -363,22 +363,20 @@ def reconcile(placed: Placed) -> Reconciled:
 
 def write(reconciled: Reconciled) -> Translation:
     """Write Snakefile, task tables and profile."""
-    files = write_files(
-        reconciled.rules,
-        reconciled.variations,
+    contents = Contents(
+        rules=reconciled.rules,
+        variations=reconciled.variations,
         build=reconciled.build,
-        workflow=reconciled.settings.workflow,
         root=reconciled.root,
         placement=reconciled.placement,
         reuse=reconciled.reuse,
-        without=reconciled.settings.without,
+        settings=reconciled.settings,
         ignore_reads=reconciled.named.ignored,
         pickles_of=pickles_of(reconciled.document),
         exports=exports_of(reconciled.document),
         stat=reconciled.inputs.stat,
-        settings=reconciled.settings,
     )
-    return _adding(Translation, reconciled, written=files)
+    return _adding(Translation, reconciled, written=write_files(contents))
 
 
 def execution_of_site(profile: str | None) -> Execution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Launch, Requests
 
-__all__ = ["ENVIRONMENT", "IN_CONTAINER", "Written", "refuse_unseen", "write"]
+__all__ = ["ENVIRONMENT", "IN_CONTAINER", "Contents", "Written", "refuse_unseen", "write"]
 
 #: The shell's test for a job in a container that Snakemake has started: Python is the container's.
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
@@ -71,47 +71,49 @@ class Written:
         return cls(build, build / "smk" / "Snakefile", build / "smk" / "profile")
 
 
-def write(
-    rules: Iterable[Rule],
-    variations: Iterable[Variation],
-    *,
-    build: Path,
-    workflow: Path,
-    root: Path,
-    placement: profile.Placement,
-    reuse: Reuse,
-    without: Mapping[tuple[str, str], str] | None = None,
-    ignore_reads: Iterable[str] = (),
-    pickles_of: Iterable[str] = (),
-    exports: Iterable[str] = (),
-    stat: Callable[[str], str] = lambda path: path,
-    settings: RunSettings,
-) -> Written:
-    """Write the translation of a workflow; files that would not change are left alone.
+@dataclass(frozen=True, kw_only=True)
+class Contents:
+    """What a translation is to say, before it is written.
 
     ``root`` is the folder the run was started in: relative paths of the workflow start there.
-    ``placement`` is where its jobs go, ``reuse`` which of them are done, and ``without`` what
-    went wrong with the partitions (dataset and part) that are left out. ``ignore_reads`` are
+    ``placement`` is where its jobs go, and ``reuse`` which of them are done. ``ignore_reads`` are
     patterns of files whose changes do not count, ``pickles_of`` packages whose objects jobs may
     hand on besides those that the plan names; ``stat`` tells size and time of an input file;
     ``settings`` are for who asks for the results.
     """
-    rules, variations = list(rules), list(variations)
+
+    rules: Sequence[Rule]
+    variations: Sequence[Variation]
+    build: Path
+    root: Path
+    placement: profile.Placement
+    reuse: Reuse
+    settings: RunSettings
+    ignore_reads: Sequence[str]
+    pickles_of: Sequence[str]
+    exports: Sequence[str]
+    stat: Callable[[str], str]
+
+
+def write(contents: Contents) -> Written:
+    """Write the translation of a workflow; files that would not change are left alone."""
+    rules, variations, build = contents.rules, contents.variations, contents.build
+    root, workflow, placement = contents.root, contents.settings.workflow, contents.placement
     seen = (root, workflow.resolve().parent)
     smk = build / "smk"
     for variation in variations:
         target = build / layout.plan(variation.label)
         files.write_text(target, plan_files.slim_text(variation.graph.plan))
-    waits = Waits(rules, reuse)
+    waits = Waits(rules, contents.reuse)
     bundles.mark(rules, waits, build)
     texts = task_tables.table_texts(
         rules,
         root=root,
         waits=waits,
-        parts=reuse.parts,
-        without=without,
+        parts=contents.reuse.parts,
+        without=contents.settings.without,
         sources={rule.name: _sources(rule, variations) for rule in rules},
-        stat=stat,
+        stat=contents.stat,
     )
     for name, text in texts.items():
         files.write_text(build / layout.table(name), text)
@@ -119,9 +121,7 @@ def write(
         if stale.stem not in texts:
             stale.unlink()
     files.write_text(build / layout.PARTITIONS, task_tables.partitions_text(rules))
-    exports = list(exports)
-    launch = _launch(root, workflow, variations, ignore_reads, pickles_of, exports)
-    files.write_text(build / layout.RUN, json.dumps(launch, indent=1) + "\n")
+    files.write_text(build / layout.RUN, json.dumps(_launch(contents), indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
     files.write_text(build / layout.WORKER, _worker_script(rules), executable=True)
@@ -131,7 +131,9 @@ def write(
     # Snakemake takes braces in the path of an environment file for wildcards.
     conda = not set(str(build)) & set("{}")
     files.write_text(build / layout.RESULTS, result_rules.RULES)
-    files.write_text(build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, settings))
+    files.write_text(
+        build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)
+    )
     text = snakefile.render(rules, workflow=workflow.name, conda=conda)
     files.write_text(written.snakefile, text)
     for other in written.profile.glob("*"):
@@ -166,30 +168,24 @@ def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str
     return dict(sorted(found.items()))
 
 
-def _launch(
-    root: Path,
-    workflow: Path,
-    variations: list[Variation],
-    ignore_reads: Iterable[str],
-    pickles_of: Iterable[str],
-    exports: list[str],
-) -> Launch:
+def _launch(contents: Contents) -> Launch:
     """Return what every job needs to know about where the run was started, and the user's code."""
-    own, _ = local_modules.folders(root, workflow)
+    variations, workflow = contents.variations, contents.settings.workflow
+    own, _ = local_modules.folders(contents.root, workflow)
     named = [item for item in os.environ.get("PYTHONPATH", "").split(os.pathsep) if item]
     plans = (variation.graph.plan for variation in variations)
     modules = sorted({name for plan in plans for name in own_modules_of(plan)})
     texts = [pair for name in modules for pair in op_identity.named_texts(name)]
     return {
-        "launch_folder": str(root),
+        "launch_folder": str(contents.root),
         "workflow": str(workflow.resolve()),
         "own_folders": own,
         "python_path": list(dict.fromkeys(str(Path(item).absolute()) for item in named)),
         "own_modules": sorted({name.partition(".")[0] for name in modules}),
         "named_texts": [(text, str(source)) for text, source in dict.fromkeys(texts)],
-        "ignore_reads": list(ignore_reads),
-        "pickles_of": sorted({*_named_packages(variations), *pickles_of}),
-        "exports": exports,
+        "ignore_reads": list(contents.ignore_reads),
+        "pickles_of": sorted({*_named_packages(variations), *contents.pickles_of}),
+        "exports": list(contents.exports),
     }
 
 

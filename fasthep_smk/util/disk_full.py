@@ -37,7 +37,7 @@ def saying(folder: Path) -> Iterator[None]:
 
 
 def shown(error: BaseException | None) -> bool:
-    """Tell whether a full disk, or a quota that is used up, is behind an error."""
+    """Whether a full disk, or a quota that is used up, is behind an error."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         if (isinstance(error, OSError) and error.errno in _NUMBERS) or said(str(error)):
@@ -48,7 +48,7 @@ def shown(error: BaseException | None) -> bool:
 
 
 def said(text: str) -> bool:
-    """Tell whether a program says that the disk is full."""
+    """Whether a program says that the disk is full."""
     if _NO_TEMPORARY in text:
         return is_full(temporary()) or is_full(Path())
     return any(words in text for words in _WORDS)
@@ -60,7 +60,7 @@ def temporary() -> Path:
 
 
 def is_full(folder: Path) -> bool:
-    """Tell whether next to nothing can be written into a folder any more."""
+    """Whether next to nothing can be written into a folder any more."""
     try:
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(bytes(_LEAST))

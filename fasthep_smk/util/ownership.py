@@ -68,7 +68,7 @@ def check_build(build: Path, *, option: str) -> None:
 
 
 def is_open(status: os.stat_result) -> bool:
-    """Tell whether others than its owner may write; a group of only the owner is no other."""
+    """Whether others than its owner may write; a group of only the owner is no other."""
     mode = status.st_mode
     return bool(mode & stat.S_IWOTH) or (
         bool(mode & stat.S_IWGRP) and not _is_of_one(status.st_gid, status.st_uid)
@@ -76,7 +76,7 @@ def is_open(status: os.stat_result) -> bool:
 
 
 def is_own(entry: os.DirEntry[str] | Path) -> bool:
-    """Tell whether a link to a folder was made by the user, and so was the folder."""
+    """Whether a link to a folder was made by the user, and so was the folder."""
     found = (entry.stat(follow_symlinks=False), entry.stat())
     return all(one.st_uid == os.geteuid() for one in found) and not is_open(found[1])
 
@@ -141,7 +141,7 @@ def _unknown_user() -> int:
 
 
 def _is_of_one(group: int, user: int) -> bool:
-    """Tell whether a group is a user's own, with nobody else in it."""
+    """Whether a group is a user's own, with nobody else in it."""
     try:
         found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
     except KeyError:  # in a container, users of the host have numbers only

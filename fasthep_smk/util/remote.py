@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 __all__ = ["ask", "is_remote"]
 
-#: Servers are asked for so many files at a time, and given so many seconds to answer.
+#: How many files servers are asked for at a time, and how many seconds they have to answer.
 _AT_A_TIME, _TIMEOUT = 32, 10
 _REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def is_remote(path: str) -> bool:
-    """Tell whether FAST-HEP treats ``path`` as a URI instead of a file of this machine."""
+    """Whether FAST-HEP treats ``path`` as a URI instead of a file of this machine."""
     return bool(_REMOTE.match(path))
 
 

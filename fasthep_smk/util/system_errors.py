@@ -26,7 +26,7 @@ _REFUSED = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def of_system(error: OSError, build: Path) -> bool:
-    """Tell whether an error is about what is written, or about this process: not what is read."""
+    """Whether an error is about what is written, or about this process: not what is read."""
     if error.errno in (*_LIMITS, errno.EROFS):
         return True
     return build in Path(os.fsdecode(error.filename or "")).parents

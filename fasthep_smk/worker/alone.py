@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from fasthep_smk.storage import benchmark, layout
+from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.worker.job import Job
 from fasthep_smk.worker.limits import cpu_time, peak_memory
 
-__all__ = ["is_alone", "submitted", "wait_for_inputs", "write_benchmark"]
+__all__ = ["benchmark_text", "is_alone", "submitted", "wait_for_inputs", "write_benchmark"]
 
 #: For how many seconds what another node has written may not be seen on this one.
 _LATE = 60.0
@@ -21,7 +22,7 @@ _PAUSE = 0.5
 
 
 def is_alone() -> bool:
-    """Tell whether this process was started for a batch job without a Snakemake beside it."""
+    """Whether this process was started for a batch job without a Snakemake beside it."""
     return bool(os.environ.get(layout.IS_ALONE))
 
 
@@ -56,5 +57,21 @@ def _missing(paths: Iterable[Path]) -> Path | None:
 
 def write_benchmark(build: Path, rule: str, place: Iterable[str], seconds: float) -> None:
     """Write what a job took: its rule declares the file as an output."""
-    text = benchmark.text(seconds, memory=peak_memory(), cpu=cpu_time())
+    text = benchmark_text(seconds, memory=peak_memory(), cpu=cpu_time())
     files.write_text(build / layout.benchmark(rule, place), text)
+
+
+def benchmark_text(seconds: float, *, memory: float, cpu: float) -> str:
+    """Return what Snakemake writes on a job: seconds, also of CPU, and the largest memory in bytes.
+
+    Source: https://snakemake.readthedocs.io/en/stable/snakefiles/rules.html#benchmark-rules
+    """
+    values = {
+        "s": f"{seconds:.4f}",
+        "h:m:s": str(datetime.timedelta(seconds=int(seconds))),
+        "max_rss": f"{memory / 2**20:.2f}",
+        **dict.fromkeys(("max_vms", "max_uss", "max_pss", "io_in", "io_out"), "NA"),
+        "mean_load": f"{100 * cpu / max(seconds, 0.01):.2f}",
+        "cpu_time": f"{cpu:.2f}",
+    }
+    return "\t".join(values) + "\n" + "\t".join(values.values()) + "\n"

@@ -1,6 +1,6 @@
 """A bundle: jobs of one rule, one after the other, each as if it were started alone.
 
-They run in processes forked from this one, which has everything imported: what a job takes is its
+They run in processes forked from this one, which has usualything imported: what a job takes is its
 own, and one that is killed or fails leaves the others alone. A bundle that is tried again passes
 over what is done.
 """
@@ -13,63 +13,65 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from fasthep_smk.storage import failures, layout, markers
+from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import MOVED
-from fasthep_smk.storage.task_table import BundleEntry
+from fasthep_smk.storage.task_table import BundleEntry, marker_text
 from fasthep_smk.util import files
+from fasthep_smk.worker.job import Sent
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.processes import LOG, MODULES, ONE_THREAD, has_one_thread, import_for_good
 from fasthep_smk.worker.series import Ended, run_series
 
-__all__ = ["run_bundle"]
+__all__ = ["Means", "run_bundle"]
 
 
-def run_bundle(
-    build: Path,
-    rule: str,
-    bundle: BundleEntry,
-    run_one: Callable[[str], int],
-    is_done: Callable[[str], bool],
-    take_back: Callable[[str, End], None],
-    *,
-    attempt: int,
-    threads: int,
-    warm: bool,
-    command: Callable[[str], Sequence[str]],
-) -> int:
+@dataclass(frozen=True)
+class Means:
+    """How the jobs of a bundle are run, each by its key.
+
+    ``run`` returns the exit status; ``command`` is the same as a command, for a process that cannot
+    be forked. ``is_done`` says whether a job has its record, and ``take_back`` removes that of one
+    whose process ended badly.
+    """
+
+    run: Callable[[str], int]
+    command: Callable[[str], Sequence[str]]
+    is_done: Callable[[str], bool]
+    take_back: Callable[[str, End], None]
+
+
+def run_bundle(build: Path, rule: str, bundle: BundleEntry, sent: Sent, means: Means) -> int:
     """Run the jobs of a bundle, by its entry in the task table; return the exit status.
 
-    ``run_one`` runs a job, by its key, and returns its exit status; ``is_done`` tells whether it
-    has its record, and ``take_back`` removes that of one whose process ended badly.
-    ``command`` is the same as ``run_one`` as a command, for a process that cannot be forked. After
-    a job that failed, the others still run.
+    After a job that failed, the others still run.
     """
-    if threads == 1:
+    if sent.threads == 1:
         for name, value in ONE_THREAD.items():
             os.environ.setdefault(name, value)
     import_for_good(MODULES)
     failed, memory, own_log = [], 0, os.environ.get(LOG)
     left = []
     for key in bundle.jobs:
-        if is_done(key):  # its log tells how it went: it stays
+        if means.is_done(key):  # its log tells how it went: it stays
             failures.clear(build, rule, key)
         else:
             left.append(key)
     while left:
         if has_one_thread():
-            ended = run_series(left, run_one, lambda key: _log(build, rule, key, attempt))
+            ended = run_series(left, means.run, lambda key: _log(build, rule, key, sent.attempt))
         else:
-            with _log(build, rule, left[0], attempt) as stream:
-                done = subprocess.run(command(left[0]), stdout=stream, stderr=stream)
+            with _log(build, rule, left[0], sent.attempt) as stream:
+                done = subprocess.run(means.command(left[0]), stdout=stream, stderr=stream)
             ended = [Ended(End(done.returncode, {DONE: ""}))]  # it has said itself what was wrong
         memory = max(memory, *(one.memory for one in ended))
         for key, (end, _) in zip(left, ended, strict=False):
             # An operation may end the process, and call that a success.
-            if end.status != 0 or not is_done(key):
-                take_back(key, end)
+            if end.status != 0 or not means.is_done(key):
+                means.take_back(key, end)
                 failed.append(key)
                 print(f"{rule} {key}: failed ({end})", file=sys.stderr, flush=True)
         left = left[len(ended) :]
@@ -79,9 +81,9 @@ def run_bundle(
     took = {
         "memory": max(memory, used.ru_maxrss * 1024),
         "cpu": round(used.ru_utime + used.ru_stime, 3),
-        "warm": warm,
+        "warm": sent.warm,
     }
-    files.write_text(build / bundle.marker, markers.text(bundle.signature, took))
+    files.write_text(build / bundle.marker, marker_text(bundle.signature, took))
     if own_log:
         (build / own_log).unlink(missing_ok=True)
     return 0
@@ -89,7 +91,7 @@ def run_bundle(
 
 @contextlib.contextmanager
 def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
-    """Open a job's log; the log of a failed attempt keeps a name of its own, as ever."""
+    """Open a job's log; the log of a failed attempt keeps a name of its own, as usual."""
     path = build / layout.log(rule, key.split("/"))
     path.parent.mkdir(parents=True, exist_ok=True)
     again = path.with_suffix(f".attempt{attempt % MOVED}.log")

@@ -1,4 +1,4 @@
-"""Event streams that a job keeps though nobody has asked for them: for a rerun of a part of it.
+"""Event streams that a job keeps though no job waits for them: for a rerun of a part of it.
 
 Whether a stream is worth it is known only when it is there: its columns must be small against
 what they cost. A cached stream is never waited for: it is not synced to the disk, and what goes
@@ -70,7 +70,7 @@ def _room_in_memory(job: Job) -> int:
 
 
 def room_on(folder: Path, jobs: int) -> int:
-    """Return how many bytes one of so many jobs may take of a disk for what it could do without."""
+    """Return how many bytes of a disk each of some jobs may take for what it could do without."""
     try:
         status = os.statvfs(folder)
     except OSError:

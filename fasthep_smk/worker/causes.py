@@ -97,4 +97,4 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.Kind, str, str | None]:
         return "error", f"{end}", "the log shows where in Python it happened"
     if -end.status == signal.SIGKILL:
         return "killed", f"{end}: mostly because memory ran out", None
-    return "killed", f"{end}: somebody, or the system, has ended it", None
+    return "killed", f"{end}: ended by a user or by the system", None

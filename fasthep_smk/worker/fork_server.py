@@ -1,4 +1,4 @@
-"""The fork server: jobs are forked from a process that has everything imported.
+"""The fork server: jobs are forked from a process that has usualything imported.
 
 ``python -m fasthep_smk.worker.fork_server SOCKET LIFELINE OWNER`` is started by a run on one
 machine, and listens at a Unix socket. ``smk/worker``, which Snakemake starts for each job, hands
@@ -168,7 +168,7 @@ def serve(
                         kill_group(pid)
                     return
                 elif not _hear(key.data, jobs):
-                    # It is reaped as ever; until then its silence must not wake us again.
+                    # It is reaped as usual; until then its silence must not wake us again.
                     selector.unregister(key.fileobj)
 
 

@@ -59,11 +59,11 @@ class Before:
         self._counts, self._files = _counts(), _written()
 
     def has_new_packages(self) -> bool:
-        """Tell whether the job has imported a package, other than Python's own."""
+        """Whether the job has imported a package, other than Python's own."""
         return bool(self._brought())
 
     def has_more(self) -> bool:
-        """Tell whether the job leaves anything that the end of Python takes care of.
+        """Whether the job leaves anything that the end of Python takes care of.
 
         That is handlers, finalizers, threads that are waited for, files open for writing, child
         processes, and compiled packages: these may have handlers of their own, which nobody sees.

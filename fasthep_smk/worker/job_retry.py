@@ -141,7 +141,7 @@ class Tries:
         os.execv(command[0], list(command))
 
     def _look(self) -> dict[Kind, Credential]:
-        from fasthep_smk.credentials.discovery import look
+        from fasthep_smk.credentials.checks import look
 
         return dict(look(one.kind for one in self.required))
 

@@ -39,7 +39,7 @@ __all__ = ["Observer", "observing"]
 
 #: Below these folders lies nothing that a result may depend on.
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
-#: Of a list or mapping that a library was called with, so many values are compared with a name.
+#: How many values of a list or mapping that a library is called with are compared with a name.
 _MOST = 200
 #: Credentials are renewed while a run goes on, and no result follows from them.
 _OF_CREDENTIALS = ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "BEARER_TOKEN_FILE",

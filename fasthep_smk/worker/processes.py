@@ -31,7 +31,7 @@ __all__ = [
     "live_as",
 ]
 
-#: A thread that has been joined is listed for a moment longer: so many looks, a millisecond apart.
+#: Looks, a millisecond apart: a thread that has been joined is listed for a moment longer.
 _LOOKS = 20
 #: Libraries for linear algebra start a thread per core where nothing is said; a process with
 #: threads cannot be forked safely.
@@ -138,7 +138,7 @@ def _print_error() -> None:
 
 
 def has_one_thread() -> bool:
-    """Tell whether this process can be forked safely: no other thread may hold a lock."""
+    """Whether this process can be forked safely: no other thread may hold a lock."""
     for _ in range(_LOOKS):
         if len(list(Path("/proc/self/task").iterdir())) == 1:
             return True

@@ -91,20 +91,15 @@ def _main(arguments: list[str], *, warm: bool) -> int:
     jobs = {
         one: Job(build, table, one, sent, bundle=key, marker=bundle.marker) for one in bundle.jobs
     }
-    from fasthep_smk.worker.bundle import run_bundle
+    from fasthep_smk.worker.bundle import Means, run_bundle
 
-    return run_bundle(
-        build,
-        given.rule,
-        bundle,
-        lambda one: _run_job(jobs[one], _command(given, one)),
-        lambda one: _is_done(jobs[one]),
-        lambda one, end: _note_end(jobs[one], end),
-        attempt=given.attempt,
-        threads=given.threads,
-        warm=warm,
+    means = Means(
+        run=lambda one: _run_job(jobs[one], _command(given, one)),
         command=lambda one: _command(given, one),
+        is_done=lambda one: _is_done(jobs[one]),
+        take_back=lambda one, end: _note_end(jobs[one], end),
     )
+    return run_bundle(build, given.rule, bundle, sent, means)
 
 
 def note_bad_end(build: Path, arguments: list[str], end: End) -> None:
@@ -205,7 +200,7 @@ def _run_to_its_end(job: Job, command: list[str]) -> int:
 
 
 def _is_done(job: Job) -> bool:
-    """Tell whether the job's record is there: Snakemake removes it when a job is to run again."""
+    """Whether the job's record is there: Snakemake removes it when a job is to run again."""
     try:
         record = files.unseal(files.read_plain(job.record))
     except (OSError, files.Altered):
@@ -214,7 +209,7 @@ def _is_done(job: Job) -> bool:
 
 
 def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
-    """Return the note of a job that ends without a word."""
+    """Return the note of a job that ends without a message."""
     partition = job.entry.partition
     return failures.Failure(
         rule=job.rule,

@@ -125,7 +125,7 @@ def test_a_job_is_submitted_again_when_asked_for(slurm: Cluster) -> None:
     for job in ("dy", "stages_Moody_to_Met:d/0_0"):
         wrong = slurm.run(FASTHEP_SMK, "retry", job, cwd=folder)
         assert wrong.returncode == 2
-        assert "is no job in the queue" in wrong.stderr
+        assert "is not a job in the queue" in wrong.stderr
     assert f"did you mean '{name}'?" in wrong.stderr
     done = slurm.run(FASTHEP_SMK, "retry", name, cwd=folder)
     assert done.returncode == 0, done.stderr

@@ -54,7 +54,7 @@ def import_late(
             if spec is None or spec.loader is None:
                 continue
             module = module_from_spec(spec)
-            # A submodule that is imported makes its package run, as ever.
+            # A submodule that is imported makes its package run, as usual.
             module.__dict__.pop("__path__", None)
             module.__class__ = kind
             sys.modules[name] = module

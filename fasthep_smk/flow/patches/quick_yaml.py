@@ -28,7 +28,7 @@ __all__ = ["is_plain", "parse_written", "quick_yaml"]
 _LONGEST = 200_000
 #: Longer keys are written otherwise.
 _LONGEST_KEY = 100
-#: So many texts are remembered, until the process ends: each is read again in later steps of a run.
+#: Number of texts that are remembered until the process ends: later steps of a run read them again.
 _TEXTS = 200
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", None)
@@ -41,7 +41,7 @@ def quick_yaml() -> Iterator[None]:
     """Let ``yaml.safe_load`` and ``yaml.safe_dump`` take less time in the block.
 
     Each call returns a value of its own, equal to what parsing would give. Files are read and
-    written as ever.
+    written as usual.
     """
     load, dump = yaml.safe_load, yaml.safe_dump
     written: set[bytes] = set()
@@ -82,7 +82,7 @@ def parse_written(text: str | bytes) -> Any:
 
 
 def is_plain(data: object) -> bool:
-    """Tell whether libyaml writes ``data`` as PyYAML does."""
+    """Whether libyaml writes ``data`` as PyYAML does."""
     if isinstance(data, dict):
         return all(_is_plain_key(key) and is_plain(value) for key, value in data.items())
     if isinstance(data, list | tuple):

@@ -28,7 +28,7 @@ __all__ = ["CondaContents", "is_conda"]
 
 
 def is_conda(prefix: Path) -> bool:
-    """Tell whether a folder is an environment of conda's or pixi's."""
+    """Whether a folder is an environment of conda's or pixi's."""
     return (prefix / "conda-meta").is_dir()
 
 

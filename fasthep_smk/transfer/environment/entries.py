@@ -43,7 +43,7 @@ def text_entry(target: str, text: str, *, executable: bool = False) -> Entry:
 
 
 def is_skipped(name: str) -> bool:
-    """Tell whether a folder of this name is never packed: what Python makes again."""
+    """Whether a folder of this name is never packed: what Python makes again."""
     return name == "__pycache__"
 
 

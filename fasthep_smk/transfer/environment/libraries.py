@@ -96,7 +96,7 @@ def libraries_of(
 
 
 def is_of_libc(name: str) -> bool:
-    """Tell whether a library of this name is a part of the C library, or of a driver."""
+    """Whether a library of this name is a part of the C library, or of a driver."""
     return bool(_OF_LIBC.match(name) or _OF_DRIVERS.match(name))
 
 

@@ -106,7 +106,7 @@ def _package(name: str, place: Path, site: str) -> Iterator[Entry]:
 
 
 def _is_no_source(path: Path) -> bool:
-    """Tell whether this is hidden, as what version control keeps, or holds results of runs."""
+    """Whether this is hidden, as what version control keeps, or holds results of runs."""
     return path.name.startswith(".") or (path / "smk" / "tasks").is_dir()
 
 

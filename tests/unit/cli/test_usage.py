@@ -44,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("site init slurm --jsn", "'fasthep-smk site init' has no option --jsn"),
         ("site inti slurm", "did you mean 'init'?"),
         ("site init slrum", "did you mean 'slurm'?"),
-        ("w.yaml v.yaml", "no use for 'v.yaml': 'fasthep-smk run' takes WORKFLOW"),
+        ("w.yaml v.yaml", "unexpected 'v.yaml': 'fasthep-smk run' takes WORKFLOW"),
         ("w.yaml -j some", "'some' is not a positive whole number, and not 'all'"),
         ("w.yaml --cores 0", "'0' is not a positive whole number"),
         ("w.yaml --chunk-size 10q", "such as 100000, 100k or 1.5M"),
@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("w.yaml --keep sum", "invalid choice: 'sum' (choose from all, auto, none)"),
         ("run", "the following arguments are required: workflow"),
         ("completion csh", "invalid choice: 'csh'"),
-        ("status -- --quiet", "status runs nothing"),
+        ("status -- --quiet", "'status' does not start Snakemake"),
     ],
 )
 def test_one_message(capsys: pytest.CaptureFixture[str], line: str, told: str) -> None:

@@ -148,7 +148,7 @@ def test_of_a_site_the_file_is_named(tmp_path: Path) -> None:
 def test_on_a_cluster_it_is_said_when_jobs_do_not_travel_with_it() -> None:
     execution, _ = read({"type": "packed-venv"}, profile="slurm")
     assert execution is not None
-    assert "travels with jobs only if staging.mode is 'transfer'" in "".join(execution.notices)
+    assert "is sent with jobs only if staging.mode is 'transfer'" in "".join(execution.notices)
     execution, _ = read({"type": "packed-venv"})
     assert execution is not None
     assert "travel" not in "".join(execution.notices)

@@ -13,7 +13,7 @@ import uhi.io.json
 import uproot
 from boost_histogram.serialization import from_uhi
 
-from fasthep_smk.storage.histograms import same_histogram
+from fasthep_smk.storage.products import same_histogram
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.export import export_histograms
 

@@ -55,7 +55,7 @@ class Cache:
     limit: int | None = None
 
     def complete(self, key: str) -> bool:
-        """Tell whether an environment is there, and was there before no crash of the machine."""
+        """Whether an environment is there, and was there before no crash of the machine."""
         try:
             words = (self.folder / key / "complete").read_text().split()
         except OSError:

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials import proxies, tokens
-from fasthep_smk.credentials.checks import lack, problems
+from fasthep_smk.credentials.checks import lack, look, problems
 from fasthep_smk.credentials.credential import Credential
-from fasthep_smk.credentials.discovery import look
 from fasthep_smk.credentials.kerberos import find_ticket
 from fasthep_smk.credentials.proxies import find_proxy
 from fasthep_smk.credentials.tokens import find_token
