@@ -58,6 +58,8 @@ class Batch:
         self._in_a_row = 0
         self._pause = -1.0
         self._is_silent = self._is_closed = self._is_over = False
+        #: Those that Parsl does not know of, since no answer to their submission was heard.
+        self._unheard: set[str] = set()
         #: Those that :meth:`withdraw` has put on hold.
         self._held: set[str] = set()
 
@@ -78,10 +80,11 @@ class Batch:
 
     @property
     def room(self) -> int:
-        """How many may be in the queue, besides those that are about to leave it."""
+        """How many of those that Parsl knows of may be in the queue and not about to leave it."""
         if self._is_closed or self._clock() < self._pause:
             return 0
         taken = len(self.alive("ending")) + sum(len(other.alive()) for other in self.others)
+        taken += len(self._unheard.intersection(self.alive("waiting", "running")))
         return max(0, self.crew.most - taken)
 
     @property
@@ -121,6 +124,7 @@ class Batch:
                 self._pause = self._clock() + _REFUSED
             raise
         self._is_silent, self._in_a_row = False, 0
+        self._unheard.discard(job)  # another thread may have seen it before this one
         self._now(job, "waiting")
         self._told(job)
         return job
@@ -143,6 +147,7 @@ class Batch:
             new = [job for job in mine if job not in self._states]
             self._states |= {job: _state(known.get(job)) for job in (*left, *new)}
         for job in new:
+            self._unheard.add(job)
             self._told(job)
         held = {
             job: why.removeprefix("held: ")

@@ -499,7 +499,7 @@ def test_a_controller_that_is_away_costs_nothing(
         notes = (folder / "build").glob("smk/failures/stage_Moody/*.json")
         lost = json.loads(next(notes).read_text())["batch_job"]
     else:
-        run.until(lambda: processes("HTEX interchange", folder))
+        run.until(lambda: processes("HTEX interchange", folder), 300)
     with without(fragile.cluster, "slurmctld"):
         if when == "work":
             for process in processes("process_worker_pool", folder):

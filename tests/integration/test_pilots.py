@@ -34,7 +34,7 @@ class Machine:
     def __init__(self) -> None:
         self.refused: set[str] = set()
         self.shut: set[str] = set()
-        self.answers = True
+        self.answers = self.says_numbers = True
         self.jobs: dict[str, tuple[str, list[str], subprocess.Popen[bytes] | None]] = {}
         self.held: set[str] = set()
         self.most = 0
@@ -50,6 +50,8 @@ class Machine:
         if attempt.pool not in self.shut:
             self.start(job)
         self.most = max(self.most, len(self.alive()))
+        if not self.says_numbers:
+            raise sites.Unanswered("sbatch: error: Socket timed out on send/recv operation")
         return job
 
     def start(self, job: str) -> None:
@@ -196,6 +198,24 @@ def test_a_batch_system_that_does_not_answer_is_waited_for(
     bench.until(lambda: len(bench.ends) == 2)
     assert bench.tries() == ["first", "second"]
     assert {one.status for one in bench.ends.values()} == {0}
+
+
+@LONG
+def test_a_submission_whose_answer_was_not_heard_counts(
+    machine: Machine, start: Callable[..., Bench]
+) -> None:
+    """It is one of the workers of the pool, and goes with the others."""
+    bench = start(pool=1)
+    machine.says_numbers = False
+    bench.run("pool", "first", "sleep 5")
+    bench.until(lambda: machine.jobs)
+    machine.says_numbers = True
+    bench.run("pool", "second", "true")
+    bench.until(lambda: len(bench.ends) == 2)
+    assert machine.most == 1
+    assert {one.status for one in bench.ends.values()} == {0}
+    bench.pilots.end()
+    bench.until(lambda: not machine.alive())
 
 
 def test_jobs_go_elsewhere_when_their_pilots_are_gone(
