@@ -109,10 +109,11 @@ def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding
     for word, ours in _WORDS:
         what = re.sub(word, ours, what)
     value = _value_at(document, found["key"])
+    holder = _value_at(document, found["key"].rpartition(".")[0])
     return Finding(
         file=str(workflow),
         key=named(found["key"], document),
-        problem="is missing" if value is None else "is not a valid value",
+        problem="is missing" if value is None and holder else "is not a valid value",
         value=None if value is None else repr(value)[:60],
         expected=what,
     )

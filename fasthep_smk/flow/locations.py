@@ -24,6 +24,7 @@ __all__ = ["located", "located_in", "repeated_keys"]
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
 #: What the items of a list are named by.
 _NAMES = ("id", "name")
+_YAML = (".yaml", ".yml")
 
 
 class _Text(str):
@@ -48,8 +49,11 @@ _Loader.add_constructor("tag:yaml.org,2002:str", _text)
 
 
 def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[Finding]:
-    """Return findings about the file ``shown`` with the file and line that each is about."""
-    found = list(findings)
+    """Return findings with the file and line that each is about.
+
+    ``shown`` is how they call the workflow; others may be about a profile, or a file of a site.
+    """
+    found = [_in_other_file(one, shown) for one in findings]
     keys = {id(one): one.place or (one.key if one.file == shown else None) for one in found}
     wanted = [one for one in found if keys[id(one)] and one.at is None]
     if not wanted:
@@ -57,6 +61,14 @@ def located(findings: Iterable[Finding], workflow: Path, *, shown: str) -> list[
     document = _read(workflow)
     places = {id(one): _place(document, keys[id(one)] or "") for one in wanted}
     return [_with_place(one, places.get(id(one)), workflow, shown) for one in found]
+
+
+def _in_other_file(finding: Finding, shown: str) -> Finding:
+    file = finding.file
+    if finding.at or not finding.key or file in (None, shown) or finding.place:
+        return finding
+    path = Path(str(file))
+    return located_in([finding], path)[0] if path.suffix in _YAML and path.is_file() else finding
 
 
 def located_in(findings: Iterable[Finding], file: Path) -> list[Finding]:

@@ -13,7 +13,7 @@ from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip
 
-__all__ = ["missing_findings", "missing_parameter"]
+__all__ = ["entry_findings", "missing_findings", "missing_parameter"]
 
 _PARAMETER = re.compile(r"\S+ node (?P<node>.+?)(?:@[^@]*)? parameter '(?P<name>\w+)' is required")
 _OF_WRITER = re.compile(r"write\.(?P<stage>.+)\.(?P<number>\d+)")
@@ -72,7 +72,7 @@ def _of_resources(document: YamlMapping, workflow: str) -> Iterator[Finding]:
 
 def _all_of(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     yield from _of_resources(document, workflow)
-    yield from _of_registry(mapping(document.get("registry")), workflow)
+    yield from entry_findings(mapping(document.get("registry")), workflow)
     layouts, styles = mapping(document.get("outputs")), mapping(document.get("styles"))
     for key, stage in stages_of(document):
         for place, entry in _entries(stage, "write", key):
@@ -104,7 +104,7 @@ def _all_of(document: YamlMapping, workflow: str) -> Iterator[Finding]:
             yield _lacking(place, entry, "kind", workflow, "which hook it is")
 
 
-def _of_registry(registry: YamlMapping, workflow: str) -> Iterator[Finding]:
+def entry_findings(registry: YamlMapping, workflow: str) -> Iterator[Finding]:
     """Yield entries whose ``impl``, ``spec`` or ``path`` is misspelt."""
     for section, entries in registry.items():
         for name, entry in mapping(entries).items():

@@ -14,6 +14,7 @@ from pathlib import Path
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.locations import located_in, repeated_keys
+from fasthep_smk.flow.missing_keys import entry_findings
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
@@ -69,6 +70,7 @@ def _of_profile(content: YamlMapping, shown: str) -> Iterator[Finding]:
     for one in schema.findings_of(bare, "profile", file=shown, schema=schema.LANGUAGE):
         unknown = one.problem == "unknown key" and not one.hint
         yield replace(one, hint=_FREE) if unknown else one
+    yield from entry_findings(mapping(content.get("registry")), shown)
     for key in ("registry", "execution", "execution_hooks") if content.get(_INCLUDES) else ():
         if content.get(key):
             yield Finding(

@@ -99,6 +99,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv"
 
 
+@pytest.fixture(scope="session")
+def installed_alone(installed: Path) -> Path:
+    """A new virtual environment with the wheel and what it says that it needs, by pip: minutes."""
+    (wheel,) = (installed.parent / "dist").glob("*.whl")
+    folder = installed.with_name("alone")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run(
+        [*pip, "--python", str(folder / "bin/python"), "install", f"{wheel}[slurm]"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
 #: What these look at is how processes start, what they are, and how they end.
 COLD = (
     *("chaos", "container", "environment", "forked_jobs", "killed", "prestart"),

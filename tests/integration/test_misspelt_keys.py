@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import os
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,7 @@ import pytest
 import yaml
 
 from fasthep_smk.cli.main import main
+from fasthep_smk.flow.compile import compile_workflow
 from tests.support import mistakes, slips
 
 pytestmark = pytest.mark.integration
@@ -99,3 +104,83 @@ def test_no_slip_in_a_key_changes_a_result_in_silence(
     if status and name not in NAMES:
         assert odd in said
         assert re.search(r"workflow.yaml, line \d+", said), said
+    if not status:
+        other = re.sub(rf"(?<![^\W_]){odd}(?![^\W_])", name, plans(tmp_path))
+        assert other == plans_of_base(root_file.parent), "more than a name differs"
+
+
+def plans(folder: Path) -> str:
+    """What is to be computed of a workflow: all nodes of all its plans."""
+    compiled = compile_workflow(Path("workflow.yaml"), folder / "compiled")
+    parts = ([one.variation, *one.plan.nodes, one.plan.context["datasets"]] for one in compiled)
+    return "\n".join(repr(part) for found in parts for part in found)
+
+
+@cache
+def plans_of_base(data: Path) -> str:
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        Path("data").symlink_to(data)
+        Path("workflow.yaml").write_text(yaml.safe_dump(mistakes.BASE, sort_keys=False))
+        return plans(Path(name))
+
+
+def test_a_rename_that_is_more_would_be_noticed(
+    root_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = copy.deepcopy(mistakes.BASE)
+    other["analysis"]["globals"]["min_pt"] = 21.0
+    other["analysis"]["stages"][2]["params"]["axes"][0]["bins"]["nbins"] = 21
+    (tmp_path / "data").symlink_to(root_file.parent)
+    (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(other, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    assert plans(tmp_path) != plans_of_base(root_file.parent)
+
+
+#: A profile of one's own. It and included files are read like the workflow.
+PROFILE = {
+    "registry": {"execution_modifiers": {"own.noop": {"impl": "own_noop:Noop"}}},
+    "execution": {
+        "resources": {"small": {"cpus": 1, "memory": "1GB"}},
+        "pools": {"default": {"resources": "small"}},
+    },
+}
+NAMED = ("own.noop", "default", "small")
+OF_PROFILE = [one for one in slips.keys_of(PROFILE) if one[-1] not in NAMED]
+IN_FILES = [
+    ("part.yaml", ("data", "datasets")),
+    ("part.yaml", ("data", "datasets", 0, "eventtype")),
+    ("part.yaml", ("styles", "met", "with")),
+    *(("own.yaml", place) for place in OF_PROFILE),
+]
+
+
+@pytest.mark.parametrize(("file", "place"), IN_FILES, ids=str)
+def test_a_slip_in_an_included_file_or_a_profile_is_named_with_its_line(
+    file: str,
+    place: slips.Place,
+    root_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    included = {key: mistakes.BASE[key] for key in ("data", "styles")}
+    base = {key: value for key, value in mistakes.BASE.items() if key not in included}
+    files: dict[str, Any] = {
+        "part.yaml": included,
+        "own.yaml": PROFILE,
+        "workflow.yaml": {**base, "include": "part.yaml", "use": {"profiles": ["hep", "own.yaml"]}},
+    }
+    odd = slips.slip(str(place[-1]), 1)
+    files[file] = slips.renamed(files[file], place, odd)
+    (tmp_path / "data").symlink_to(root_file.parent)
+    (tmp_path / "own_noop.py").write_text("class Noop:\n    def before_node(self, **_): ...\n")
+    for name, content in files.items():
+        (tmp_path / name).write_text(yaml.safe_dump(content, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert main(["check", "workflow.yaml"]) == 1
+    said = about(odd, capfd.readouterr().err)
+    assert f"did you mean {place[-1]!r}?" in said
+    text = (tmp_path / file).read_text()
+    line = next(n for n, one in enumerate(text.splitlines(), 1) if f"{odd}:" in one)
+    assert f"{file}, line {line}\n" in said

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.forms import LONG
+
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +41,12 @@ def test_its_commands_are_ones_that_there_are() -> None:
             parse(words[1:])
 
 
-def test_every_command_up_to_the_cluster(installed: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["installed", pytest.param("installed_alone", marks=LONG)])
+def test_every_command_up_to_the_cluster(
+    where: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """``installed_alone`` has no package but those that the wheel asks for."""
+    installed: Path = request.getfixturevalue(where)
     home = tmp_path / "home"
     home.mkdir()
     environment = {"HOME": str(home), "PATH": f"{installed / 'bin'}:/usr/bin:/bin"}
