@@ -57,7 +57,7 @@ def write(build: Path) -> Path:
 def as_html(facts: Facts, data: JsonObject) -> str:
     """Return the page; ``data`` is what `document.as_data` says of these facts."""
     scripts = [_resource(name) for name in _SCRIPTS]
-    name = data["build"].rpartition("/")[2]
+    name = "/".join(data["build"].split("/")[-2:])  # that of the project, too
     title = f"{data['verdict']['state']}: {name}"
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',

@@ -171,7 +171,9 @@ def test_a_browser_draws_it_and_asks_nobody(ran: Path, tmp_path: Path) -> None:
     found = show(ran / "report.html", tmp_path)
     assert found.console == []
     assert found.requests == []
-    assert "<title>finished: build</title>" in found.document  # the canary has not sung
+    assert (
+        f"<title>finished: {ran.parent.name}/build</title>" in found.document
+    )  # the canary has not sung
     for name in ("timeline", "concurrency", "memory"):
         chart = found.document.partition(f'id="{name}"')[2].partition("</figure>")[0]
         assert "<svg" in chart or 'class="plot' in chart, name
@@ -202,7 +204,7 @@ def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run) -> None:
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     text = page.read_text()
     assert "hunter2" not in text and "abcdefghij" not in text
-    assert "<title>failed: build</title>" in text
+    assert f"<title>failed: {analysis.name}/build</title>" in text
     data = json.loads(smk("report", "--json", cwd=analysis).stdout)
     (failure,) = data["failures"]
     assert (failure["stage"], failure["dataset"], failure["file"]) == (
