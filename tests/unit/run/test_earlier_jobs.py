@@ -48,7 +48,7 @@ def test_pilots_are_cancelled_for_a_reason_of_their_own(
     placement = SimpleNamespace(submitted_as=dict, transfers=False, site=site)
     placed: Any = SimpleNamespace(build=build, rules=[], placement=placement)
     jobs, pilots = earlier_jobs.settle(placed)
-    assert jobs.startswith("2 jobs of an earlier run cancelled: what has its files sent")
+    assert jobs.startswith("2 jobs of an earlier run cancelled: jobs in transfer mode, ")
     assert pilots == (
         "1 pilot of an earlier run cancelled: a pilot ends with the run that has started it, and "
         "jobs in it run again"
