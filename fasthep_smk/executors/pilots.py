@@ -274,7 +274,7 @@ class _Batch:
         return self._states
 
     def never_comes(self) -> bool:
-        """Take all out of the queue if none has ever started; tell whether that is so.
+        """Take all out of the queue if none has ever started; return whether that is so.
 
         They are put on hold first, from where none starts.
         """
