@@ -216,7 +216,7 @@ def _lock(descriptor: int, build: Path) -> None:
 
 
 def _end_and_lock(descriptor: int, build: Path) -> bool:
-    """End what is left of a run that was killed, and lock; tell whether that worked.
+    """End what is left of a run that was killed, and lock; return whether that worked.
 
     Batch jobs stay where they are: what this Snakemake knows of them is noted.
     """

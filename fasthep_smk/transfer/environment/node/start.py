@@ -125,7 +125,7 @@ def parse_size(text: str) -> int | None:
 
 
 def hold(cache: Cache, key: str) -> bool:
-    """Take part in the use of an environment until this process ends; tell whether it is there."""
+    """Take part in the use of an environment until this process ends; return whether it is."""
     use = _open(cache.folder / f"{key}.use")
     fcntl.flock(use, fcntl.LOCK_SH)
     os.utime(use)
@@ -134,7 +134,7 @@ def hold(cache: Cache, key: str) -> bool:
 
 
 def make(cache: Cache, key: str, archive: Path, offset: int, boot: Path, making: str) -> bool:
-    """Let ``boot`` become the environment; tell whether nobody else was faster.
+    """Let ``boot`` become the environment; return whether no other process was faster.
 
     Raises:
         Stop: there is no room, or the archive is damaged.
