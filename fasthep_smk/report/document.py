@@ -29,6 +29,8 @@ __all__ = ["Section", "as_data", "clean", "duration", "sections", "when"]
 _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
 #: How many of the jobs are shown that took longest.
 _SLOWEST = 10
+#: Seconds; of a shorter run there is nothing to win.
+_SHORT = 10
 
 
 @dataclass(frozen=True)
@@ -387,13 +389,12 @@ def _critical(data: JsonObject) -> Section:
     notes = [
         "Each of these jobs needed the one above it, which was the last of what it needed to end: "
         "this chain has set the end of the run.",
-        f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run: "
-        + (
-            "more cores or workers at a time may end it sooner."
-            if waited > ran
-            else "to end sooner, these jobs have to be faster, or cut into smaller ones."
-        ),
+        f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run.",
     ]
+    if waited > max(ran, _SHORT):
+        notes[-1] += " More cores or workers at a time may end it sooner."
+    elif ran > max(waited, _SHORT):
+        notes[-1] += " To end sooner, these jobs have to be faster, or cut into smaller ones."
     headers = ["rule", "job", "waited", "ran"]
     title = "What set the end of the run"
     return Section("critical", title, headers, rows, notes, frozenset({"waited", "ran"}))

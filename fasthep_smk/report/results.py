@@ -112,13 +112,14 @@ def _sums(histogram: Any) -> Iterator[JsonObject]:
     for dataset in histogram.axes[at] if at is not None else [""]:
         one = histogram if at is None else histogram[{at: histogram.axes[at].index(dataset)}]
         values, variances = one.values(flow=True), one.variances(flow=True)
-        total = float(values.sum())
+        total, inside = float(values.sum()), float(one.values().sum())
         squares = None if variances is None else float(variances.sum())
         yield {
             "dataset": str(dataset),
             "bins": bins,
             "sum": total,
-            "outside": total - float(one.values().sum()),
+            # What is left of rounding is nothing.
+            "outside": 0.0 if math.isclose(total, inside, rel_tol=1e-9) else total - inside,
             "error": None if squares is None else math.sqrt(max(0.0, squares)),
             "entries": total**2 / squares if squares else None,
         }
