@@ -36,12 +36,12 @@ class Unusable(Exception):
 
 
 def is_unusable(error: BaseException) -> bool:
-    """Tell whether a job was not run since there can be no more pilots of its crew."""
+    """Return whether a job was not run since there can be no more pilots of its crew."""
     return isinstance(error, Unusable) or type(error).__name__ == "BadStateException"
 
 
 def is_lost(error: BaseException) -> bool:
-    """Tell whether a job has lost its pilot."""
+    """Return whether a job has lost its pilot."""
     return type(error).__name__ in ("ManagerLost", "WorkerLost")
 
 

@@ -142,7 +142,7 @@ class Submissions:
             batch_jobs.ended(self._build, token)
 
     def is_wanted_again(self, batch_id: str) -> bool:
-        """Tell whether a person has cancelled a job to have it submitted again."""
+        """Return whether a person has cancelled a job to have it submitted again."""
         token = self._tokens.get(batch_id)
         if token is None:
             return False

@@ -61,7 +61,7 @@ def write_page(build: Path) -> None:
 
 
 def is_outdated(build: Path) -> bool:
-    """Tell whether the page is older than what was translated last, or not there."""
+    """Return whether the page is older than what was translated last, or not there."""
     try:
         written = (build / layout.REPORT).stat().st_mtime
         tables = [path.stat().st_mtime for path in (build / layout.TASKS).glob("*.json")]
