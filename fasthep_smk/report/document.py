@@ -58,6 +58,7 @@ def as_data(facts: Facts) -> JsonObject:
         "made": round(time.time(), 3),
         "counts": {state: counts[state] for state in ("done", "running", "failed", "to do")},
         "earlier": len(facts.done) - len(facts.new),
+        "in_part": sum(job.in_part for job in facts.new),
         "missing": [asdict(one) for one in facts.lacking],
         "missing_share": _missing_share(facts),
         "cutflows": results.cutflows(build),
@@ -428,6 +429,10 @@ def _reasons(data: JsonObject) -> Section:
         if kept
         else "No job of an earlier run counts: all have run."
     ]
+    if parts := data["in_part"]:
+        notes.append(
+            f"{_count(parts)} of those that ran did so in part, and have adopted the rest."
+        )
     title = "What ran in the last run, and why"
     return Section("reasons", title, ["rule", "jobs", "why"], rows, notes, frozenset({"jobs"}))
 

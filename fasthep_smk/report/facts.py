@@ -31,8 +31,8 @@ class JobFacts:
 
     ``waited_from`` is when it could have begun: when it was submitted, if that is known
     (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
-    run. ``retries`` are its attempts that failed before, ``for_memory`` those that died for want
-    of it.
+    run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before,
+    ``for_memory``: one of those died for want of it.
     """
 
     rule: str
@@ -60,6 +60,7 @@ class JobFacts:
     for_memory: bool = False
     waited_for: str | None = None
     is_new: bool = False
+    in_part: bool = False
 
     @property
     def seconds(self) -> float:
@@ -205,6 +206,7 @@ def _finished(
         for_memory=any(one.get("kind") == "memory" for one in earlier),
         waited_for=head.get("waited_for"),
         is_new=started >= since,
+        in_part=head.get("adopted") is True,
     )
 
 

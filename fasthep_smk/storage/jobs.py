@@ -35,6 +35,7 @@ _WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
 _SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
 #: What stands in a record behind what is said of how the job ran.
 _AFTER_HEAD = '\n "results": '
+_ADOPTED = '\n "adopted": ['
 #: Bytes of a record in which its signature stands: what was recorded of the run comes later.
 _HEAD = 4096
 
@@ -117,16 +118,17 @@ def is_done(build: Path, job: TaskJob) -> bool:
 def head_of(build: Path, job: TaskJob) -> JsonObject | None:
     """Return what the record of a finished job says of how it ran: all before its ``results``.
 
-    The rest is much longer, and is not looked at. ``None`` if the job, as it is now, is not done.
+    The rest is much longer, and only searched for whether it has ``adopted`` a part of what it
+    made. ``None`` if the job, as it is now, is not done.
     """
     try:
         text = files.read_plain(build / job.folder / layout.RECORD).decode()
-        head, cut, _ = text.partition(_AFTER_HEAD)
+        head, cut, rest = text.partition(_AFTER_HEAD)
         found = json.loads(f"{head.removesuffix(',')}}}" if cut else text)
     except (OSError, ValueError, RecursionError):
         return None
     right = isinstance(found, dict) and found.get("signature") == job.entry.signature
-    return found if right else None
+    return {**found, "adopted": _ADOPTED in rest} if right else None
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:

@@ -287,6 +287,10 @@ def test_three_pools_are_three_partitions(slurm: Cluster) -> None:
         theirs = [slurms_record(slurm, record["batch_job"]) for record in ours]
         assert most_at_a_time([(record["started"], record["ended"]) for record in ours]) <= workers
         assert most_at_a_time([slurms_span(job) for job in theirs]) <= workers
+    for record in records(build):  # Slurm tells whole seconds
+        said = slurms_record(slurm, record["batch_job"])["SubmitTime"]
+        assert -1.5 < datetime.fromisoformat(said).timestamp() - record["submitted"] < 20
+        assert record["submitted"] < record["started"]
 
     machine = {"machine": {"cpus": 16, "memory": "256GB", "gpus": 1}}
     site(folder, machine, executor="local")

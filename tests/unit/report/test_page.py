@@ -162,6 +162,17 @@ def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None
     assert (data["counts"]["failed"], data["counts"]["to do"], data["failures"]) == (0, 1, [])
 
 
+def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
+    path = build / "smk/work/r/a/record.json"
+    assert document.as_data(gather(build))["in_part"] == 0
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "adopted": ["smk/old/r/a"]}, indent=1))
+    last_run.write(build, RUN)
+    data = document.as_data(gather(build))
+    assert data["in_part"] == 1
+    assert "1 of those that ran did so in part, and have adopted the rest." in report.as_text(data)
+
+
 def test_the_terminal_shows_the_command_that_runs_a_failed_job_alone(build: Path) -> None:
     text = report.told(build, text=True, as_json=False)
     command = f"cd {build} && snakemake --profile smk/profile -- smk/work/r/b/record.json"
