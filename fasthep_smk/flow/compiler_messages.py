@@ -367,10 +367,14 @@ def _renders(document: YamlMapping) -> YamlMapping:
     """Return the parts of a workflow that name styles: stages may be called like one."""
     stages = mapping(document.get("analysis")).get("stages")
     listed = stages if isinstance(stages, list) else []
-    return {
-        "analysis": {"stages": [{"render": mapping(one).get("render")} for one in listed]},
-        "styles": document.get("styles"),
-    }
+    naming = [
+        {
+            "render": mapping(one).get("render"),
+            "params": {"style": mapping(mapping(one).get("params")).get("style")},
+        }
+        for one in listed
+    ]
+    return {"analysis": {"stages": naming}, "styles": document.get("styles")}
 
 
 def _unknown(
