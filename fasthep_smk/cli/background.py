@@ -198,15 +198,21 @@ def _cancel(left: Left, build: Path) -> None:
             break
         time.sleep(_PAUSE)
     if problem:
-        batch_jobs.again(build, left.job.token, wanted=False)
+        # Where it is not known, its end may still come, and is what was asked for.
+        if not answer.well or problem != _silent(system):
+            batch_jobs.again(build, left.job.token, wanted=False)
         raise RunFailed(f"job {number} ({left.job.name}) was not cancelled: {problem}")
+
+
+def _silent(system: str) -> str:
+    return f"{system} does not answer"
 
 
 def _still_there(number: str, system: str, build: Path) -> str:
     """Return what keeps a job from being gone, if something does."""
     queued = sites.system(system).queued(build)
     if queued is None:
-        return f"{system} does not answer"
+        return _silent(system)
     there = any(one.batch_id == number and one.state != "ending" for one in queued)
     return f"it is still in the queue after {_GOES:.0f} s" if there else ""
 

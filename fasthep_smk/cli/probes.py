@@ -126,7 +126,7 @@ def _write(rules: Sequence[Rule], placement: Placement, place: Path) -> None:
         "#!/bin/sh\n"
         f'if [ "$1" = {layout.ALONE} ]; then\n'
         f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
-        "    shift\n"
+        "    shift 2\n"
         "fi\n"
         f"python={shell([sys.executable])}\n"
         "# In a container, Python is the container's.\n"
@@ -258,7 +258,12 @@ def _printed(name: str, place: Path) -> Iterator[str]:
     """Yield the lines that a probe has printed, by what the batch system captured."""
     noted = [Path(one.captured) for one in batch_jobs.read(place) if one.rule == name]
     found = (place / layout.CAPTURED[0]).rglob("*")
-    mine = [path for path in found if name in path.parent.parts[-1] or name in path.name]
+    mine = [
+        path
+        for path in found
+        if {name, f"rule_{name}"} & {*path.relative_to(place).parts}
+        or path.name.startswith((f"{name}-", f"{name}."))
+    ]
     logs = (place / layout.LOGS / name).rglob("*.log")
     for path in dict.fromkeys([*mine, *logs, *(place / one for one in noted if one.name)]):
         with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -152,7 +153,10 @@ class Batch:
         held = {
             job: why.removeprefix("held: ")
             for job in self.alive("waiting")
-            if job not in self._held and (why := known[job].reason).startswith("held: ")
+            # One that has come since the queue was asked is not known yet.
+            if job in known
+            and job not in self._held
+            and (why := known[job].reason).startswith("held: ")
         }
         for why in dict.fromkeys(held.values()):
             self._say(f"pool {self.pool!r}: a pilot is taken out of the queue, it was held: {why}")
@@ -223,7 +227,9 @@ class Batch:
         self._is_closed = self._is_over = True
         slow: float | None = self._clock() + _SLOW
         while True:
-            answers = self.look()
+            answers = False
+            with contextlib.suppress(OSError):  # what is seen cannot be noted now
+                answers = self.look()
             left = self.alive()
             if answers and not left:
                 return

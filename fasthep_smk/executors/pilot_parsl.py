@@ -106,7 +106,12 @@ def executor_of(crew: Crew, batch: Batch, on_look: Callable[[Any, Mapping[str, s
             with self._asking:
                 if self.bad_state_is_set:
                     return []
-                return self.command_client.run(what, timeout_s=_ANSWER)
+                try:
+                    return self.command_client.run(what, timeout_s=_ANSWER)
+                except Exception as error:  # Parsl's client says nothing more after that
+                    silent = Unusable(f"Parsl's interchange does not answer: {error}")
+            self.set_bad_state_and_fail_all(silent)
+            return []
 
         def cut_off(self) -> None:
             """Let no pilot start a job any more; those that live end when they notice."""

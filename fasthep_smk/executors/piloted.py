@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,9 +52,6 @@ else:
 
 __all__ = ["Piloted", "lift_limits"]
 
-#: More jobs than wait for pilots.
-_MANY = 10**9
-
 
 class Piloted(_Executor):
     """To be laid over an executor: jobs of some rules are not submitted, pilots run them."""
@@ -75,7 +73,7 @@ class Piloted(_Executor):
         report(Submitted(batch_id))
 
     def set_limits(self, free: dict[str, int]) -> None:
-        """Let jobs wait for pilots in any number: there are as many as the pool has workers.
+        """Let more jobs wait for pilots: there are as many of these as the pool has workers.
 
         Where there are no pilots any more, jobs are again as many at a time. ``free`` is what
         Snakemake's scheduler has to give.
@@ -83,8 +81,17 @@ class Piloted(_Executor):
         assert self._pilots is not None
         wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
         for token in wanted ^ self._lifted:
-            free[token] += _MANY if token in wanted else -_MANY
+            free[token] += self._waiting(token) if token in wanted else -self._waiting(token)
         self._lifted = wanted
+
+    def _waiting(self, token: str) -> int:
+        """Return how many jobs may wait for the pilots of a pool, beside those that they run.
+
+        Not all that there are: the pools share what Snakemake may have under way.
+        """
+        crews = self._crews.by_name.values()
+        of_pool = [one for one in crews if self._crews.tokens.get(one.attempt.pool) == token]
+        return 2 * max((one.most * one.tasks for one in of_pool), default=0)
 
     def cancel(self) -> None:
         if self._pilots is not None:
@@ -97,10 +104,19 @@ class Piloted(_Executor):
         super().shutdown()
 
     def run_job(self, job: SnakemakeJob) -> None:
-        """Hand a job to a pilot; submit it where it is none of theirs."""
+        """Hand a job to a pilot, submit it where it is none of theirs, or take it as failed.
+
+        An error would go unheard in the threads of plugins, and end the run in Snakemake's.
+        """
+        try:
+            self._hand_out(job)
+        except Exception as error:
+            self.report_job_error(SubmittedJobInfo(job=job), msg=failures.one_line(error))
+
+    def _hand_out(self, job: SnakemakeJob) -> None:
         left = self._submissions.is_left(job)  # by an earlier run, as a batch job of its own
         crew = None
-        if self._pilots and not left:
+        if self._pilots and not left and not job.is_group():
             crew = self._pilots.crew_of(job.rule.name, number(job))
         command = command_of(job, self.workflow) if crew else None
         if crew is None or command is None:
@@ -119,7 +135,10 @@ class Piloted(_Executor):
             elif how.status == 0:
                 super(Piloted, self).report_job_success(info)
             else:
-                why = self._lost(job, how) if how.lost else how.why
+                why = how.why
+                if how.lost:
+                    with contextlib.suppress(OSError):  # the disk is full, for example
+                        why = self._lost(job, how)
                 super(Piloted, self).report_job_error(info, msg=why or None)
 
         job.register()  # with the marks that Snakemake's executors make of a job under way

@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 
 from fasthep_smk.sites.htcondor import NO_ANSWER as HTCONDOR_IS_SILENT
+from fasthep_smk.sites.htcondor import NO_WORD as HTCONDOR_HEARD_NOTHING
 from fasthep_smk.sites.slurm import NO_ANSWER as SLURM_IS_SILENT
 from fasthep_smk.sites.slurm import NO_WORD as SBATCH_HEARD_NOTHING
 
 __all__ = [
     "BEFORE_HTCONDOR",
+    "HTCONDOR_HEARD_NOTHING",
     "HTCONDOR_IS_SILENT",
     "IS_LOCKED",
     "IS_MISSING",
@@ -61,7 +63,8 @@ BEFORE_HTCONDOR = re.compile(r"^(WorkflowError:\s*)?Failed to submit HTCondor jo
 #: Their reasons why a job is not taken have no numbers; after these, another attempt may help.
 MAY_PASS = re.compile(
     r"MaxSubmit|submit limit|MAX_JOBS|too many jobs|temporar|try again|timed out|timeout|busy"
-    r"|unable to contact|unavailable|failed to connect",
+    r"|unable to contact|unavailable|failed to connect|connection (refused|reset)|not connected"
+    r"|standby mode|zero bytes|unexpected message|failed to send|create new cluster|\[Errno ",
     re.IGNORECASE,
 )
 

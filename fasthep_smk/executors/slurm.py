@@ -79,13 +79,10 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     def _name(self, job: SnakemakeJob) -> str:
         return _prefixed(self.workflow.executor_settings, name_of(job))
 
-    def run_array_jobs(self, jobs: list[SnakemakeJob]) -> None:
-        """Submit several jobs at once, which are called like their rule."""
-        _array.jobs = True
-        try:
-            super().run_array_jobs(jobs)
-        finally:
-            _array.jobs = False
+    def __post_init__(self, *arguments: object, **options: object) -> None:
+        super().__post_init__(*arguments, **options)
+        # The plugin (2.8) loses jobs while it waits for an array to be complete.
+        self.array_jobs = set[str]()
 
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
@@ -109,7 +106,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
         """Take a job as refused, unless nobody knows whether it was."""
-        if not SBATCH_HEARD_NOTHING.search(msg):
+        if not SBATCH_HEARD_NOTHING.search(said_by_sbatch(msg)):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
@@ -133,6 +130,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         """Take a job as failed; one that could not be submitted now is submitted later.
 
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
+        Where sbatch has heard no answer, the job may be in the queue: that is looked up first.
         """
         is_silent = job_info.external_jobid is None and SLURM_IS_SILENT.search(msg or "")
         if is_silent and self._is_patient():
@@ -141,6 +139,9 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             later.start()
             return
         if job_info.external_jobid is None and (said := said_by_sbatch(msg or "")):
+            if SBATCH_HEARD_NOTHING.search(said) and self._is_patient():
+                self._look_later(job_info.job)
+                return
             msg = refused(job_info.job, said)
         self._ended.add(job_info.external_jobid)
         if self.wait and self._could_not_begin(job_info):
@@ -173,13 +174,6 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         return bool(self.wait) and now - self._silent_since < _PATIENCE
 
 
-class _Array(threading.local):
-    """Whether the submission of a thread is one of several jobs."""
-
-    jobs = False
-
-
-_array = _Array()
 #: The jobs, by their numbers, whose states are asked for now.
 _asked_for: list[str] = []
 
@@ -210,7 +204,7 @@ def _named(submit: Callable[..., str]) -> Callable[..., str]:
 
     def get_submit_command(job: SnakemakeJob, params: dict[str, Any], **options: Any) -> str:
         prefix = options["settings"].jobname_prefix
-        name = job.name if _array.jobs else name_of(job)
+        name = name_of(job)
         return submit(
             job, {**params, "run_uuid": f"{prefix}_{name}" if prefix else name}, **options
         )

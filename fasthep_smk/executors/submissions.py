@@ -27,7 +27,7 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from fasthep_smk import sites
 from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR
+from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, HTCONDOR_HEARD_NOTHING
 from fasthep_smk.executors.refusals import refused
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""
 
+        wait: bool
         workflow: Any
         _tracker: Tracker | None
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
         def _hand_back(self, job: SnakemakeJob) -> None: ...
 
+        def _submit_again(self, job: SnakemakeJob) -> None: ...
+
 else:
     _Executor = object
 
@@ -64,6 +67,8 @@ __all__ = ["Submissions", "TakingOver", "name_of", "prepare_to_take_over"]
 
 #: For how many seconds an answer of the batch system is good enough.
 _FRESH = 5.0
+#: Seconds until the queue is looked at for a job whose submission had no answer.
+_LOOK = 5.0
 #: How long a submission under way may take when this process is asked to leave, in seconds.
 _PATIENCE = 60.0
 
@@ -148,6 +153,30 @@ class Submissions:
             return False
         return any(one.token == token and one.again for one in batch_jobs.read(self._build))
 
+    def look_for(self, job: SnakemakeJob, name: str) -> bool:
+        """Look whether a submission has arrived whose answer was not heard.
+
+        It is taken over then, when the job is submitted again. Returns whether the batch system
+        has answered.
+        """
+        queued = sites.system(self._system).queued(self._build)
+        if queued is None:
+            return False
+        arrived = [
+            one.batch_id
+            for one in queued
+            if one.name == name and one.state != "ending" and one.batch_id not in self._tokens
+        ]
+        record = _record_of(job)
+        noted = [one for one in batch_jobs.read(self._build) if one.record == record]
+        for one in [one for one in noted if not one.batch_id]:
+            if arrived:
+                self._earlier[record] = replace(one, batch_id=arrived.pop())
+                batch_jobs.queued(self._build, one.token, self._earlier[record].batch_id, "")
+            else:
+                batch_jobs.ended(self._build, one.token)
+        return True
+
     def is_left(self, job: SnakemakeJob) -> bool:
         """Whether an earlier run has submitted this job."""
         return bool(self._earlier) and _record_of(job) in self._earlier
@@ -215,9 +244,27 @@ class TakingOver(_Executor):
         try:
             super().run_job(job)
         except WorkflowError as error:
+            if HTCONDOR_HEARD_NOTHING.search(str(error)):
+                self._look_later(job)
+                return
             self._submissions.refused()
             said = BEFORE_HTCONDOR.sub("", masked(str(error)))
             self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
+
+    def _look_later(self, job: SnakemakeJob) -> None:
+        """Submit a job again, at the same attempt, unless it has arrived unheard."""
+
+        def look() -> None:
+            if not self.wait:  # somebody has stopped the run
+                return
+            if self._submissions.look_for(job, self._name(job)):
+                self._submit_again(job)
+            else:
+                self._look_later(job)
+
+        later = threading.Timer(_LOOK, look)
+        later.daemon = True
+        later.start()
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._submissions.ended(str(job_info.external_jobid))

@@ -246,7 +246,7 @@ def _gather(
 def _linked(
     folder: Path, source: Path, record: Record, keys: list[tuple[str, str]], rule: Rule
 ) -> Saved:
-    """Share the files of one job that has usualything; its archive may hold more."""
+    """Share the files of one job that has everything; its archive may hold more."""
     known = hard_links.entries(record)
     entries: list[ProductEntry] = []
     described: dict[str, FileFacts] = {}

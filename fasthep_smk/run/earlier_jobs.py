@@ -138,7 +138,10 @@ def drop_done(build: Path) -> None:
     noted = batch_jobs.read(build)
     done = {one.token for one in noted if one.record and (build / one.record).exists()}
     if done:
-        drop = [left for left in find(build) or () if left.job.token in done]
+        found = find(build)
+        if found is None:
+            raise RunFailed(_unanswered(noted, "an earlier run"))
+        drop = [left for left in found if left.job.token in done]
         still = _cancel(build, drop, _END) if drop else []
         batch_jobs.replace(
             build, [*(one for one in noted if one.token not in done), *map(_given_up, still)]
@@ -159,6 +162,8 @@ def await_end(build: Path) -> None:
         if found is not None and not left:
             return
         if time.monotonic() > end:
+            if found is None:
+                raise RunFailed(_unanswered(batch_jobs.read(build), "an earlier run"))
             raise RunFailed(
                 f"cancelled jobs are still in the queue after {_END:.0f} s: {_ids(left)}\n"
                 "run again later"

@@ -26,6 +26,7 @@ __all__ = [
     "NOT_IN_FOLDERS",
     "NOT_IN_PROGRAMS",
     "NO_ANSWER",
+    "NO_WORD",
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
@@ -75,6 +76,8 @@ NOT_IN_PROGRAMS = NOT_IN_FOLDERS | frozenset(" \t\"'")
 
 #: Nothing has reached the schedd: a job was not queued, and can be submitted again.
 NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address", re.IGNORECASE)
+#: Something may have: the schedd's last answer was not heard.
+NO_WORD = re.compile(r"commit transaction|timed out|timeout|end.of.message", re.IGNORECASE)
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {

@@ -1,6 +1,6 @@
 """A bundle: jobs of one rule, one after the other, each as if it were started alone.
 
-They run in processes forked from this one, which has usualything imported: what a job takes is its
+They run in processes forked from this one, which has everything imported: what a job takes is its
 own, and one that is killed or fails leaves the others alone. A bundle that is tried again passes
 over what is done.
 """

@@ -1,4 +1,4 @@
-"""The fork server: jobs are forked from a process that has usualything imported.
+"""The fork server: jobs are forked from a process that has everything imported.
 
 ``python -m fasthep_smk.worker.fork_server SOCKET LIFELINE OWNER`` is started by a run on one
 machine, and listens at a Unix socket. ``smk/worker``, which Snakemake starts for each job, hands

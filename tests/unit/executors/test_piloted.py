@@ -5,23 +5,74 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.executors.piloted import Piloted
-from fasthep_smk.storage.pilots import Crews
+from fasthep_smk.storage.pilots import Crew, Crews
 
 
-def test_jobs_wait_for_pilots_in_any_number_but_not_without_them() -> None:
+def crew(most: int, tasks: int = 1) -> Crew:
+    return Crew("pool0", most, tasks, Attempt("gpu", ResourceRequest(), {}))
+
+
+def test_more_jobs_wait_for_pilots_but_not_without_them() -> None:
     """A pool of two workers; five of its jobs are under way when its pilots are given up."""
     pools = ["gpu"]
     executor: Any = object.__new__(Piloted)
     executor._pilots = SimpleNamespace(whole_pools=lambda: pools)
-    executor._crews = Crews("slurm", tokens={"gpu": "pool_gpu"})
+    executor._crews = Crews("slurm", {"pool0": crew(2)}, tokens={"gpu": "pool_gpu"})
     executor._lifted = set()
     free = {"pool_gpu": 2, "pool_default": 3, "_nodes": 200}
     executor.set_limits(free)
     executor.set_limits(free)
-    assert free["pool_gpu"] > 10**6
+    assert free["pool_gpu"] == 6  # four more than run: other pools have their share of the 200
     assert (free["pool_default"], free["_nodes"]) == (3, 200)
     free["pool_gpu"] -= 5
     pools.clear()
     executor.set_limits(free)
     assert free["pool_gpu"] == -3  # none is chosen before four of them have ended
+
+
+class Base:
+    """Stands for the layers below; what they are handed, and what Snakemake hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str]] = []
+
+    def run_job(self, job: Any) -> None:
+        self.heard.append(("submitted", job.name))
+
+    def report_job_error(self, job_info: Any, msg: str | None = None) -> None:
+        self.heard.append((job_info.job.name, str(msg)))
+
+
+class Executor(Piloted, Base):
+    _submissions: Any = SimpleNamespace(is_left=lambda _: False)
+
+
+def executor(crew_of: Any) -> Any:
+    found: Any = Executor()
+    found._pilots = SimpleNamespace(crew_of=crew_of)
+    return found
+
+
+def test_jobs_that_share_a_batch_job_are_none_for_pilots() -> None:
+    """Snakemake's group of them has no rule."""
+    found = executor(lambda *_: crew(2))
+    found.run_job(SimpleNamespace(name="group", is_group=lambda: True))
+    assert found.heard == [("submitted", "group")]
+
+
+def test_an_error_is_the_failure_of_the_job() -> None:
+    """In a thread of a plugin nobody would hear of it, and the run would wait for ever."""
+
+    def crew_of(_rule: str, _attempt: int) -> Crew:
+        raise OSError(28, "No space left on device")
+
+    job = SimpleNamespace(
+        name="a", is_group=lambda: False, rule=SimpleNamespace(name="r"), attempt=1, jobs=[]
+    )
+    job.jobs = [job]
+    job.wildcards_dict = {}
+    found = executor(crew_of)
+    found.run_job(job)
+    assert found.heard == [("a", "OSError: [Errno 28] No space left on device")]

@@ -144,6 +144,26 @@ def test_slurm_has_refusals_that_pass() -> None:
     assert not read_as_text.MAY_PASS.search("Invalid account or account/partition combination")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[Errno 116] Stale file handle",
+        "sshare: error: Connection refused",
+        "Slurm backup controller in standby mode",
+        "Zero Bytes were transmitted or received",
+        "Failed to create new cluster.",
+    ],
+)
+def test_some_refusals_pass(said: str) -> None:
+    assert read_as_text.MAY_PASS.search(said)
+
+
+def test_htcondor_may_have_a_job_whose_submission_failed() -> None:
+    """What its bindings say when the schedd does not answer to the last message."""
+    assert read_as_text.HTCONDOR_HEARD_NOTHING.search("Failed to commit transaction.")
+    assert not read_as_text.HTCONDOR_HEARD_NOTHING.search("Parse error in expression")
+
+
 def test_each_text_is_tried_here() -> None:
     source = Path(__file__).read_text()
     assert [name for name in read_as_text.__all__ if source.count(name) < 1] == []

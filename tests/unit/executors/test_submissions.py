@@ -187,3 +187,42 @@ def test_a_job_that_a_person_wants_again_has_not_failed(build: Path, wanted: boo
     executor.report_job_error(SimpleNamespace(job="it", external_jobid="17"))
     assert executor.handed_back == (["it"] if wanted else [])
     assert executor.failed == ([] if wanted else [("it", None)])
+
+
+def unheard() -> Submissions:
+    """What sbatch was asked for, and has not answered."""
+    here = Submissions("slurm")
+    with here.submitting(job(), name_of(job()), alone=True):
+        pass
+    return here
+
+
+def test_a_job_that_has_arrived_unheard_is_taken_over(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = unheard()
+    squeue(monkeypatch, build, "18")
+    assert here.look_for(job(), name_of(job()))
+    found = here.take_over(job())
+    assert found is not None
+    assert (found[0].batch_id, found[1]) == ("18", True)
+    assert [one.batch_id for one in batch_jobs.read(build)] == ["18"]
+
+
+def test_a_job_that_has_not_arrived_is_submitted_again(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = unheard()
+    squeue(monkeypatch, build)
+    assert here.look_for(job(), name_of(job()))
+    assert here.take_over(job()) is None
+    assert batch_jobs.read(build) == []
+
+
+def test_a_queue_that_does_not_answer_is_asked_again(
+    build: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = unheard()
+    monkeypatch.setattr(slurm, "ask", lambda _: None)
+    assert not here.look_for(job(), name_of(job()))
+    assert len(batch_jobs.read(build)) == 1
