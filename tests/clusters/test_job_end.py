@@ -19,7 +19,7 @@ ENDS = {
     "fault": r"signal 11 \(segmentation fault\)",
     "sys_exit": r"sys\.exit\(0\) was called: an operation returns, or raises an error",
     "os_exit": r"its process ended with status 0 before its work was done, as by os\._exit\(0\)",
-    "term": r"signal 15 \(terminated\): somebody, or the system, has ended it",
+    "term": r"signal 15 \(terminated\): ended by a user or by the system",
 }
 #: Slurm's own limits are narrower here than what the job knows: it is Slurm that ends it.
 OF_SLURM = {

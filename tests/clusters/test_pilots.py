@@ -45,6 +45,8 @@ HTCONDOR = {"executor": "htcondor", **_QUICK}
 POOLS: dict[str, dict[str, Any]] = {
     "default": {"config": {"walltime": "00:10:00", "slurm": {"partition": "standard"}}},
     "pool_profiles": {
+        # HTCondor gives 128 MB to a job that says nothing, and holds it when it takes more.
+        "default": {"resources": {"memory": "1GB"}},
         "high_memory": {"config": {"slurm": {"partition": "highmem"}}},
         "gpu": {"config": {"slurm": {"partition": "gpu"}}},
     },
@@ -251,7 +253,6 @@ def test_after_a_kill_pilots_end_and_the_next_call_goes_on(
     assert (
         "1 pilot of an earlier run cancelled: a pilot ends with the run that has started it" in said
     )
-    assert "of an earlier run go" not in said
     assert tries(folder)["dy"] == 2
     assert tries(folder).total() == 4 >= before
     assert is_empty_within(system, folder, 60)
