@@ -23,6 +23,7 @@ __all__ = ["expression_findings"]
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOGIC = (ast.BitAnd, ast.BitOr)
+_BITS = ast.BitAnd | ast.BitOr | ast.Invert | ast.LShift | ast.RShift
 _SIGNS = {ast.And: ("and", "&"), ast.Or: ("or", "|"), ast.BitAnd: ("", "&"), ast.BitOr: ("", "|")}
 #: What people import in Python, and an expression does not have.
 _MODULES = ("np", "numpy", "ak", "awkward", "math")
@@ -186,12 +187,20 @@ class _Reading:
 
     def _power(self, node: ast.BinOp) -> Iterator[tuple[str, str | None]]:
         """Find ``x^2``, a power in ROOT's formulas: in Python, ``^`` compares bits."""
-        power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
-        if isinstance(power, ast.Constant) and self._is_column(node.left):
-            yield (
-                "'^' is no power: '**' is",
-                f"write {ast.unparse(node.left)} ** {ast.unparse(node.right)}",
-            )
+        if self._is_column(node.left) and self._is_plain_number(node.right):
+            if any(isinstance(part, ast.Compare | _BITS) for part in ast.walk(node.left)):
+                return  # bits or flags are meant
+            power = ast.unparse(ast.BinOp(node.left, ast.Pow(), node.right))
+            bits = ast.unparse(ast.BinOp(node.right, ast.BitXor(), node.left))
+            yield "'^' is no power: '**' is", f"write {power}; for the bit operation {bits}"
+
+    def _is_plain_number(self, node: ast.expr) -> bool:
+        """Whether a part is a number as powers are written: ``2``, ``-1``, ``0.5``; no ``0x2``."""
+        number = node.operand if isinstance(node, ast.UnaryOp) else node
+        if not isinstance(number, ast.Constant) or type(number.value) not in (int, float):
+            return False
+        written = ast.get_source_segment(self._source, number) or ""
+        return written[:2].lower() not in ("0x", "0b", "0o")
 
     def _call(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
         called = node.func
