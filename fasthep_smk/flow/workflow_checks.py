@@ -127,7 +127,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
     datasets = datasets_of(document)
     seen: set[str] = set()
     for name, content in datasets:
-        if name in seen:
+        if name and name in seen:
             yield Finding(
                 file=workflow,
                 key="data.datasets",
@@ -136,7 +136,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 expected="a name for each dataset; one dataset may list several files",
             )
         seen.add(name)
-        if problem := folder_problem(name):
+        if name and (problem := folder_problem(name)):
             yield name_finding(name, problem, key="data.datasets", workflow=workflow)
         nevents = content.get("nevents")
         if nevents is not None and not re.fullmatch(r"\s*\d*\s*", str(nevents)):
