@@ -9,6 +9,7 @@ of the compiled plan says; an operation that is not FAST-HEP's may read its own 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -27,6 +28,11 @@ _BITS = ast.BitAnd | ast.BitOr | ast.Invert | ast.LShift | ast.RShift
 _SIGNS = {ast.And: ("and", "&"), ast.Or: ("or", "|"), ast.BitAnd: ("", "&"), ast.BitOr: ("", "|")}
 #: What people import in Python, and an expression does not have.
 _MODULES = ("np", "numpy", "ak", "awkward", "math")
+#: Functions of numbers, whose result for a comparison nobody wants.
+_OF_NUMBERS = ("abs", "sqrt", "log", "exp")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+#: A decimal comma.
+_COMMA = re.compile(r"(?<![\w.])(\d+),(\d+)(?![\w.])")
 _BRACKETS = "put each comparison into brackets: (a > 1) {0} (b < 2)"
 
 
@@ -114,6 +120,7 @@ class _Reading:
         for node in nodes:
             if isinstance(node, ast.Compare):
                 yield from self._comparison(node)
+                yield from self._compared(node)
         for node in nodes:
             if isinstance(node, ast.BoolOp) and any(map(self._is_column, node.values[:-1])):
                 word, sign = _SIGNS[type(node.op)]
@@ -128,6 +135,11 @@ class _Reading:
                 yield "'if' asks a whole column", "write where(condition, this, that)"
             if isinstance(node, ast.Call):
                 yield from self._call(node)
+                yield from self._moved_bracket(node)
+        if any(isinstance(part, ast.Tuple) for part in _values(self._tree)):
+            written = _COMMA.search(self._source)
+            hint = f"write {written[1]}.{written[2]}" if written else None
+            yield "a comma makes two values of it", hint
 
     def _comparison(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
         first, *others = node.ops
@@ -140,7 +152,7 @@ class _Reading:
             and not self._in_brackets(part)
         ]
         if others and any(map(self._is_column, [node.left, *node.comparators])):
-            if swallowed:
+            if swallowed and not _is_whole(swallowed[0]):
                 yield self._strong(swallowed[0])
             else:
                 yield (
@@ -154,6 +166,7 @@ class _Reading:
                 isinstance(flipped, ast.UnaryOp)
                 and isinstance(flipped.op, ast.Invert)
                 and isinstance(first, _ORDER)
+                and not _is_negative(right)  # ~ turns the bits of a number: -1, -2, …
             ):
                 yield "'~' binds more strongly than the comparison", "write ~(a > 1)"
             return
@@ -162,12 +175,25 @@ class _Reading:
         elif node.left in swallowed and isinstance(first, _ORDER) and self._flags(node.left, right):
             yield self._strong(node.left)
 
+    def _compared(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
+        """Find values that no column can be compared with: each job would fail."""
+        parts = [node.left, *node.comparators]
+        if not any(map(self._is_column, parts)):
+            return
+        for sign, *sides in zip(node.ops, parts, node.comparators, strict=False):
+            for part in sides:
+                text = isinstance(part, ast.Constant) and isinstance(part.value, str)
+                if text and isinstance(sign, _ORDER):
+                    number = part.value.strip()
+                    hint = f"write {number}" if _NUMBER.fullmatch(number) else None
+                    yield "a column of numbers cannot be above or below a text", hint
+
     def _cuts(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> bool:
         """Whether ``pt > 20 & good`` is meant as two cuts: nobody tests bits of a number."""
         assert isinstance(right, ast.BinOp)
         number = right.left.operand if isinstance(right.left, ast.UnaryOp) else right.left
         meant = isinstance(sign, _ORDER) or isinstance(number, ast.Constant)
-        return meant and not isinstance(left, ast.Constant)
+        return meant and not isinstance(left, ast.Constant) and not _is_whole(right)
 
     def _flags(self, left: ast.expr, right: ast.expr) -> bool:
         """Whether ``good & n > 2`` is meant as two cuts; ``flags & 4 > 0`` asks for a bit."""
@@ -224,6 +250,15 @@ class _Reading:
                     f"write {close}(…)" if close else "functions go into registry.functions",
                 )
 
+    def _moved_bracket(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
+        """Find ``abs(x < 2)``: the number that a comparison gives is 0 or 1."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        first = node.args[0] if len(node.args) == 1 and not node.keywords else None
+        if name in _OF_NUMBERS and isinstance(first, ast.Compare) and len(first.ops) == 1:
+            call = ast.Call(node.func, [first.left], [])
+            meant = ast.unparse(ast.Compare(call, first.ops, first.comparators))
+            yield f"{name} of a comparison: a bracket is in the wrong place", f"write {meant}"
+
     def _is_column(self, node: ast.expr) -> bool:
         """Whether the value has one entry for each event, as far as can be told."""
         if isinstance(node, ast.Name):
@@ -252,3 +287,28 @@ class _Reading:
         start = len("".join(lines[: (line or 1) - 1]))
         text = lines[(line or 1) - 1].encode()[: column or 0]
         return start + len(text.decode())
+
+
+def _values(tree: ast.Expression) -> Iterator[ast.expr]:
+    """Yield the parts of an expression that must be single values."""
+    yield tree.body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp):
+            yield from (node.left, node.right)
+        if isinstance(node, ast.BoolOp):
+            yield from node.values
+        if isinstance(node, ast.UnaryOp):
+            yield node.operand
+        if isinstance(node, ast.Compare):
+            yield node.left
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """Whether a part combines the bits of two numbers: ``1 | 2``."""
+    return isinstance(node, ast.BinOp) and all(
+        isinstance(one, ast.Constant) for one in (node.left, node.right)
+    )
+
+
+def _is_negative(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
