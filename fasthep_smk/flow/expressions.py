@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
-from fasthep_smk.flow.places import place_of, stages_of
+from fasthep_smk.flow.places import mapping, place_of, stages_of
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 
 __all__ = ["expression_findings"]
 
@@ -50,6 +50,7 @@ def expression_findings(
             for name, reference in (registry.get("functions") or {}).items()
             if _is_elementwise(str(reference))
         ),
+        values=_dataset_values(plan),
     )
     written = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
     found: dict[tuple[str, str], Finding] = {}
@@ -80,6 +81,17 @@ def _is_elementwise(reference: str) -> bool:
     return module in ("numpy", "awkward") or op_identity.is_published(module)
 
 
+def _dataset_values(plan: ExecutionPlan) -> dict[str, tuple[str, ...]]:
+    datasets = mapping(plan.context.get("datasets"))
+    return {
+        "dataset_name": tuple(map(str, datasets)),
+        **{
+            f"dataset_{key}": tuple(str(mapping(one).get(key)) for one in datasets.values())
+            for key in ("group", "eventtype")
+        },
+    }
+
+
 def _expressions(plan: ExecutionPlan, node: ExecutionNode, context: object) -> list[str]:
     if node.role != "transform":
         return []
@@ -103,6 +115,8 @@ class _Names:
     scalars: frozenset[str]
     functions: frozenset[str]
     elementwise: frozenset[str]
+    #: What the names of a dataset's own can be: dataset_name, dataset_group, dataset_eventtype.
+    values: Mapping[str, tuple[str, ...]]
 
 
 class _Reading:
@@ -176,8 +190,11 @@ class _Reading:
             yield self._strong(node.left)
 
     def _compared(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
-        """Find values that no column can be compared with: each job would fail."""
+        """Find what cannot be compared: each job would fail, or no event would pass."""
         parts = [node.left, *node.comparators]
+        for one, other in (parts[:2], parts[1::-1]):
+            if isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                yield from self._dataset_value(one, other)
         if not any(map(self._is_column, parts)):
             return
         for sign, *sides in zip(node.ops, parts, node.comparators, strict=False):
@@ -187,6 +204,17 @@ class _Reading:
                     number = part.value.strip()
                     hint = f"write {number}" if _NUMBER.fullmatch(number) else None
                     yield "a column of numbers cannot be above or below a text", hint
+
+    def _dataset_value(self, name: ast.expr, held: ast.expr) -> Iterator[tuple[str, str | None]]:
+        """Find ``dataset_name == "zmumuu"`` where a dataset is named zmumu."""
+        known = self._names.values.get(name.id, ()) if isinstance(name, ast.Name) else ()
+        parts = held.elts if isinstance(held, ast.Tuple | ast.List | ast.Set) else [held]
+        texts = [one.value for one in parts if isinstance(one, ast.Constant)]
+        said = {one.value for one in ast.walk(self._tree) if isinstance(one, ast.Constant)}
+        for text in texts:
+            close = _meant(text, known) if isinstance(text, str) else None
+            if close is not None and close not in said:
+                yield f"no dataset has {ast.unparse(name)} {text!r}", f"did you mean {close!r}?"
 
     def _cuts(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> bool:
         """Whether ``pt > 20 & good`` is meant as two cuts: nobody tests bits of a number."""
@@ -312,3 +340,16 @@ def _is_whole(node: ast.expr) -> bool:
 
 def _is_negative(node: ast.expr) -> bool:
     return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def _meant(text: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a text is nearly; one of another number is another name."""
+    known = list(known)
+    if text in known:
+        return None
+    for name in known:
+        plain = (re.sub(r"\d+", "", text), re.sub(r"\d+", "", name))
+        other = plain[0] == plain[1] and text != name
+        if text.lower() == name.lower() or (len(text) > 3 and not other and is_slip(text, name)):
+            return name
+    return None
