@@ -152,8 +152,8 @@ class _Reading:
                 yield from self._moved_bracket(node)
         if any(isinstance(part, ast.Tuple) for part in _values(self._tree)):
             written = _COMMA.search(self._source)
-            hint = f"write {written[1]}.{written[2]}" if written else None
-            yield "a comma makes two values of it", hint
+            point = f"write {written[1]}.{written[2]}" if written else None
+            yield "a comma makes two values of it", point
 
     def _comparison(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
         first, *others = node.ops
@@ -199,9 +199,9 @@ class _Reading:
             return
         for sign, *sides in zip(node.ops, parts, node.comparators, strict=False):
             for part in sides:
-                text = isinstance(part, ast.Constant) and isinstance(part.value, str)
-                if text and isinstance(sign, _ORDER):
-                    number = part.value.strip()
+                value = part.value if isinstance(part, ast.Constant) else None
+                if isinstance(value, str) and isinstance(sign, _ORDER):
+                    number = value.strip()
                     hint = f"write {number}" if _NUMBER.fullmatch(number) else None
                     yield "a column of numbers cannot be above or below a text", hint
 
