@@ -11,7 +11,7 @@ from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, not_among
 
-__all__ = ["value_findings"]
+__all__ = ["text_findings", "value_findings"]
 
 #: Some of numpy's types, to be named in messages.
 _DTYPES = ("float32", "float64", "int32", "int64", "bool")
@@ -75,6 +75,15 @@ def _is_constant_cut(text: str) -> bool:
     return compares and not any(isinstance(part, ast.Name) for part in parts)
 
 
+def text_findings(stage: YamlMapping, key: str, *, workflow: str) -> Iterator[Finding]:
+    """Yield the definitions of a stage whose text the compiler refuses without their place."""
+    if stage.get("op") == "hep.define":
+        listed = mapping(stage.get("params")).get("variables")
+        for number, variable in enumerate(listed if isinstance(listed, list) else ()):
+            place = f"{key}.params.variables[{number}].expr"
+            yield from _of_expr(mapping(variable).get("expr"), place, workflow)
+
+
 def _of_labels(params: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
     """Yield weights for which no column of the table is named: each job would fail."""
     values = mapping(params.get("values"))
@@ -87,6 +96,18 @@ def _of_labels(params: YamlMapping, key: str, workflow: str) -> Iterator[Finding
                 file=workflow,
                 key=f"{key}.outputs.{label}",
             )
+
+
+def _of_expr(expr: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield numbers and indented texts: no expressions to FAST-HEP."""
+    if isinstance(expr, int | float):
+        hint = f"write {str(expr)!r}, in quotes"
+        problem, value = "is no text", repr(expr)
+        yield Finding(file=workflow, key=key, problem=problem, value=value, hint=hint)
+    elif isinstance(expr, str) and expr.strip() and expr[0] in " \t":
+        hint = f"write {expr.strip()!r}"
+        problem = "begins with a blank"
+        yield Finding(file=workflow, key=key, problem=problem, value=repr(expr), hint=hint)
 
 
 def _of_dtype(dtype: object, key: str, workflow: str) -> Iterator[Finding]:
