@@ -78,9 +78,12 @@ class _Maker:
         self._classes = _by_name(
             (layer, "resources", _mappings(layer, "resources")) for layer in layers
         )
-        for name, found in list(self._classes.items()):
-            if any("kind" in layer.content["resources"] for layer in found):
-                del self._classes[name]  # an input file of FAST-HEP's, not a class
+        #: What has a kind is an input file of FAST-HEP's, not a class.
+        self._inputs = {
+            name: self._classes.pop(name)
+            for name, found in list(self._classes.items())
+            if any("kind" in layer.content["resources"] for layer in found)
+        }
         self._profiles = _by_name(
             (layer, "pool_profiles", _mappings(layer, "pool_profiles")) for layer in layers
         )
@@ -175,6 +178,9 @@ class _Maker:
         if not isinstance(label, str):
             return [layer]
         rest = Layer(layer.file, layer.key, _without(layer.content, "resources"), layer.wrapped)
+        if label in self._inputs:
+            self._no_class(label, layer)
+            return [rest]
         if label not in self._classes:
             otherwise = "a class in execution.resources, or cpus, memory, disk, gpus written here"
             self._no_such("resource class", layer, "resources", self._classes, otherwise)
@@ -198,6 +204,20 @@ class _Maker:
                 value=repr(name),
                 expected=", ".join(known) or otherwise,
                 hint=f"did you mean {close!r}?" if close else None,
+            )
+        )
+
+    def _no_class(self, label: str, user: Layer) -> None:
+        """Note that what is named as a class is an input file, as it has a kind."""
+        taken_by = user.key_at(("resources",))
+        layer = next(one for one in self._inputs[label] if "kind" in one.content["resources"])
+        self.pools.findings.append(
+            Finding(
+                file=layer.file,
+                key=layer.key_at(("resources", "kind")),
+                problem=f"makes this an input file, but {taken_by} takes it as a class",
+                value=repr(layer.content["resources"]["kind"]),
+                expected="cpus, memory, disk, gpus, and no kind",
             )
         )
 

@@ -9,23 +9,30 @@ of the compiled plan says; an operation that is not FAST-HEP's may read its own 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
-from fasthep_smk.flow.places import place_of, stages_of
+from fasthep_smk.flow.places import mapping, place_of, stages_of
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 
 __all__ = ["expression_findings"]
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOGIC = (ast.BitAnd, ast.BitOr)
+_BITS = ast.BitAnd | ast.BitOr | ast.Invert | ast.LShift | ast.RShift
 _SIGNS = {ast.And: ("and", "&"), ast.Or: ("or", "|"), ast.BitAnd: ("", "&"), ast.BitOr: ("", "|")}
 #: What people import in Python, and an expression does not have.
 _MODULES = ("np", "numpy", "ak", "awkward", "math")
+#: Functions of numbers, whose result for a comparison nobody wants.
+_OF_NUMBERS = ("abs", "sqrt", "log", "exp")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+#: A decimal comma.
+_COMMA = re.compile(r"(?<![\w.])(\d+),(\d+)(?![\w.])")
 _BRACKETS = "put each comparison into brackets: (a > 1) {0} (b < 2)"
 
 
@@ -43,6 +50,7 @@ def expression_findings(
             for name, reference in (registry.get("functions") or {}).items()
             if _is_elementwise(str(reference))
         ),
+        values=_dataset_values(plan),
     )
     written = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
     found: dict[tuple[str, str], Finding] = {}
@@ -73,6 +81,17 @@ def _is_elementwise(reference: str) -> bool:
     return module in ("numpy", "awkward") or op_identity.is_published(module)
 
 
+def _dataset_values(plan: ExecutionPlan) -> dict[str, tuple[str, ...]]:
+    datasets = mapping(plan.context.get("datasets"))
+    return {
+        "dataset_name": tuple(map(str, datasets)),
+        **{
+            f"dataset_{key}": tuple(str(mapping(one).get(key)) for one in datasets.values())
+            for key in ("group", "eventtype")
+        },
+    }
+
+
 def _expressions(plan: ExecutionPlan, node: ExecutionNode, context: object) -> list[str]:
     if node.role != "transform":
         return []
@@ -96,6 +115,8 @@ class _Names:
     scalars: frozenset[str]
     functions: frozenset[str]
     elementwise: frozenset[str]
+    #: What the names of a dataset's own can be: dataset_name, dataset_group, dataset_eventtype.
+    values: Mapping[str, tuple[str, ...]]
 
 
 class _Reading:
@@ -113,6 +134,7 @@ class _Reading:
         for node in nodes:
             if isinstance(node, ast.Compare):
                 yield from self._comparison(node)
+                yield from self._compared(node)
         for node in nodes:
             if isinstance(node, ast.BoolOp) and any(map(self._is_column, node.values[:-1])):
                 word, sign = _SIGNS[type(node.op)]
@@ -127,6 +149,11 @@ class _Reading:
                 yield "'if' asks a whole column", "write where(condition, this, that)"
             if isinstance(node, ast.Call):
                 yield from self._call(node)
+                yield from self._moved_bracket(node)
+        if any(isinstance(part, ast.Tuple) for part in _values(self._tree)):
+            written = _COMMA.search(self._source)
+            point = f"write {written[1]}.{written[2]}" if written else None
+            yield "a comma makes two values of it", point
 
     def _comparison(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
         first, *others = node.ops
@@ -139,7 +166,7 @@ class _Reading:
             and not self._in_brackets(part)
         ]
         if others and any(map(self._is_column, [node.left, *node.comparators])):
-            if swallowed:
+            if swallowed and not _is_whole(swallowed[0]):
                 yield self._strong(swallowed[0])
             else:
                 yield (
@@ -153,6 +180,7 @@ class _Reading:
                 isinstance(flipped, ast.UnaryOp)
                 and isinstance(flipped.op, ast.Invert)
                 and isinstance(first, _ORDER)
+                and not _is_negative(right)  # ~ turns the bits of a number: -1, -2, …
             ):
                 yield "'~' binds more strongly than the comparison", "write ~(a > 1)"
             return
@@ -161,12 +189,39 @@ class _Reading:
         elif node.left in swallowed and isinstance(first, _ORDER) and self._flags(node.left, right):
             yield self._strong(node.left)
 
+    def _compared(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
+        """Find what cannot be compared: each job would fail, or no event would pass."""
+        parts = [node.left, *node.comparators]
+        for one, other in (parts[:2], parts[1::-1]):
+            if isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                yield from self._dataset_value(one, other)
+        if not any(map(self._is_column, parts)):
+            return
+        for sign, *sides in zip(node.ops, parts, node.comparators, strict=False):
+            for part in sides:
+                value = part.value if isinstance(part, ast.Constant) else None
+                if isinstance(value, str) and isinstance(sign, _ORDER):
+                    number = value.strip()
+                    hint = f"write {number}" if _NUMBER.fullmatch(number) else None
+                    yield "a column of numbers cannot be above or below a text", hint
+
+    def _dataset_value(self, name: ast.expr, held: ast.expr) -> Iterator[tuple[str, str | None]]:
+        """Find ``dataset_name == "zmumuu"`` where a dataset is named zmumu."""
+        known = self._names.values.get(name.id, ()) if isinstance(name, ast.Name) else ()
+        parts = held.elts if isinstance(held, ast.Tuple | ast.List | ast.Set) else [held]
+        texts = [one.value for one in parts if isinstance(one, ast.Constant)]
+        said = {one.value for one in ast.walk(self._tree) if isinstance(one, ast.Constant)}
+        for text in texts:
+            close = _meant(text, known) if isinstance(text, str) else None
+            if close is not None and close not in said:
+                yield f"no dataset has {ast.unparse(name)} {text!r}", f"did you mean {close!r}?"
+
     def _cuts(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> bool:
         """Whether ``pt > 20 & good`` is meant as two cuts: nobody tests bits of a number."""
         assert isinstance(right, ast.BinOp)
         number = right.left.operand if isinstance(right.left, ast.UnaryOp) else right.left
         meant = isinstance(sign, _ORDER) or isinstance(number, ast.Constant)
-        return meant and not isinstance(left, ast.Constant)
+        return meant and not isinstance(left, ast.Constant) and not _is_whole(right)
 
     def _flags(self, left: ast.expr, right: ast.expr) -> bool:
         """Whether ``good & n > 2`` is meant as two cuts; ``flags & 4 > 0`` asks for a bit."""
@@ -186,12 +241,20 @@ class _Reading:
 
     def _power(self, node: ast.BinOp) -> Iterator[tuple[str, str | None]]:
         """Find ``x^2``, a power in ROOT's formulas: in Python, ``^`` compares bits."""
-        power = node.right.operand if isinstance(node.right, ast.UnaryOp) else node.right
-        if isinstance(power, ast.Constant) and self._is_column(node.left):
-            yield (
-                "'^' is no power: '**' is",
-                f"write {ast.unparse(node.left)} ** {ast.unparse(node.right)}",
-            )
+        if self._is_column(node.left) and self._is_plain_number(node.right):
+            if any(isinstance(part, ast.Compare | _BITS) for part in ast.walk(node.left)):
+                return  # bits or flags are meant
+            power = ast.unparse(ast.BinOp(node.left, ast.Pow(), node.right))
+            bits = ast.unparse(ast.BinOp(node.right, ast.BitXor(), node.left))
+            yield "'^' is no power: '**' is", f"write {power}; for the bit operation {bits}"
+
+    def _is_plain_number(self, node: ast.expr) -> bool:
+        """Whether a part is a number as powers are written: ``2``, ``-1``, ``0.5``; no ``0x2``."""
+        number = node.operand if isinstance(node, ast.UnaryOp) else node
+        if not isinstance(number, ast.Constant) or type(number.value) not in (int, float):
+            return False
+        written = ast.get_source_segment(self._source, number) or ""
+        return written[:2].lower() not in ("0x", "0b", "0o")
 
     def _call(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
         called = node.func
@@ -214,6 +277,15 @@ class _Reading:
                     f"an expression has no module {module!r}",
                     f"write {close}(…)" if close else "functions go into registry.functions",
                 )
+
+    def _moved_bracket(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
+        """Find ``abs(x < 2)``: the number that a comparison gives is 0 or 1."""
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        first = node.args[0] if len(node.args) == 1 and not node.keywords else None
+        if name in _OF_NUMBERS and isinstance(first, ast.Compare) and len(first.ops) == 1:
+            call = ast.Call(node.func, [first.left], [])
+            meant = ast.unparse(ast.Compare(call, first.ops, first.comparators))
+            yield f"{name} of a comparison: a bracket is in the wrong place", f"write {meant}"
 
     def _is_column(self, node: ast.expr) -> bool:
         """Whether the value has one entry for each event, as far as can be told."""
@@ -243,3 +315,41 @@ class _Reading:
         start = len("".join(lines[: (line or 1) - 1]))
         text = lines[(line or 1) - 1].encode()[: column or 0]
         return start + len(text.decode())
+
+
+def _values(tree: ast.Expression) -> Iterator[ast.expr]:
+    """Yield the parts of an expression that must be single values."""
+    yield tree.body
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp):
+            yield from (node.left, node.right)
+        if isinstance(node, ast.BoolOp):
+            yield from node.values
+        if isinstance(node, ast.UnaryOp):
+            yield node.operand
+        if isinstance(node, ast.Compare):
+            yield node.left
+
+
+def _is_whole(node: ast.expr) -> bool:
+    """Whether a part combines the bits of two numbers: ``1 | 2``."""
+    return isinstance(node, ast.BinOp) and all(
+        isinstance(one, ast.Constant) for one in (node.left, node.right)
+    )
+
+
+def _is_negative(node: ast.expr) -> bool:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub)
+
+
+def _meant(text: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a text is nearly; one of another number is another name."""
+    known = list(known)
+    if text in known:
+        return None
+    for name in known:
+        plain = (re.sub(r"\d+", "", text), re.sub(r"\d+", "", name))
+        other = plain[0] == plain[1] and text != name
+        if text.lower() == name.lower() or (len(text) > 3 and not other and is_slip(text, name)):
+            return name
+    return None

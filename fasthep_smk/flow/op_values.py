@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 import numpy as np
@@ -10,7 +11,7 @@ from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, not_among
 
-__all__ = ["value_findings"]
+__all__ = ["text_findings", "value_findings"]
 
 #: Some of numpy's types, to be named in messages.
 _DTYPES = ("float32", "float64", "int32", "int64", "bool")
@@ -24,6 +25,7 @@ def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Findi
     found: list[Finding] = []
     if stage.get("op") == "hep.selection.cutflow":
         selection = mapping(params.get("selection"))
+        found += _of_cuts(params.get("selection"), f"{key}.params.selection", workflow)
         for name in selection:
             found += _of_parents(name, selection, f"{key}.params.selection.{name}", workflow)
     if stage.get("op") == "hep.weights.lookup_csv":
@@ -34,6 +36,52 @@ def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Findi
             place = f"{key}.params.variables[{number}]"
             found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
     return found
+
+
+def _of_cuts(selection: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield selections, and groups of cuts, without any cut; and cuts that are the same for all."""
+    nothing = "holds no cut: every event would pass"
+    if selection == {}:
+        expected = "groups of cuts by their names"
+        yield Finding(file=workflow, key=key, problem=nothing, value="{}", expected=expected)
+    for name, group in mapping(selection).items():
+        place, steps = f"{key}.{name}", group
+        for word in ("cuts", "steps"):
+            if word in mapping(group):
+                place, steps = f"{key}.{name}.{word}", mapping(group)[word]
+        if steps == []:
+            expected = "a list of cuts"
+            yield Finding(file=workflow, key=place, problem=nothing, value="[]", expected=expected)
+        for number, step in enumerate(steps if isinstance(steps, list) else ()):
+            within = ".expr" if isinstance(step, dict) else ""
+            text = mapping(step).get("expr") if within else step
+            if isinstance(text, str) and _is_constant_cut(text):
+                yield Finding(
+                    file=workflow,
+                    key=f"{place}[{number}]{within}",
+                    problem="names no column: it is the same for every event",
+                    value=text,
+                    expected="a condition on a column, such as MET > 20",
+                )
+
+
+def _is_constant_cut(text: str) -> bool:
+    """Whether a cut compares mere constants; ``True`` is the way to count all events."""
+    try:
+        parts = list(ast.walk(ast.parse(text.strip(), mode="eval")))
+    except (SyntaxError, ValueError):
+        return False  # the compiler says what is wrong with it
+    compares = any(isinstance(part, ast.Compare) for part in parts)
+    return compares and not any(isinstance(part, ast.Name) for part in parts)
+
+
+def text_findings(stage: YamlMapping, key: str, *, workflow: str) -> Iterator[Finding]:
+    """Yield the definitions of a stage whose text the compiler refuses without their place."""
+    if stage.get("op") == "hep.define":
+        listed = mapping(stage.get("params")).get("variables")
+        for number, variable in enumerate(listed if isinstance(listed, list) else ()):
+            place = f"{key}.params.variables[{number}].expr"
+            yield from _of_expr(mapping(variable).get("expr"), place, workflow)
 
 
 def _of_labels(params: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
@@ -48,6 +96,18 @@ def _of_labels(params: YamlMapping, key: str, workflow: str) -> Iterator[Finding
                 file=workflow,
                 key=f"{key}.outputs.{label}",
             )
+
+
+def _of_expr(expr: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield numbers and indented texts: no expressions to FAST-HEP."""
+    if isinstance(expr, int | float):
+        hint = f"write {str(expr)!r}, in quotes"
+        problem, value = "is no text", repr(expr)
+        yield Finding(file=workflow, key=key, problem=problem, value=value, hint=hint)
+    elif isinstance(expr, str) and expr.strip() and expr[0] in " \t":
+        hint = f"write {expr.strip()!r}"
+        problem = "begins with a blank"
+        yield Finding(file=workflow, key=key, problem=problem, value=repr(expr), hint=hint)
 
 
 def _of_dtype(dtype: object, key: str, workflow: str) -> Iterator[Finding]:

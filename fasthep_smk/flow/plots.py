@@ -263,6 +263,18 @@ def _of_data_mc(
         for one in slips:
             problem = "no dataset has this name: the plot would be without it"
             yield plot.not_among(f"{path}.{key}", one, available, problem)
+    seen = [str(data)]
+    for key in ("signals", "backgrounds"):
+        raw = own.get(key)
+        for one in raw if isinstance(raw, list) else []:
+            if str(one) in seen:
+                yield plot.finding(
+                    f"{path}.{key}",
+                    "the plot has this dataset already: it would be drawn twice",
+                    value=repr(one),
+                    expected="each dataset once, in data, signals or backgrounds",
+                )
+            seen.append(str(one))
 
 
 def _of_axes(

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.distributions import is_installed_file
-from fasthep_smk.flow.reads import CATEGORY
+from fasthep_smk.flow.reads import CATEGORY, is_published
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
@@ -37,8 +37,8 @@ class MissingColumn:
 class StageError(Exception):
     """An operation raised: which node of the plan, and what.
 
-    ``at`` is the line of the user's own module. A stage that got ``None`` in place of events is
-    not the one to be changed: the error is that of the stage which returned it.
+    ``at`` is the line of the user's own module. A stage that got ``None``, or a mere column, in
+    place of events is not the one to be changed: the error is that of the stage which returned it.
     """
 
     def __init__(
@@ -47,13 +47,14 @@ class StageError(Exception):
     ) -> None:  # fmt: skip
         self.missing: MissingColumn | None = None
         self.fix: str | None = None
-        maker = _maker_of_nothing(node, plan, inputs, ctx)
-        if maker is not None:
+        wrong = _wrong_result(node, plan, inputs, ctx)
+        maker = wrong.maker if wrong else None
+        if wrong is not None:
             super().__init__(
-                f"it returned nothing (None), and stage {stage_of(node)!r} takes its result"
+                f"it returned {wrong.what}, and stage {stage_of(node)!r} takes its result"
             )
-            self.fix = "the function must end with return, and what it has made"
-            self.at = _function_line(maker, plan)
+            self.fix = wrong.fix
+            self.at = _function_line(wrong.maker, plan)
         else:
             told = str(cause) if isinstance(cause, Exited) else f"{type(cause).__name__}: {cause}"
             super().__init__(told)
@@ -113,19 +114,44 @@ def _told(code: CodeType, module: str, line: int) -> str:
     return f"{name}, line {line}{inside}"
 
 
-def _maker_of_nothing(
+class _WrongResult(NamedTuple):
+    """What a transform returned in place of events, and what it should do."""
+
+    maker: PlanNode
+    what: str
+    fix: str
+
+
+def _wrong_result(
     node: PlanNode, plan: Plan, inputs: Mapping[str, object], ctx: Mapping[str, object]
-) -> PlanNode | None:
-    """Return the transform whose ``None`` a node got."""
+) -> _WrongResult | None:
+    """Return the transform whose ``None``, or array without columns, a node got."""
     for ref in node.inputs:
-        if inputs.get(ref.input_name, ref) is None:
+        got = inputs.get(ref.input_name, ref)
+        if got is None or _is_bare_array(got):
             dataset = ctx.get("dataset")
             active = upstream.resolve_active_input_ref(
                 plan, ref, dataset=dataset if isinstance(dataset, dict) else None
             )
             maker: PlanNode = plan.get_node(active.node_id)
-            return maker if maker.role == "transform" else None
+            if maker.role != "transform":
+                return None
+            if got is None:
+                fix = "the function must end with return, and what it has made"
+                return _WrongResult(maker, "nothing (None)", fix)
+            made = maker.outputs.get(active.output_name)
+            own = not is_published(plan.registry, CATEGORY[maker.role], maker.impl)
+            if own and made == "event_stream":
+                fix = "the function must end with return ak.with_field(stream, …)"
+                return _WrongResult(maker, "an array, not events", fix)
     return None
+
+
+def _is_bare_array(value: object) -> bool:
+    import awkward as ak
+    import numpy as np
+
+    return isinstance(value, ak.Array | np.ndarray) and not ak.fields(value)
 
 
 def _function_line(node: PlanNode, plan: Plan) -> str | None:

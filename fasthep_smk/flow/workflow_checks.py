@@ -14,6 +14,7 @@ from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.ignored_keys import ignored_findings
 from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.missing_keys import missing_findings
+from fasthep_smk.flow.op_values import text_findings
 from fasthep_smk.flow.places import datasets_at, mapping
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
@@ -127,7 +128,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
     datasets = datasets_of(document)
     seen: set[str] = set()
     for name, content in datasets:
-        if name in seen:
+        if name and name in seen:
             yield Finding(
                 file=workflow,
                 key="data.datasets",
@@ -136,7 +137,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 expected="a name for each dataset; one dataset may list several files",
             )
         seen.add(name)
-        if problem := folder_problem(name):
+        if name and (problem := folder_problem(name)):
             yield name_finding(name, problem, key="data.datasets", workflow=workflow)
         nevents = content.get("nevents")
         if nevents is not None and not re.fullmatch(r"\s*\d*\s*", str(nevents)):
@@ -196,6 +197,8 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
+        if stage.get("op") not in mapping(mapping(document.get("registry")).get("transforms")):
+            yield from text_findings(stage, key, workflow=workflow)
 
 
 def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Finding]:

@@ -45,6 +45,7 @@ MISTAKES = {
     "does not take ctx": (", ctx=None):", "):"),
     "no field 'MET_px'": ('"requires": {', '"required": {'),
     "it returned nothing (None)": ("return ak.with_field", "ak.with_field"),
+    "it returned an array": ("return ak.with_field(stream, ", "return (lambda new, name: new)("),
 }
 #: What else is said of an operation that fails: its line, and the fix.
 IN_JOBS = {
@@ -57,6 +58,11 @@ IN_JOBS = {
         "stage 'Met' (my.met) failed",
         "my_ops.py, line 22, in met",
         "the function must end with return",
+    ),
+    "it returned an array, not events, and stage 'Hist' takes its result": (
+        "stage 'Met' (my.met) failed",
+        "my_ops.py, line 22, in met",
+        "the function must end with return ak.with_field(stream, …)",
     ),
 }
 
