@@ -27,7 +27,7 @@ from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.translate import profile, snakefile
-from fasthep_smk.translate.write import IN_CONTAINER
+from fasthep_smk.translate.write import IN_CONTAINER, begin_alone
 from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
@@ -123,11 +123,7 @@ def _write(rules: Sequence[Rule], placement: Placement, place: Path) -> None:
     # A probe that fails has failed: it is not tried again.
     placement = replace(placement, retries=0, together={}, workers={})
     script = (
-        "#!/bin/sh\n"
-        f'if [ "$1" = {layout.ALONE} ]; then\n'
-        f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
-        "    shift 2\n"
-        "fi\n"
+        f"#!/bin/sh\n{begin_alone()}"
         f"python={shell([sys.executable])}\n"
         "# In a container, Python is the container's.\n"
         f"if {IN_CONTAINER}; then python=python3; fi\n"

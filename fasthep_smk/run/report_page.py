@@ -12,9 +12,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.storage import last_run, layout
+from fasthep_smk.storage import failures, last_run, layout
 from fasthep_smk.storage.last_run import LastRun, Outcome
-from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 
@@ -55,8 +54,7 @@ def write_page(build: Path) -> None:
     try:
         page.write(build)
     except Exception as error:  # whatever it is, the results are there
-        said = str(error) if isinstance(error, SmkError) else f"{type(error).__name__}: {error}"
-        text = printable(masked(" ".join(said.split())))
+        text = printable(failures.one_line(error))
         print(f"fasthep-smk: warning: {layout.REPORT} was not written: {text}", file=sys.stderr)
 
 

@@ -28,7 +28,15 @@ if TYPE_CHECKING:
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Launch, Requests
 
-__all__ = ["ENVIRONMENT", "IN_CONTAINER", "Contents", "Written", "refuse_unseen", "write"]
+__all__ = [
+    "ENVIRONMENT",
+    "IN_CONTAINER",
+    "Contents",
+    "Written",
+    "begin_alone",
+    "refuse_unseen",
+    "write",
+]
 
 #: The shell's test for a job in a container that Snakemake has started: Python is the container's.
 IN_CONTAINER = '[ -n "${APPTAINER_CONTAINER:-${SINGULARITY_CONTAINER:-}}" ]'
@@ -236,6 +244,20 @@ def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None
         )
 
 
+def begin_alone(more: str = "") -> str:
+    """Return how a job's script begins where no Snakemake is on the node; ``more`` is done first.
+
+    It goes to the build folder, and takes away the words that stand before a job's own.
+    """
+    return (
+        f'if [ "$1" = {layout.ALONE} ]; then\n'
+        f"{more}"
+        f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
+        "    shift 2\n"
+        "fi\n"
+    )
+
+
 def _worker_script(rules: Iterable[Rule]) -> str:
     # -P: the build folder, where Snakemake starts jobs, must not be searched for modules.
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker"])
@@ -248,13 +270,11 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "[PARTITION]\n"
         f"# {layout.ALONE}: without a Snakemake beside it, it does what that would do.\n"
         "# TIME: when it was submitted, in seconds since 1970.\n"
-        f'if [ "$1" = {layout.ALONE} ]; then\n'
-        f"    {layout.IS_ALONE}=1 {layout.SUBMITTED}=$2\n"
-        f"    export {layout.IS_ALONE} {layout.SUBMITTED}\n"
-        f'    case $0 in */{layout.WORKER}) cd "${{0%/{layout.WORKER}}}" || exit 2 ;; esac\n'
-        "    shift 2\n"
-        "fi\n"
-        "log=$1 attempt=$2 threads=$3\n"
+        + begin_alone(
+            f"    {layout.IS_ALONE}=1 {layout.SUBMITTED}=$2\n"
+            f"    export {layout.IS_ALONE} {layout.SUBMITTED}\n"
+        )
+        + "log=$1 attempt=$2 threads=$3\n"
         "shift 3\n"
         "# Snakemake removes the log of a failed attempt; under a name of its own it stays.\n"
         ': >"$log"\n'
