@@ -1,8 +1,7 @@
 """Snakemake that is patient with HTCondor: ``python -m`` this module, then as usual.
 
 Snakemake's plugin (0.3) gives the whole run up when the schedd does not answer one single time.
-Schedds are restarted, and have busy hours. And it looks for ended jobs while it is still being set
-up, which fails, now and then, where an earlier run has left its log of events.
+Schedds are restarted, and have busy hours.
 
 Jobs that see no file of this machine (``staging.mode: transfer``) are no Snakemake there: they are
 sent a parcel, and send one back. One that got lost or was damaged is sent again; that is no
@@ -54,7 +53,6 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     """The plugin's executor; nothing is looked up before there are jobs."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
-        # First of all: the plugin's own begins to look for ended jobs.
         self._pace = Pace()
         self._submissions = Submissions("htcondor")
         super().__init__(*arguments, **options)

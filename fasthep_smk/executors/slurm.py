@@ -59,7 +59,6 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
-        # First of all: the plugin's own begins to look for ended jobs.
         self._ended: set[str | None] = set()
         self._silent_since: float | None = None
         self._unbegun: Counter[int] = Counter()

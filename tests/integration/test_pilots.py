@@ -24,7 +24,6 @@ from fasthep_smk.sites import Queued
 from fasthep_smk.storage.pilots import Crew, Crews
 from tests.support.forms import LONG
 
-pytest.importorskip("parsl")
 pytestmark = pytest.mark.integration
 
 
