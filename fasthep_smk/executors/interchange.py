@@ -11,6 +11,8 @@ import runpy
 import threading
 import time
 
+from fasthep_smk.flow.patches.late import PARSL, import_bare
+
 __all__ = ["main"]
 
 _MODULE = "parsl.executors.high_throughput.interchange"
@@ -27,6 +29,7 @@ def main() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+    import_bare(PARSL)
     runpy.run_module(_MODULE, run_name="__main__", alter_sys=True)
 
 

@@ -1,8 +1,5 @@
 """Snakemake for this machine: ``python -m`` this module, then as usual.
 
-It ends as soon as its work is done. Snakemake plans another look at its jobs after each one it
-starts, a second later, and would wait for that in the end.
-
 With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
 descriptor, one JSON list; the process that started it may find that there is nothing to do. It ends
 without a word if nothing comes, and with that process as long as nothing has come.
@@ -16,11 +13,8 @@ import json
 import os
 import signal
 import sys
-import threading
-from typing import Any
 
 from fasthep_smk.executors.start import prepare
-from fasthep_smk.flow import patches
 from fasthep_smk.util.processes import signal_at_parents_end
 
 __all__ = ["main"]
@@ -37,7 +31,6 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # what is imported stays: nothing of it is to be collected
     cli = importlib.import_module("snakemake.cli")
-    _end_at_once()
     prepare()
     if told:
         _wait_to_be_told(int(sys.argv[2]))
@@ -61,19 +54,6 @@ def _wait_to_be_told(descriptor: int) -> None:
         os._exit(0)
     signal_at_parents_end(0)
     sys.argv[1:] = map(str, arguments)
-
-
-def _end_at_once() -> None:
-    """Let what is planned for later end with the rest."""
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
-
-    def later(self: Any, delay: float) -> None:
-        timer = threading.Timer(delay, self._open_jobs.release)
-        timer.daemon = True
-        timer.start()
-
-    if hasattr(scheduler, "_schedule_reevalutation"):  # a private name: it may be gone
-        patches.END_AT_ONCE.make(scheduler, _schedule_reevalutation=later)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
         wait: bool
         workflow: Any
+        next_seconds_between_status_checks: float
 
         def __init__(self, *arguments: object, **options: object) -> None: ...
 
@@ -48,6 +51,9 @@ else:
 
 __all__ = ["Travelling"]
 
+#: Seconds after which the end of a run is noticed.
+_STEP = 0.1
+
 
 class Travelling(_Executor):
     """To be laid over a plugin's executor: a job is done when all that it made is here.
@@ -69,6 +75,15 @@ class Travelling(_Executor):
         """
         self._is_set_up.wait()
         super()._wait_thread()
+
+    async def sleep(self) -> None:
+        """Wait until it is time for the next look at jobs, or until all is over.
+
+        Snakemake waits at its end for this to return.
+        """
+        end = time.monotonic() + self.next_seconds_between_status_checks
+        while self.wait and (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _STEP))
 
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._tracker = _tracker(Path.cwd())

@@ -15,7 +15,7 @@ from fasthep_smk.util.processes import die_with_parent
 
 __all__ = ["main"]
 
-_MANAGER = "parsl.executors.high_throughput.process_worker_pool"
+_MANAGER = "fasthep_smk.executors.pilot_manager"
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from .steps import Settings
 def main() -> int:
     """Run the cases; return 1 if one of them failed. A figure that is not reached is no failure."""
     options = _parser().parse_args()
-    results, failed = [], False
+    results, failed, paired = [], False, False
     parent = options.folder or Path(tempfile.gettempdir())
     parent.mkdir(parents=True, exist_ok=True)
     for name in options.cases or CASES:
@@ -27,14 +27,15 @@ def main() -> int:
             other = str(options.other.absolute()) if options.other else None
             settings = Settings(folder, options.repeats, options.events, options.files, other)
             results.append({**CASES, **LONG}[name](settings))
-            told = pairs(name, settings.pairs) if other else text(results[-1])
+            told = pairs(name, settings.pairs) if settings.pairs else text(results[-1])
+            paired |= bool(settings.pairs)
             print(told, flush=True)
         except Failed as error:
             failed = True
             print(f"{name} failed: {error}", file=sys.stderr)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    if options.write and not failed and not options.other:
+    if options.write and not failed and not paired:
         options.write.write_text(document(results, repeats=options.repeats), encoding="utf-8")
     return int(failed)
 

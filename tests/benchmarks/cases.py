@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import workflows
-from .clusters import clusters
+from .clusters import htcondor, slurm
 from .load import load
 from .measure import Failed, Measured
 from .page import page
@@ -255,6 +255,7 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "load": load,
     "patches": patches,
     "plots": plots,
-    "clusters": clusters,
+    "slurm": slurm,
+    "htcondor": htcondor,
     "page": page,
 }

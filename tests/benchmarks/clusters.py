@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-from contextlib import ExitStack
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from .measure import Failed, Measured
 from .report import Figure, Result, Row
 from .steps import Settings, Step, check_equal, fasthep, jobs_done, run, smk
 
-__all__ = ["clusters"]
+__all__ = ["htcondor", "slurm"]
 
 _SYSTEMS = {
     "slurm": ({"SLURM_CONF": "etc/slurm.conf"}, "Slurm"),
@@ -62,21 +63,25 @@ _MANY, _SLOTS = 500, 8
 _WIDE, _NARROW, _RULES = 300, 60, 4
 
 
-def clusters(settings: Settings) -> Result:
-    """Return what short jobs take on batch systems, by pilots and as a batch job each."""
+def slurm(settings: Settings) -> Result:
+    """Return what short jobs take on a Slurm, by pilots and as a batch job each."""
+    return _measured("slurm", settings)
+
+
+def htcondor(settings: Settings) -> Result:
+    """Return what short jobs take on an HTCondor, by pilots and as a batch job each."""
+    return _measured("htcondor", settings)
+
+
+def _measured(system: str, settings: Settings) -> Result:
     if reason := not_possible_here():
         raise Failed(f"no batch system can be started: {reason}")
-    rows: list[Row] = []
-    figures: list[Figure] = []
-    with ExitStack() as stack:
-        for system, (files, name) in _SYSTEMS.items():
-            found = stack.enter_context(cluster(system, files))
-            more, reached = _on(found, system, name, settings)
-            rows += more
-            figures += reached
+    files, name = _SYSTEMS[system]
+    with cluster(system, files) as found:
+        rows, figures = _on(found, system, name, settings)
     return Result(
-        "clusters",
-        "Jobs on a Slurm and an HTCondor whose nodes all share the processors of this machine.",
+        system,
+        f"Jobs on {name}, whose nodes all share the processors of this machine.",
         rows,
         figures,
     )
@@ -94,20 +99,24 @@ def _on(
     home = f"{name}, {partitions}, on this machine, `-j 2`"
     each = f"{name}, 13 jobs of 1 s in a chain, a batch job each"
     piloted = f"{name}, the same, pilots"
-    short = f"{name}, {_MANY} jobs of 1 s, {_SLOTS} pilots"
+    short = f"{name}, {_MANY} jobs of 1 s, files known, {_SLOTS} pilots"
     over = f"{name}, {partitions}, pilots"
     steps = [
         _step(found, each, chain, "plain", 13),
         _step(found, piloted, chain, "pilots", 13),
-        _step(found, short, many, "pilots", **single),
+        _step(found, short, many, "pilots", files_known=True, **single),
         _at_home(home, wide),
         _step(found, over, wide, "pilots", **single),
         _at_home(f"{home}, {fewer}", narrow),
         _step(found, f"{over}, {fewer}", narrow, "pilots", **single),
     ]
-    took = run(steps, settings)
-    alone = f"{name}, {_MANY} jobs of 1 s, a batch job each, {_SLOTS} at a time, once"
-    took |= run([_step(found, alone, many, "plain", **single)], replace(settings, repeats=1))
+    before = f"{each}, the other version, once"
+    here, once = replace(settings, other=None), replace(settings, other=None, repeats=1)
+    took = run(steps, here)
+    if settings.other:
+        took |= run([_step(found, before, chain, "plain", 13, python=settings.other)], once)
+    alone = f"{name}, {_MANY} jobs of 1 s, files known, a batch job each, {_SLOTS} at a time, once"
+    took |= run([_step(found, alone, many, "plain", files_known=True, **single)], once)
     rows = [
         Row(each, took[each]),
         Row(piloted, took[piloted], took[each]),
@@ -116,9 +125,12 @@ def _on(
         Row(home, took[home]),
         Row(over, took[over], took[home], 1.3),
     ]
+    if settings.other:
+        rows.insert(0, Row(before, took[before]))
+        rows.insert(1, Row(f"{piloted}, to that", took[piloted], took[before], 0.1))
     if system == "slurm":
         dask = f"{name}, {partitions}, `fasthep run` with Dask, four workers"
-        took |= run([_dask(found, dask, wide)], settings)
+        took |= run([_dask(found, dask, wide)], here)
         rows += [Row(dask, took[dask]), Row(f"{over}, to that", took[over], took[dask], 0.8)]
     wall = {step: statistics.median(one.wall for one in runs) for step, runs in took.items()}
     slope = {
@@ -200,12 +212,27 @@ def _workflow(
 
 
 def _step(
-    found: Cluster, name: str, folder: Path, kind: str, jobs: int | None = None, **options: str
+    found: Cluster,
+    name: str,
+    folder: Path,
+    kind: str,
+    jobs: int | None = None,
+    python: str = sys.executable,
+    files_known: bool = False,
+    **options: str,
 ) -> Step:
     build = folder / f"build_{kind}"
     more = [word for option in options.items() for word in option]
     ours = smk(str(folder / f"{kind}.yaml"), "-o", str(build), "--profile", str(folder / "site"))
-    command = ["env", "-C", str(folder), *found.command(*ours, *more)]
+    command = ["env", "-C", str(folder), *found.command(python, *ours[1:], *more)]
+
+    def before() -> None:
+        shutil.rmtree(build, ignore_errors=True)
+        if files_known:
+            words = [*ours[1:4], "translate", *ours[4:], *more]
+            subprocess.run(
+                found.command(python, *words), cwd=folder, check=True, capture_output=True
+            )
 
     def check(measured: Measured) -> None:
         done = jobs_done(measured)
@@ -214,7 +241,7 @@ def _step(
         if kind == "pilots" and "pilots cannot be used" in measured.output:
             raise Failed(measured.output)
 
-    return Step(name, command, lambda: shutil.rmtree(build, ignore_errors=True), check)
+    return Step(name, command, before, check)
 
 
 def _at_home(name: str, folder: Path) -> Step:

@@ -16,18 +16,6 @@ from .steps import Settings, Step, fresh, run, smk
 
 __all__ = ["patches"]
 
-_PUT_BACK = """\
-prepare = module.prepare
-def put_back():
-    name = "snakemake.scheduling.job_scheduler"
-    spec = importlib.util.find_spec(name)
-    pristine = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pristine)
-    found = pristine.JobScheduler._schedule_reevalutation
-    sys.modules[name].JobScheduler._schedule_reevalutation = found
-    prepare()
-module.prepare = put_back
-"""
 #: What is switched off -> the module that holds it, and what is done when that is there.
 _OFF = {
     "quick_yaml": (
@@ -41,8 +29,11 @@ _OFF = {
     ),
     "prestart": ("fasthep_smk.run.prestart", "module.prestart = nothing"),
     "fork server": ("fasthep_smk.run.fork_server", "module.why_cold = lambda system: 'off'"),
-    # This module is run, not imported: what it has replaced is put back right after.
-    "end of Snakemake": ("fasthep_smk.executors.start", _PUT_BACK),
+    "end of Snakemake": (
+        "fasthep_smk.executors.start",
+        "module._look_again_once = lambda: None",
+    ),
+    "sizes once": ("fasthep_smk.executors.start", "module._ask_once_for_sizes = lambda: None"),
     "garbage collector": (
         "fasthep_smk",
         "import gc; gc.set_threshold = gc.freeze = gc.disable = lambda *_: None",

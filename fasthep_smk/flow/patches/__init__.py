@@ -120,6 +120,15 @@ LATE_IMPORTS = Patch(
     module="flow/patches/late.py",
     test="tests/unit/flow/patches/test_late.py",
 )
+BARE_PARSL = Patch(
+    replaces=("sys:modules",),
+    seen_with="parsl 2026.10.26",
+    why="each of a pilot's three processes imports all that Parsl has: two seconds of CPU a pilot",
+    upstream="parsl-imports-everything.md",
+    until="its processes import what they use",
+    module="flow/patches/late.py",
+    test="tests/unit/flow/patches/test_late.py",
+)
 
 # --- Python ---
 
@@ -180,13 +189,22 @@ PILOT_LIMITS = Patch(
     module="executors/piloted.py",
     test="tests/unit/executors/test_piloted.py",
 )
+SIZES_ONCE = Patch(
+    replaces=(f"{_SCHEDULER}.update_input_sizes",),
+    seen_with="snakemake 9.27.1",
+    why="after each job the sizes of what all waiting jobs read are asked for: 500 jobs, 0.1 s",
+    upstream="input-sizes-asked-again.md",
+    until=_A_RELEASE,
+    module="executors/start.py",
+    test="tests/unit/executors/test_start.py",
+)
 END_AT_ONCE = Patch(
     replaces=(f"{_SCHEDULER}._schedule_reevalutation",),
     seen_with="snakemake 9.27.1",
-    why="Snakemake waits a second for a look at its jobs when all have ended",
+    why="Snakemake looks at all jobs a second after each start, and waits for that at its end",
     upstream="snakemake-ends-late.md",
     until=_A_RELEASE,
-    module="executors/local.py",
+    module="executors/start.py",
     test="tests/integration/test_snakemake_process.py",
 )
 KEPT_FOLDERS = Patch(

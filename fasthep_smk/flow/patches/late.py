@@ -1,5 +1,6 @@
-"""Modules that wait until they are used: compiling draws nothing, but imports all that could.
+"""Modules that wait until they are used, and packages of which only some modules are.
 
+Compiling draws nothing, but imports all that could; a pilot of Parsl's imports all its executors.
 ``importlib.util.LazyLoader`` runs a module when it is imported for a second time, and at
 ``from module import name``; these wait on.
 """
@@ -15,7 +16,10 @@ from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["import_late"]
+__all__ = ["PARSL", "import_bare", "import_late"]
+
+#: Packages of Parsl's that import far more than its processes on other machines use.
+PARSL = ("parsl", "parsl.executors", "parsl.monitoring")
 
 
 class _Unused(ModuleType):
@@ -68,6 +72,17 @@ def import_late(
                 import_module(name)
     finally:
         _UnusedFunctions.lends = False
+
+
+def import_bare(packages: Iterable[str]) -> None:
+    """Let the modules of packages be imported without what these import themselves.
+
+    A package must come after the one that it is in. In the register: BARE_PARSL.
+    """
+    for name in packages:
+        spec = None if name in sys.modules else _spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            sys.modules[name] = module_from_spec(spec)
 
 
 def _spec(name: str) -> ModuleSpec | None:

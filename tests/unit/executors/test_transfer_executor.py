@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -75,3 +76,24 @@ def test_no_job_is_looked_for_before_all_is_set_up(
     (tmp_path / ".snakemake").mkdir()
     found.shutdown()
     assert not found.wait_thread.is_alive()
+
+
+def test_the_end_of_a_run_is_not_waited_for() -> None:
+    """The next look at jobs may be many seconds away."""
+    waiting = SimpleNamespace(wait=True, next_seconds_between_status_checks=60.0)
+
+    async def end() -> None:
+        await asyncio.sleep(0.2)
+        waiting.wait = False
+
+    async def both() -> None:
+        await asyncio.gather(Travelling.sleep(waiting), end())  # type: ignore[arg-type]
+
+    asyncio.run(asyncio.wait_for(both(), 5))
+
+
+def test_a_look_comes_when_it_is_time() -> None:
+    waiting = SimpleNamespace(wait=True, next_seconds_between_status_checks=0.3)
+    begin = time.monotonic()
+    asyncio.run(Travelling.sleep(waiting))  # type: ignore[arg-type]
+    assert 0.3 <= time.monotonic() - begin < 2

@@ -1,0 +1,96 @@
+"""What each Snakemake of ours does before it begins: it looks at jobs and files seldom."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fasthep_smk.executors import start
+
+
+@pytest.fixture
+def scheduler(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Snakemake's scheduler, which is as it was after the test."""
+    import snakemake.cli  # noqa: F401  its modules import each other
+    from snakemake.scheduling.job_scheduler import JobScheduler
+
+    for name in ("update_input_sizes", "_schedule_reevalutation"):
+        monkeypatch.setattr(JobScheduler, name, getattr(JobScheduler, name))
+    return JobScheduler
+
+
+class Input:
+    """A file that a job reads, as Snakemake asks for it; ``asked`` counts."""
+
+    def __init__(self, name: str, size: int | None, asked: Counter[str]) -> None:
+        self.name, self._size, self._asked = name, size, asked
+
+    async def exists(self) -> bool:
+        self._asked[self.name] += 1
+        return self._size is not None
+
+    async def size(self) -> int | None:
+        return self._size
+
+
+def test_sizes_are_those_of_snakemake_and_asked_for_once(scheduler: Any) -> None:
+    asked: Counter[str] = Counter()
+    large, small = Input("large", 20, asked), Input("small", 10, asked)
+    jobs = [SimpleNamespace(input=[large, small]), SimpleNamespace(input=[small])]
+    theirs, ours = SimpleNamespace(_input_sizes={}), SimpleNamespace(_input_sizes={})
+    asyncio.run(scheduler.update_input_sizes(theirs, jobs))
+    asked.clear()
+
+    start._ask_once_for_sizes()
+    for _ in range(3):
+        asyncio.run(scheduler.update_input_sizes(ours, jobs))
+    assert ours._input_sizes == theirs._input_sizes == {large: 20, small: 10}
+    assert asked == {"large": 1, "small": 1}
+
+
+def test_a_file_that_comes_later_is_asked_for_again(scheduler: Any) -> None:
+    asked: Counter[str] = Counter()
+    late = Input("late", None, asked)
+    jobs = [SimpleNamespace(input=[late])]
+    ours = SimpleNamespace(_input_sizes={})
+    start._ask_once_for_sizes()
+    asyncio.run(scheduler.update_input_sizes(ours, jobs))
+    assert ours._input_sizes == {late: None}
+    late._size = 5
+    asyncio.run(scheduler.update_input_sizes(ours, jobs))
+    assert ours._input_sizes == {late: 5}
+
+
+def test_many_plans_are_few_looks_and_the_last_is_kept(scheduler: Any) -> None:
+    start._look_again_once()
+    looks: list[float] = []
+    open_jobs = SimpleNamespace(release=lambda: looks.append(time.monotonic()))
+    ours = SimpleNamespace(_open_jobs=open_jobs)
+    before = threading.active_count()
+    for _ in range(20):
+        scheduler._schedule_reevalutation(ours, 0.2)
+        time.sleep(0.005)
+    last = time.monotonic()
+    assert threading.active_count() == before + 1
+    time.sleep(0.4)
+    assert len(looks) == 2
+    assert looks[-1] >= last + 0.15
+    scheduler._schedule_reevalutation(ours, 0.05)  # a plan after all of them
+    time.sleep(0.2)
+    assert len(looks) == 3
+
+
+def test_a_planned_look_keeps_no_process_alive(scheduler: Any) -> None:
+    start._look_again_once()
+    scheduler._schedule_reevalutation(SimpleNamespace(_open_jobs=threading.Semaphore(0)), 60)
+    timers = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    assert timers
+    assert all(one.daemon for one in timers)
+    for one in timers:
+        one.cancel()
