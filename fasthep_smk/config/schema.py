@@ -154,26 +154,26 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
     if error.validator == "additionalProperties":
         known = [str(name) for name in schema.get("properties", {})]
         shown = [name for name in known if "of Dask" not in _described(schema, name)]
-        free = list(schema.get("patternProperties", {}))
         # Which keys there are may depend on the value of another one.
         other = f" with {schema['x-with']}" if "x-with" in schema else ""
-        for name in value:
-            if name not in known and not any(re.search(pattern, name) for pattern in free):
-                # Where keys may also be free, one that is far from all is not a slip of them.
-                close = nearest(name, known, cutoff=0.7 if set(free) - {_COMMENTS} else 0.5)
-                yield Finding(
-                    file=file,
-                    key=key_of(key, [name]),
-                    problem=f"unknown key{other}",
-                    expected=", ".join(shown),
-                    hint=f"did you mean {close!r}?" if close else None,
-                )
+        for name, close in _unknown(value, schema).items():
+            yield Finding(
+                file=file,
+                key=key_of(key, [name]),
+                problem=f"unknown key{other}",
+                expected=", ".join(shown),
+                hint=f"did you mean {close!r}?" if close else None,
+            )
         return
     if error.validator == "required":
         # One error for each name that is missing: all of them are told with the first.
         lacking = [name for name in schema["required"] if name not in value]
         if error.message.startswith(repr(lacking[0])):
-            for name in lacking:
+            # A key that is misspelt, or that stands in the place of all others, is told as such.
+            unknown = _unknown(value, schema)
+            if unknown and len(lacking) > 1 and lacking == schema["required"]:
+                return
+            for name in [name for name in lacking if name not in unknown.values()]:
                 there = schema.get("properties", {}).get(name, {}).get("description")
                 yield Finding(
                     file=file, key=key_of(key, [name]), problem="is missing", expected=there
@@ -187,6 +187,21 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         expected=expected,
         hint=_hint(error, schema),
     )
+
+
+def _unknown(value: JsonObject, schema: JsonObject) -> dict[str, str | None]:
+    """Return the keys that a mapping cannot have, and for each the one that may be meant."""
+    if schema.get("additionalProperties") is not False:
+        return {}
+    known = [str(name) for name in schema.get("properties", {})]
+    free = list(schema.get("patternProperties", {}))
+    # Where keys may also be free, one that is far from all is not a slip of them.
+    cutoff = 0.7 if set(free) - {_COMMENTS} else 0.5
+    return {
+        name: nearest(name, known, cutoff=cutoff)
+        for name in value
+        if name not in known and not any(re.search(pattern, name) for pattern in free)
+    }
 
 
 def _hint(error: ValidationError, schema: JsonObject) -> str | None:

@@ -73,7 +73,9 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
                 # Whatever a user's hook or handler raises on loading, say it once and clearly.
                 problem = f"cannot be loaded: {type(error).__name__}: {error}"
                 hint = _HINT if isinstance(error, ImportError) else None
-                finding = Finding(file=workflow, key=what, problem=problem, hint=hint)
+                finding = _event_finding(plan, error, what, workflow) or Finding(
+                    file=workflow, key=what, problem=problem, hint=hint
+                )
                 findings.setdefault(str(finding), finding)
     for report in plan.reports:
         if report.get("source") != "provenance":
@@ -104,6 +106,23 @@ _LOADERS: tuple[tuple[str, Callable[..., object], tuple[str, ...]], ...] = (
     ("registry.product_handlers", upstream.runtime_registry_from_config, ("registry",)),
     ("registry.functions", upstream.expr_registry_from_config, ("registry",)),
 )
+
+
+def _event_finding(plan: Plan, error: Exception, key: str, workflow: str) -> Finding | None:
+    """Return which event of a hook there is not, if that keeps it from being loaded."""
+    for hook in plan.execution_hooks:
+        kind = str(hook.get("kind"))
+        for event in hook.get("events") or ():
+            if str(error) == f"Hook {kind} does not support event {event}":
+                return not_among(
+                    event,
+                    upstream.hook_spec_events(upstream.load_hook_spec(plan.registry, kind)),
+                    problem=f"the hook {kind!r} is not called at this event",
+                    file=workflow,
+                    key=key,
+                )
+    return None
+
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 

@@ -134,6 +134,10 @@ _SAID = (
      "is missing: the variation speaks of {{{1}}}", "a list of values"),
     (r"Unknown execution hook kind '(.+)'", "execution_hooks", "no hook is called {0!r}",
      "a hook of a profile (use.profiles), or of registry.hooks"),
+    (r"Conflicting output artifact claim for '(.+?)': node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' "
+     r"declares '(.+?)', and node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' declares .*",
+     "analysis.stages[{3!r}]", "writes the same file as stage {1!r}: {0} ({2})",
+     "a file of its own, by another out or path"),
     (r"Style 'use' cycle detected: ((.+?) -> .*)", "styles[{1!r}].use",
      "styles are made from each other: {0}", "a style that does not use this one"),
 )  # fmt: skip

@@ -56,6 +56,7 @@ from hepflow.runtime.engine import (
     execute_global_side_product_nodes,
     execute_plan_partition,
 )
+from hepflow.runtime.hooks.loaders import hook_spec_events, load_hook_spec
 from hepflow.runtime.hooks.manager import HookManager
 from hepflow.runtime.materialize import materialize_final_products, product_id
 from hepflow.runtime.provenance import ensure_runtime_provenance
@@ -150,7 +151,9 @@ __all__ = [
     "expression_parser",
     "expression_registry_symbol_names",
     "extract_boundary_products",
+    "hook_spec_events",
     "inactive_inputs_behavior_for_node",
+    "load_hook_spec",
     "load_object",
     "load_profile_config_with_provenance",
     "load_workflow_with_includes",
