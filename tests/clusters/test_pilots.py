@@ -191,7 +191,7 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     is_right(folder, moody_reference)
 
 
-@pytest.mark.parametrize("what", ["process_worker_pool", pytest.param("run.pilot", marks=LONG)])
+@pytest.mark.parametrize("what", ["executors.pilot_manager", pytest.param("run.pilot", marks=LONG)])
 def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what: str) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
@@ -503,7 +503,7 @@ def test_a_controller_that_is_away_costs_nothing(
         run.until(lambda: processes("HTEX interchange", folder), 300)
     with without(fragile.cluster, "slurmctld"):
         if when == "work":
-            for process in processes("process_worker_pool", folder):
+            for process in processes("executors.pilot_manager", folder):
                 if f"SLURM_JOB_ID={lost}\0" in Path(f"/proc/{process}/environ").read_text():
                     os.kill(process, signal.SIGKILL)
         time.sleep(30)
