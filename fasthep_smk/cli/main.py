@@ -112,6 +112,7 @@ def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
+    from fasthep_smk.run.display import is_terminal
     from fasthep_smk.run.hangup import outliving_the_terminal
     from fasthep_smk.run.lock import hold
     from fasthep_smk.run.prestart import is_likely_idle, prestart
@@ -123,6 +124,8 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     if options.dry_run:
         return _dry_run(options, extra)
     build = build_folder(options.outdir)
+    if is_terminal(sys.stdout) and not options.quiet:
+        print(f"compiling {options.workflow}", flush=True)
     with (
         hold(build, options.outdir) as held,
         outliving_the_terminal(build),

@@ -124,10 +124,14 @@ def findings_of(
     )
     found: list[Finding] = []
     wrong: set[str] = set()
+    unknown: dict[str, dict[str, str | None]] = {}
+    for error in errors:
+        if error.validator == "additionalProperties" and isinstance(error.schema, dict):
+            unknown.setdefault(error.json_path, {}).update(_unknown(error.instance, error.schema))
     for error in errors:
         # What is of the wrong type is not also too small.
         if error.json_path not in wrong:
-            found += _findings(error, file, key)
+            found += _findings(error, file, key, unknown.get(error.json_path, {}))
         if error.validator == "type":
             wrong.add(str(error.json_path))
     return found
@@ -146,7 +150,10 @@ def key_of(start: str, path: Iterable[str | int]) -> str:
     return text
 
 
-def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding]:
+def _findings(
+    error: ValidationError, file: str, start: str, unknown: Mapping[str, str | None]
+) -> Iterator[Finding]:
+    """Yield what an error says. ``unknown`` are the keys there that nothing reads."""
     key = key_of(start, error.absolute_path)
     value: Any = error.instance
     schema: JsonObject = error.schema if isinstance(error.schema, dict) else {}
@@ -170,10 +177,10 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
         lacking = [name for name in schema["required"] if name not in value]
         if error.message.startswith(repr(lacking[0])):
             # A key that is misspelt, or that stands in the place of all others, is told as such.
-            unknown = _unknown(value, schema)
-            if unknown and len(lacking) > 1 and lacking == schema["required"]:
+            meant = set(filter(None, unknown.values()))
+            if unknown and not meant and len(lacking) > 1 and lacking == schema["required"]:
                 return
-            for name in [name for name in lacking if name not in unknown.values()]:
+            for name in [name for name in lacking if name not in meant]:
                 there = schema.get("properties", {}).get(name, {}).get("description")
                 yield Finding(
                     file=file, key=key_of(key, [name]), problem="is missing", expected=there
@@ -191,8 +198,6 @@ def _findings(error: ValidationError, file: str, start: str) -> Iterator[Finding
 
 def _unknown(value: JsonObject, schema: JsonObject) -> dict[str, str | None]:
     """Return the keys that a mapping cannot have, and for each the one that may be meant."""
-    if schema.get("additionalProperties") is not False:
-        return {}
     known = [str(name) for name in schema.get("properties", {})]
     free = list(schema.get("patternProperties", {}))
     # Where keys may also be free, one that is far from all is not a slip of them.

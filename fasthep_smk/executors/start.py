@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
+import math
 import threading
 import time
 from collections.abc import Iterable
@@ -44,39 +46,33 @@ def _ask_once_for_sizes() -> None:
         sizes = await asyncio.gather(*[path.size() for path in found])
         known.update(zip(found, sizes, strict=True))
 
-    patches.SIZES_ONCE.make(scheduler, update_input_sizes=update_input_sizes)
+    # In another release it may be another kind of function.
+    if inspect.iscoroutinefunction(getattr(scheduler, "update_input_sizes", None)):
+        patches.SIZES_ONCE.make(scheduler, update_input_sizes=update_input_sizes)
 
 
 def _look_again_once() -> None:
-    """Let Snakemake's scheduler plan one more look at its jobs at a time.
+    """Let Snakemake's scheduler plan one look at its jobs for each second, not one for each round.
 
-    It plans one a second after each start of jobs, and would wait for all of them at its end.
+    Each look plans another, a second later, and Snakemake would wait for all of them at its end.
     """
     scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
-    lock = threading.Lock()
-    is_planned, due = False, 0.0
+    planned: set[tuple[int, int]] = set()
 
     def later(self: Any, delay: float) -> None:
-        nonlocal is_planned, due
-        with lock:
-            due = time.monotonic() + delay
-            if not is_planned:
-                is_planned = True
-                begin(self, delay)
+        now = time.monotonic()
+        look = id(self), math.ceil(now + delay)
+        if look in planned:
+            return
 
-    def begin(self: Any, delay: float) -> None:
-        timer = threading.Timer(delay, look, [self])
+        def begin() -> None:
+            planned.discard(look)
+            self._open_jobs.release()
+
+        timer = threading.Timer(look[1] - now, begin)
         timer.daemon = True
         timer.start()
-
-    def look(self: Any) -> None:
-        nonlocal is_planned
-        with lock:
-            left = due - time.monotonic()
-            is_planned = left > 0
-            if is_planned:
-                begin(self, left)
-        self._open_jobs.release()
+        planned.add(look)
 
     if hasattr(scheduler, "_schedule_reevalutation"):  # a private name: it may be gone
         patches.END_AT_ONCE.make(scheduler, _schedule_reevalutation=later)

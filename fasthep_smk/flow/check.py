@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import local_modules, op_identity, upstream
-from fasthep_smk.flow.places import node_place
+from fasthep_smk.flow.places import mapping, node_place
 from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
@@ -111,6 +111,7 @@ _LOADERS: tuple[tuple[str, Callable[..., object], tuple[str, ...]], ...] = (
 def _event_finding(plan: Plan, error: Exception, key: str, workflow: str) -> Finding | None:
     """Return which event of a hook there is not, if that keeps it from being loaded."""
     for hook in plan.execution_hooks:
+        hook = mapping(hook)
         kind = str(hook.get("kind"))
         for event in hook.get("events") or ():
             if str(error) == f"Hook {kind} does not support event {event}":

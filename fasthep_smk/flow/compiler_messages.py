@@ -135,6 +135,10 @@ _SAID = (
     (r"Unknown execution hook kind '(.+)'", "execution_hooks", "no hook is called {0!r}",
      "a hook of a profile (use.profiles), or of registry.hooks"),
     (r"Conflicting output artifact claim for '(.+?)': node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' "
+     r"declares '(.+?)', and node '\w+\.\2(?:\.\d+)?(?:@[^']*)?' declares .*",
+     "analysis.stages[{1!r}]", "writes the same file twice: {0} ({2})",
+     "a file of its own for each, by another out or path"),
+    (r"Conflicting output artifact claim for '(.+?)': node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' "
      r"declares '(.+?)', and node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' declares .*",
      "analysis.stages[{3!r}]", "writes the same file as stage {1!r}: {0} ({2})",
      "a file of its own, by another out or path"),

@@ -12,7 +12,7 @@ from fasthep_smk.run.job_counts import Facts, Tally
 __all__ = ["Lines", "Problems", "Screen", "is_terminal", "screen"]
 
 #: Runs of more jobs do not say each of them.
-_EACH = 100
+_EACH = 25
 _SHARE = 0.05
 _SECONDS = 10.0
 
@@ -39,7 +39,10 @@ class Screen(Protocol):
 
 
 class Lines:
-    """A line for each finished job; for each twentieth, or every ten seconds, of many."""
+    """A line for each finished job; for each twentieth, or every ten seconds, of many.
+
+    It says which rule and dataset the job that ended last was of.
+    """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self.facts = Facts()
@@ -47,18 +50,20 @@ class Lines:
         self._clock = clock
         self._said = 0
         self._time = clock()
+        self._tally = Tally(self.facts)
 
     def begin(self, tally: Tally) -> None:
         total = tally.total
         parts = ", ".join(f"{item.total} x {rule}" for rule, item in tally.rules.items())
         self.say(f"{total} job{'s' if total != 1 else ''} to run: {parts}")
-        self._said, self._time = 0, self._clock()
+        self._said, self._time, self._tally = 0, self._clock(), tally
 
     def step(self, done: int, total: int) -> None:
         few = total <= _EACH or done == total or done - self._said >= _SHARE * total
         if few or self._clock() - self._time >= _SECONDS:
             self._said, self._time = done, self._clock()
-            self.say(f"[{done}/{total}] jobs done")
+            latest = f": {self._tally.latest}" if self._tally.latest else ""
+            self.say(self._tally.in_short(done, total) + latest)
 
     def say(self, text: str) -> None:
         print(text, file=self._stream, flush=True)

@@ -268,6 +268,7 @@ def _follow(
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal asked_to_stop
+        reader.stop()
         if snakemake is not None:
             snakemake.signal(signal.SIGKILL if asked_to_stop else signal.SIGINT)
         asked_to_stop = True

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fasthep_smk.storage import layout
+
 if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Rule
     from fasthep_smk.translate.profile import Placement
@@ -16,6 +18,8 @@ __all__ = ["Facts", "RuleTally", "Tally", "facts"]
 #: An estimate from fewer jobs, or earlier, would be no more than a guess.
 _JOBS_FOR_ESTIMATE = 2
 _SECONDS_FOR_ESTIMATE = 3.0
+#: The least part of a job that is taken to be left, however long it has run.
+_LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ def facts(rules: Iterable[Rule], placement: Placement) -> Facts:
 class Tally:
     """Counts jobs as they start and end. Snakemake's numbers name them.
 
-    Rules that were not said to have jobs do not count: ``all`` is Snakemake's.
+    Rules that were not said to have jobs do not count: ``all`` is Snakemake's. ``latest`` is the
+    rule, and the dataset with its partition, of the job that ended last.
     """
 
     def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,6 +97,8 @@ class Tally:
         self._began = clock()
         self._started: dict[str, _Started] = {}
         self._failed: dict[str, str] = {}
+        self.latest = ""
+        self.is_stopped = False
 
     def begin(self, jobs: Mapping[str, int]) -> None:
         """Start anew with a number of jobs of each rule."""
@@ -121,11 +128,18 @@ class Tally:
         tally.last = now
         tally.seconds += now - job.time
         tally.events += self.facts.events.get(job.folder, 0)
+        self.latest = _place(job)
         return True
+
+    def stop(self) -> None:
+        """Take in that the user has stopped the run: what ends with it has not failed."""
+        self.is_stopped = True
 
     def failed(self, number: str) -> None:
         job = self._started.pop(number, None)
-        if job is not None:
+        if job is not None and self.is_stopped:
+            self.rules[job.rule].running -= 1
+        elif job is not None:
             self._failed[number] = job.rule
             self.rules[job.rule].running -= 1
             self.rules[job.rule].failed += 1
@@ -157,14 +171,45 @@ class Tally:
         Jobs to do are taken to last as long as those of their rule did, and as many of them to
         run at a time as now. What failed, and what waits for it, is not counted apart.
         """
+        if self.is_stopped:
+            return None
         rules = [*self.rules.values()]
         done = sum(item.done for item in rules)
         running = sum(item.running for item in rules)
         if done < _JOBS_FOR_ESTIMATE or self.elapsed < _SECONDS_FOR_ESTIMATE or not running:
             return None
         common = sum(item.seconds for item in rules) / done
-        work = 0.0
-        for item in rules:
-            each = item.seconds / item.done if item.done else common
-            work += each * (item.waiting + item.running / 2)
+        mean = {
+            rule: item.seconds / item.done if item.done else common
+            for rule, item in self.rules.items()
+        }
+        work = sum(mean[rule] * item.waiting for rule, item in self.rules.items())
+        now = self._clock()
+        for job in list(self._started.values()):
+            work += max(mean[job.rule] - (now - job.time), _LEAST_LEFT * mean[job.rule])
         return work / running
+
+    def in_short(self, done: int, total: int) -> str:
+        """Return how many jobs are done, since when, and how long the rest may take."""
+        said = f"[{done}/{total}] jobs done"
+        if done >= total:
+            return f"{said} in {_clock(self.elapsed)}"
+        if self.is_stopped:
+            return f"{said}, stopped after {_clock(self.elapsed)}"
+        parts = [said, f"{_clock(self.elapsed)} so far"]
+        if (left := self.seconds_left()) is not None:
+            parts.append(f"about {_clock(left)} left")
+        return ", ".join(parts)
+
+
+def _place(job: _Started) -> str:
+    """Return which job it is, as a failed one is named: ``stage_Vars dy/0_0``."""
+    place = job.folder.removeprefix(f"{layout.WORK}/").removeprefix(f"{layout.BUNDLES}/")
+    place = place.removeprefix(job.rule).removesuffix(".json").strip("/")
+    return f"{job.rule} {place}".strip()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

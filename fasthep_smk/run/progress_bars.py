@@ -15,8 +15,9 @@ __all__ = ["Bars"]
 _PER_SECOND = 3
 _NUMBERS = ("done", "running", "failed", "waiting")
 _STYLES = {"done": "green", "running": "yellow", "failed": "red", "waiting": "dim"}
-#: Least widths of a terminal for what can be left out.
-_WIDTH_FOR_RATE, _WIDTH_FOR_POOL, _WIDTH_FOR_BAR, _WIDTH_FOR_NUMBERS = 84, 70, 58, 42
+#: Least widths of a terminal for what can be left out; beside a rate, the pool needs more.
+_WIDTH_FOR_RATE, _WIDTH_FOR_POOL, _WIDTH_FOR_BAR, _WIDTH_FOR_NUMBERS = 76, 70, 58, 42
+_WIDTH_FOR_BOTH = 90
 #: Lines for the header, a rule, and what stands below; a terminal of less shows the whole only.
 _LEAST_HEIGHT = 5
 
@@ -67,7 +68,8 @@ class Bars:
         if self._tally is None:
             return Text("")
         width, height = self._console.size
-        whole = Text(_whole(self._tally), no_wrap=True)
+        tally = self._tally
+        whole = Text(tally.in_short(tally.done, tally.total), no_wrap=True)
         if height < _LEAST_HEIGHT:
             whole.truncate(width - 1, overflow="crop")
             return whole
@@ -99,7 +101,8 @@ class _Columns:
         left = width - sum(self._numbers.values()) - 2 * len(names) - (11 if self._rated else 0)
         pools = [len(facts.pools.get(rule, "")) for rule in rules]
         pool = max(max(pools, default=0), len("pool")) if any(pools) else 0
-        self._pool = min(pool, 14) if width >= _WIDTH_FOR_POOL else 0
+        enough = _WIDTH_FOR_BOTH if self._rated else _WIDTH_FOR_POOL
+        self._pool = min(pool, 14) if width >= enough else 0
         left -= self._pool + 2 if self._pool else 0
         longest = max(max(map(len, rules), default=0), len("rule"))
         self._bar = max(min(left - longest - 2, 30), 10) if width >= _WIDTH_FOR_BAR else 0
@@ -153,26 +156,10 @@ def _most_lively(rules: dict[str, RuleTally], room: int) -> list[str]:
     return [rule for rule in rules if rule in chosen]
 
 
-def _whole(tally: Tally) -> str:
-    said = f"[{tally.done}/{tally.total}] jobs done"
-    if tally.done >= tally.total:
-        return f"{said} in {_clock(tally.elapsed)}"
-    parts = [said, f"{_clock(tally.elapsed)} so far"]
-    if (left := tally.seconds_left()) is not None:
-        parts.append(f"about {_clock(left)} left")
-    return ", ".join(parts)
-
-
 def _fit(text: str, width: int, unicode: bool) -> str:
     if len(text) > width:
         text = text[: width - 1] + ("…" if unicode else "~")
     return text.ljust(width)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 def _short(number: float) -> str:

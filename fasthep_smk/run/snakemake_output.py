@@ -106,6 +106,10 @@ class Reader:
         moved = Counter(where for one, where in self._moved.items() if self.tally.is_running(one))
         return Progress(running, max(left, 0), self.run, time.monotonic() - self.last, moved)
 
+    def stop(self) -> None:
+        """Take in that the user has stopped the run."""
+        self.tally.stop()
+
     def say(self, text: str) -> None:
         """Show a line for the user."""
         if self._screen is not None:
@@ -139,6 +143,8 @@ class Reader:
     def _failed(self, event: job_events.JobFailed) -> None:
         self.tally.failed(event.number)
         self.last = time.monotonic()
+        if self.tally.is_stopped:  # it has ended with the run
+            return
         if event.logs:
             self._note(event.number, event.logs[0], event.message)
         log = event.logs[0] if event.logs else ""

@@ -52,6 +52,7 @@ def last_bars(lines: list[str]) -> list[str]:
 def test_a_bar_for_each_rule_and_a_clean_end(analysis: Path) -> None:
     status, terminal, same = run_in_terminal([*COMMAND, *BY_STAGE], analysis, environment={})
     assert status == 0, terminal.lines
+    assert terminal.lines[0] == "compiling workflow.yaml"
     header, *lines = last_bars(terminal.lines)
     assert header.split()[:6] == ["rule", "pool", "done", "running", "failed", "waiting"]
     bars = {line.split()[0]: line for line in lines if "━" in line}
@@ -100,6 +101,9 @@ def test_an_interrupted_run_leaves_the_terminal_as_it_was(own: Path) -> None:
     assert terminal.lines[-1] == ""
     assert terminal.other == []
     assert same
+    _, *rules, whole, _, _ = last_bars(terminal.lines)
+    assert {line.split()[5] for line in rules} == {"0"}, "what was stopped has not failed"
+    assert "jobs done, stopped after 0:" in whole
 
 
 def _runs(line: str) -> bool:

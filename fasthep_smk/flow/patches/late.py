@@ -31,6 +31,20 @@ class _Unused(ModuleType):
         return getattr(_run(self), name)
 
 
+class _Bare(ModuleType):
+    """A package that has not run. What is in it but a module makes it run."""
+
+    def __getattr__(self, name: str) -> Any:
+        spec = self.__spec__
+        if name.startswith("__") or spec is None or spec.loader is None:
+            raise AttributeError(name)
+        if _spec(f"{self.__name__}.{name}") is not None:
+            raise AttributeError(name)  # the import machinery imports it then
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        spec.loader.exec_module(self)
+        return getattr(self, name)
+
+
 class _UnusedFunctions(_Unused):
     """A module from which ``callers`` only take what they call: a call makes it run."""
 
@@ -82,7 +96,9 @@ def import_bare(packages: Iterable[str]) -> None:
     for name in packages:
         spec = None if name in sys.modules else _spec(name)
         if spec is not None and spec.submodule_search_locations is not None:
-            sys.modules[name] = module_from_spec(spec)
+            module = module_from_spec(spec)
+            module.__class__ = _Bare
+            sys.modules[name] = module
 
 
 def _spec(name: str) -> ModuleSpec | None:

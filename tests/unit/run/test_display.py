@@ -85,24 +85,27 @@ def shown_as_lines(events: Iterable[Event], clock: Clock) -> list[str]:
 def test_few_jobs_have_a_line_each() -> None:
     assert shown_as_lines(many(3), Clock()) == [
         "4 jobs to run: 3 x stage_A, 1 x finish",
-        *(f"[{number}/4] jobs done" for number in range(1, 5)),
+        *(f"[{number}/4] jobs done, 0:00 so far: stage_A dy/{number}" for number in range(1, 4)),
+        "[4/4] jobs done in 0:00: finish dy/4",
     ]
 
 
 def test_many_jobs_have_a_line_for_each_twentieth() -> None:
     said = shown_as_lines(many(2999), Clock())
-    assert said[1:] == [f"[{number}/3000] jobs done" for number in range(150, 3001, 150)]
+    wanted = [f"[{number}/3000] jobs done" for number in range(150, 3001, 150)]
+    assert [line.partition(",")[0].partition(" in")[0] for line in said[1:]] == wanted
 
 
 def test_slow_jobs_have_a_line_at_least_every_ten_seconds() -> None:
     clock = Clock()
     stream = io.StringIO()
-    lines = Lines(stream, clock)
+    reader = Reader(Lines(stream, clock))
+    follow(reader, table(stage_A=3000))
     for number in range(1, 31):
         clock.now += 4
-        lines.step(number, 3000)
-    wanted = [f"[{number}/3000] jobs done" for number in range(3, 31, 3)]
-    assert stream.getvalue().splitlines() == wanted
+        follow(reader, [*started(number), *finished(number, number, 3000)])
+    said = [line.partition(",")[0] for line in stream.getvalue().splitlines()[1:]]
+    assert said == [f"[{number}/3000] jobs done" for number in range(3, 31, 3)]
 
 
 def test_quiet_shows_problems_only() -> None:
@@ -145,9 +148,25 @@ def test_events_per_second_and_what_is_left() -> None:
     tally.started("3", "stage_A", "smk/work/stage_A/dy/3")
     clock.now += 10
     tally.finished("2")
-    # Jobs took 10 and 20 seconds: 15 each for one that waits, half of one that runs, and the
-    # last one; one runs at a time.
-    assert tally.seconds_left() == 15 * (1 + 0.5 + 1)
+    # Jobs took 10 and 20 seconds: 15 for the one that waits and for the last one, and 5 for the
+    # one that has run for 10; one runs at a time.
+    assert tally.seconds_left() == 15 + 15 + 5
+    clock.now += 2
+    assert tally.seconds_left() == 15 + 15 + 3, "it moves between the ends of jobs"
+    clock.now += 60
+    assert tally.seconds_left() == 15 + 15 + 1.5, "a job is not done before it ends"
+
+
+def test_what_ends_with_a_run_that_is_stopped_has_not_failed() -> None:
+    stream = io.StringIO()
+    reader = Reader(Lines(stream, Clock()))
+    follow(reader, [*table(stage_A=4), *started(1), *started(2), *finished(1, 1, 4)])
+    reader.stop()
+    follow(reader, failed(2))
+    item = reader.tally.rules["stage_A"]
+    assert (item.done, item.running, item.failed, item.waiting) == (1, 0, 0, 3)
+    assert "failed" not in stream.getvalue()
+    assert reader.tally.in_short(1, 4) == "[1/4] jobs done, stopped after 0:00"
 
 
 def bars(width: int, stream: io.StringIO | None = None, height: int = 24) -> Bars:
@@ -202,10 +221,27 @@ def test_events_per_second_and_what_is_left_are_shown() -> None:
     _, first, second, whole = screen.picture().plain.splitlines()
     assert first.split()[3:] == ["2", "1", "0", "1", "25"]
     assert second.split()[3:] == ["0", "0", "0", "1"]
-    assert whole == "[2/5] jobs done, 0:20 so far, about 0:38 left"
+    assert whole == "[2/5] jobs done, 0:20 so far, about 0:32 left"
 
 
-@pytest.mark.parametrize("width", (20, 41, 42, 57, 58, 69, 70, 83, 84, 130))
+@pytest.mark.parametrize(
+    ("width", "words"), [(80, "rule events/s"), (100, "rule pool events/s"), (60, "rule")]
+)
+def test_events_per_second_go_before_the_pool(width: int, words: str) -> None:
+    clock = Clock()
+    tally = tally_of(clock)
+    screen = bars(width)
+    screen.begin(tally)
+    tally.started("1", "stage_A", "smk/work/stage_A/dy/1")
+    clock.now += 10
+    tally.finished("1")
+    screen.close()
+    header, *_ = screen.picture().plain.splitlines()
+    shown = [word for word in header.split() if word in ("rule", "pool", "events/s")]
+    assert shown == words.split()
+
+
+@pytest.mark.parametrize("width", (20, 41, 42, 57, 58, 69, 70, 76, 77, 90, 91, 130))
 @pytest.mark.parametrize("height", [3, 5, 40])
 def test_no_line_is_wider_or_picture_higher_than_the_terminal(width: int, height: int) -> None:
     screen = bars(width, height=height)

@@ -122,7 +122,18 @@ def test_a_bare_package_has_its_modules_and_runs_nothing(ran: Ran) -> None:
     other = importlib.import_module("lazypack.other")
     assert ran() == ["lazypack.other"]
     assert sys.modules["lazypack"].other is other
-    assert not hasattr(sys.modules["lazypack"], "value")
+    exec("from lazypack import other", {})
+    assert ran() == ["lazypack.other"]
+
+
+def test_a_bare_package_runs_when_more_of_it_is_wanted(ran: Ran) -> None:
+    import_bare(["lazypack"])
+    wanted: dict[str, object] = {}
+    exec("from lazypack import value", wanted)
+    assert wanted["value"] == 1
+    assert ran() == ["lazypack", "lazypack.inside"]
+    with pytest.raises(AttributeError):
+        _ = sys.modules["lazypack"].nothing
 
 
 @pytest.mark.usefixtures("ran")
