@@ -255,7 +255,8 @@ def _dask(found: Cluster, name: str, folder: Path) -> Step:
     """Return the same by FAST-HEP's own backend for Slurm; its results are those of the pilots."""
     build = folder / "build_dask"
     theirs = fasthep("run", "dask.yaml", "--outdir", str(build))
-    command = ["env", "-C", str(folder), *found.command(*theirs)]
+    own = f"PYTHONPATH={folder}"  # FAST-HEP looks for modules nowhere else
+    command = ["env", "-C", str(folder), *found.command("env", own, *theirs)]
     return Step(
         name,
         command,
