@@ -449,6 +449,8 @@ def fragile() -> Iterator[Cluster]:
 @contextmanager
 def without(slurm: Cluster, daemon: str) -> Iterator[None]:
     """Kill a daemon of the cluster, a node's with its jobs, and start it again in the end."""
+    if daemon == "slurmctld":
+        written_down(slurm)
     off = slurm.folder / "run" / f"{daemon}.off"
     off.touch()
     end = time.monotonic() + 20
@@ -459,6 +461,21 @@ def without(slurm: Cluster, daemon: str) -> Iterator[None]:
         yield
     finally:
         off.unlink()
+
+
+def written_down(slurm: Cluster) -> None:
+    """Let the controller write down which jobs have started: killed before, it starts them again.
+
+    It writes when a job is submitted, changed or over, and else once in five minutes.
+    """
+    state = slurm.folder / "state" / "slurmctld" / "job_state"
+    before, end = state.stat().st_mtime_ns, time.monotonic() + 30
+    jobs = slurm.run("squeue", "--noheader", "--format=%A", "--states=RUNNING").stdout.split()
+    for job in jobs:
+        as_root(slurm, "scontrol", "update", f"jobid={job}", "admincomment=runs")
+    while jobs and state.stat().st_mtime_ns == before:
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def as_root(slurm: Cluster, *command: str) -> None:
@@ -500,7 +517,6 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
     with without(fragile, "slurmctld"):
         run.says("Slurm does not answer, trying again")
     run.until(lambda: sum(tries(folder).values()) == 3)
-    time.sleep(_WRITTEN)
     with without(fragile, "slurmctld"):
         time.sleep(20)
     run.ended()
@@ -508,9 +524,6 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
     is_right(folder, moody_reference)
 
 
-#: Seconds after which the controller has written down that a job has started: killed before that,
-#: it would start the job once more.
-_WRITTEN = 10
 #: Stands before Slurm's own: waits as long as there is a file, then is that.
 LATE_SRUN = """\
 #!/bin/sh
@@ -533,7 +546,6 @@ def test_a_job_whose_srun_meets_no_controller_has_not_begun(
     path = f"{folder}/late:{os.environ['PATH']}"
     run = Run(fragile, folder / "workflow.yaml", variables={"PATH": path})
     run.until((folder / "late/begun").exists)
-    time.sleep(_WRITTEN)
     with without(fragile, "slurmctld"):
         (folder / "late/wait").unlink()
         time.sleep(20)
