@@ -43,6 +43,8 @@ def test_a_run_goes_on_when_its_terminal_is_closed(slow: Path) -> None:
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
+        # Whoever has started the tests may ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
     )
     os.close(theirs)
     until(lambda: tries(slow))
