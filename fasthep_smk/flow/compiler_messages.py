@@ -119,6 +119,13 @@ def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding
     )
 
 
+#: The number of an entry and the variation, at the end of a node's name; and the first half of
+#: what the compiler says of a file that two nodes write.
+_ENTRY = r"(?:\.\d+)?(?:@[^']*)?"
+_CLAIM = (
+    r"Conflicting output artifact claim for '(.+?)': "
+    rf"node '\w+\.([^'@]+?){_ENTRY}' declares '(.+?)',"
+)
 #: What the compiler says -> at which key, what is wrong, and what is expected. ``{0}`` and so on
 #: are the groups, ``{streams}`` the sources and joins of the workflow.
 _SAID = (
@@ -134,12 +141,10 @@ _SAID = (
      "is missing: the variation speaks of {{{1}}}", "a list of values"),
     (r"Unknown execution hook kind '(.+)'", "execution_hooks", "no hook is called {0!r}",
      "a hook of a profile (use.profiles), or of registry.hooks"),
-    (r"Conflicting output artifact claim for '(.+?)': node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' "
-     r"declares '(.+?)', and node '\w+\.\2(?:\.\d+)?(?:@[^']*)?' declares .*",
+    (rf"{_CLAIM} and node '\w+\.\2{_ENTRY}' declares .*",
      "analysis.stages[{1!r}]", "writes the same file twice: {0} ({2})",
      "a file of its own for each, by another out or path"),
-    (r"Conflicting output artifact claim for '(.+?)': node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' "
-     r"declares '(.+?)', and node '\w+\.([^'@]+?)(?:\.\d+)?(?:@[^']*)?' declares .*",
+    (rf"{_CLAIM} and node '\w+\.([^'@]+?){_ENTRY}' declares .*",
      "analysis.stages[{3!r}]", "writes the same file as stage {1!r}: {0} ({2})",
      "a file of its own, by another out or path"),
     (r"Style 'use' cycle detected: ((.+?) -> .*)", "styles[{1!r}].use",

@@ -137,11 +137,11 @@ class Tally:
 
     def failed(self, number: str) -> None:
         job = self._started.pop(number, None)
-        if job is not None and self.is_stopped:
-            self.rules[job.rule].running -= 1
-        elif job is not None:
+        if job is None:
+            return
+        self.rules[job.rule].running -= 1
+        if not self.is_stopped:
             self._failed[number] = job.rule
-            self.rules[job.rule].running -= 1
             self.rules[job.rule].failed += 1
 
     def is_running(self, number: str) -> bool:
