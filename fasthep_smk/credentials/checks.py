@@ -18,7 +18,7 @@ from fasthep_smk.util.names import shell
 __all__ = ["Problem", "close_to_others", "lack", "look", "problems", "renewal"]
 
 _FINDERS = {"x509": find_proxy, "token": find_token, "kerberos": find_ticket}
-#: For how many hours a proxy is asked for where nobody knows better.
+#: For how many hours a proxy is asked for where nothing better is known.
 _HOURS = 24
 #: Clocks differ: what becomes valid within this many seconds is taken to be valid.
 _CLOCKS = 60

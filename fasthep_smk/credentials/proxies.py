@@ -46,7 +46,7 @@ def _described(path: Path, content: bytes, mode: int) -> Credential:
         ends = [one.not_valid_after_utc.timestamp() for one in chain]
         begins = [one.not_valid_before_utc.timestamp() for one in chain]
         subject = chain[0].subject.rfc4514_string()
-        # A proxy is issued by the person; who that is, is said by whoever has signed the last one.
+        # A proxy is issued by the person; the issuer of the last certificate says who that is.
         issuer = chain[-1].issuer.rfc4514_string()
         extensions = [blob for one in chain for blob in _voms(one)]
     except Exception:  # the library has many kinds, and its text might quote the file

@@ -2,7 +2,7 @@
 
 With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
 descriptor, one JSON list; the process that started it may find that there is nothing to do. It ends
-without a word if nothing comes, and with that process as long as nothing has come.
+silently if nothing comes, and with that process as long as nothing has come.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class Batch:
             if number in self._refused:
                 failed.append(self._refused[number])
             elif ends[number] == "MISSING":
-                failed.append(f"{FAILED} of them ended before they said a word, see {self._folder}")
+                failed.append(f"{FAILED} of them ended before they connected, see {self._folder}")
             elif ends[number] not in ("FAILED", "SCALED_IN"):  # not submitted, or no longer needed
                 return None
             if len(failed) == FAILED:

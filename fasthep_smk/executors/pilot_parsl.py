@@ -2,7 +2,7 @@
 
 What of it is other than Parsl's own: paths in the command of a pilot are quoted; where there can be
 no more pilots, that is noted once, and all jobs hear of it, whatever happens to one of them; the
-process that pilots talk to may die, and nobody waits for its answer then.
+process that pilots talk to may die, and its answer is not waited for then.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fasthep_smk.util.names import shell
 
 __all__ = ["ASK", "LOST", "WORD", "Unusable", "executor_of", "is_lost", "is_unusable", "make_room"]
 
-#: A pilot without a word for so many seconds is lost, and ends itself; it says one as often.
+#: Seconds of silence after which a pilot is lost, and ends itself; and between two of its signs.
 LOST, WORD = 30, 5
 #: Seconds between two questions to the batch system.
 ASK = 10
@@ -115,7 +115,7 @@ def executor_of(crew: Crew, batch: Batch, on_look: Callable[[Any, Mapping[str, s
 
         def cut_off(self) -> None:
             """Let no pilot start a job any more; those that live end when they notice."""
-            with self._asking:  # nobody waits for its answer
+            with self._asking:  # its answer is not waited for
                 process = self.interchange_proc
                 if process is not None:
                     process.kill()

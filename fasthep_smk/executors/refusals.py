@@ -1,7 +1,7 @@
 """A job that the batch system does not take: it is told once, and not tried again in vain.
 
 What is refused for an account, a partition or a wrong word would be refused at each attempt. Only a
-refusal that may pass, such as that of somebody who has too many jobs in the queue, leaves the other
+refusal that may pass, such as that for too many jobs in the queue, leaves the other
 attempts.
 """
 

@@ -20,7 +20,7 @@ _NO_DIFFERENCE = (
 )
 #: By these, an expression tells which of the events are whose.
 _TOLD_APART = re.compile(r"\bdataset_(name|group)\b\s*\S|\S\s*\bdataset_(name|group)\b")
-#: What fingers make of the short word; any two letters may be an event type of somebody's.
+#: Slips of the short word; any other two letters may be an event type of a user's own.
 _NEARLY_MC = ("cm", "mcc", "mmc", "nc", "mx", "mv")
 
 

@@ -28,7 +28,7 @@ _BITS = ast.BitAnd | ast.BitOr | ast.Invert | ast.LShift | ast.RShift
 _SIGNS = {ast.And: ("and", "&"), ast.Or: ("or", "|"), ast.BitAnd: ("", "&"), ast.BitOr: ("", "|")}
 #: What people import in Python, and an expression does not have.
 _MODULES = ("np", "numpy", "ak", "awkward", "math")
-#: Functions of numbers, whose result for a comparison nobody wants.
+#: Functions of numbers; that of a comparison is a slip.
 _OF_NUMBERS = ("abs", "sqrt", "log", "exp")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 #: A decimal comma.
@@ -217,7 +217,7 @@ class _Reading:
                 yield f"no dataset has {ast.unparse(name)} {text!r}", f"did you mean {close!r}?"
 
     def _cuts(self, left: ast.expr, sign: ast.cmpop, right: ast.expr) -> bool:
-        """Whether ``pt > 20 & good`` is meant as two cuts: nobody tests bits of a number."""
+        """Whether ``pt > 20 & good`` is meant as two cuts, not as a test of bits."""
         assert isinstance(right, ast.BinOp)
         number = right.left.operand if isinstance(right.left, ast.UnaryOp) else right.left
         meant = isinstance(sign, _ORDER) or isinstance(number, ast.Constant)

@@ -1,7 +1,7 @@
 """Findings about keys of a workflow that have no effect, and values without a meaning.
 
 FAST-HEP's compiler passes over what it does not know, so that a misspelt key changes the physics
-without a word. ``language.schema.json`` holds every key that its packages read. What is free stays
+silently. ``language.schema.json`` holds every key that its packages read. What is free stays
 free: metadata of datasets, parameters of operations that are not FAST-HEP's, keys that begin with
 ``x-``, and ``comment`` and ``description`` everywhere.
 """

@@ -45,7 +45,7 @@ _IMPORTLIB = ("<frozen importlib", f"{os.path.dirname(importlib.__file__)}/")  #
 def folders(root: Path, workflow: Path) -> tuple[list[str], dict[Path, str]]:
     """Return the folders that are searched for modules, and why others are not.
 
-    ``root`` is the folder that the run is started in. Whoever has written the workflow is trusted,
+    ``root`` is the folder that the run is started in. The author of the workflow is trusted,
     and so are the modules of theirs that it names.
     """
     both = dict.fromkeys((root, workflow.resolve().parent))
@@ -150,7 +150,7 @@ def _uninvited(name: str, frame: FrameType | None) -> str | None:
         if frame.f_code.co_filename.startswith("<frozen importlib._boot"):
             return library  # while it is imported itself
         frame = frame.f_back
-    # A thread that takes in what other processes say knows nobody who has told it to.
+    # A thread that takes in what other processes say has no caller that has told it to.
     return library if threading.current_thread() is threading.main_thread() else None
 
 
@@ -172,7 +172,7 @@ def _is_published(module: str) -> bool:
 
 
 def _is_made(frame: FrameType) -> bool:
-    """Whether code was made from a text by whoever called it."""
+    """Whether code was made from a text by its caller."""
     return frame.f_code.co_filename.startswith("<") and not is_installed_file(
         frame.f_code.co_filename
     )
@@ -195,7 +195,7 @@ def why_not_found(module: str) -> str | None:
 
 
 def _problem(folder: Path, trusted: Collection[int]) -> str | None:
-    """Return in words why somebody who is not trusted may write to a folder, a sticky one too."""
+    """Return in words why another user may write to a folder, a sticky one too."""
     try:
         status = folder.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""All findings about compiled plans that would do what nobody meant, without a word.
+"""All findings about compiled plans that would silently do something else than was meant.
 
 What FAST-HEP's compiler accepts may still have no effect where it stands, match no dataset, or end
 every job with the same error. Each of these is told once, before anything runs.

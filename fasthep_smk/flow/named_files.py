@@ -92,7 +92,7 @@ class NamedFiles:
     def knowing(self, made: Made) -> NamedFiles:
         """Return one that knows which files jobs have written.
 
-        Such a file is no input of the operation that writes it, until somebody else edits it.
+        Such a file is no input of the operation that writes it, until something else edits it.
         """
         return NamedFiles(self.roots, self.ignored, map(Path, self._own), made)
 

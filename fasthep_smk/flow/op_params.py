@@ -280,7 +280,7 @@ class _Named:
 def _named_by(reference: str) -> _Named | None:
     """Return the names of a function's arguments; ``None`` if it may read any, or is no function.
 
-    Arguments that only ``**rest`` takes are read by nobody if the function never looks at it. Those
+    Arguments that only ``**rest`` takes are not read if the function never looks at it. Those
     of FAST-HEP hand it on, to functions that know what their specs declare.
     """
     module, _, name = reference.partition(":")

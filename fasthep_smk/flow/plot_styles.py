@@ -62,7 +62,7 @@ def _style_of(op: str, spec: object) -> str:
 class PlotStyles:
     """What matplotlib is set to when each of some nodes is run, if they run in this order.
 
-    Without matplotlib, which somebody who draws has imported, there is nothing to set.
+    Without matplotlib, which all that draws has imported, there is nothing to set.
     """
 
     def __init__(self, nodes: Iterable[Node | PlanNode]) -> None:

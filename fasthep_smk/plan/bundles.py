@@ -43,7 +43,7 @@ def bundle(
 
     ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` for how many of
     them can run at the same time; ``apart`` are rules whose jobs the batch system joins itself.
-    Partitions that a run goes ``without`` share a job with nobody.
+    Partitions that a run goes ``without`` share no job.
     """
     rules = list(rules)
     sizes = {

@@ -28,7 +28,7 @@ __all__ = ["as_html", "write"]
 
 #: Bytes of plots that a page holds; others it only names.
 _PICTURES = 2_500_000
-#: A longer table is closed until somebody opens it, and has no more rows than this.
+#: A longer table is closed until a reader opens it, and has no more rows than this.
 _OPEN, _MOST = 40, 500
 #: Characters of a text that stays on one line.
 _SHORT = 32
@@ -48,7 +48,7 @@ def write(build: Path) -> Path:
     data = document.as_data(facts)
     path = build / layout.REPORT
     text = as_html(facts, data)
-    # If it quotes logs, it is like these: nobody else may read them.
+    # If it quotes logs, it is like these: no other user may read them.
     with files.atomic_path(path, durable=False, private=bool(data["failures"])) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path

@@ -48,7 +48,7 @@ class Status:
     """A build folder at one moment. ``states`` are those of the jobs, by their folders.
 
     ``run`` says who works on it: ``host``, ``pid``, ``since``; ``freeable`` is what
-    ``fasthep-smk clean`` would delete: nothing as long as somebody does. ``damaged`` are files of
+    ``fasthep-smk clean`` would delete: nothing as long as a run does. ``damaged`` are files of
     finished jobs, and how; ``None`` if they were not looked at. ``queue`` are the jobs that a batch
     system has; ``None`` if it does not answer. ``moved`` is how many jobs have waited for a pool in
     vain and ran in another: by rule, the one, the other.

@@ -66,7 +66,7 @@ class Store:
         """Take a folder out of ``smk/work``; return where it is now.
 
         Without a record it is of no use and goes. With it goes what lies in the place of
-        ``damaged`` results: somebody may have edited them.
+        ``damaged`` results: a user may have edited them.
         """
         record = read(folder)
         if record is None:
@@ -109,7 +109,7 @@ class Store:
         """Put files for the user away that only superseded jobs made; return their names.
 
         A plot of a stage that was removed must not lie among those that are right. A file that
-        somebody has changed since is left alone.
+        was changed since is left alone.
         """
         archived = []
         for folder, record in self.superseded:

@@ -21,8 +21,8 @@ __all__ = ["outliving_the_terminal"]
 def outliving_the_terminal(build: Path) -> Iterator[None]:
     """Let what is said in the block go to a file once the terminal is gone.
 
-    Output that goes to a file already stays there. Whoever has started us with SIGHUP ignored,
-    such as ``nohup``, has seen to it, unless we were detached: from then on nobody reads what we
+    Output that goes to a file already stays there. Where we were started with SIGHUP ignored,
+    as by ``nohup``, this was seen to, unless we were detached: from then on nobody reads what we
     say.
     """
     detached = os.environ.pop(layout.DETACHED, "")

@@ -2,7 +2,7 @@
 
 It is a tar archive whose first member lists all others with size, SHA-256 and mode, and is sealed
 with a checksum of itself. Names are relative, and stay below the folder that a parcel is opened in.
-Whoever has written it is not trusted: all that it says is looked at before it is believed.
+Its author is not trusted: all that it says is checked before it is believed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What FAST-HEP has compiled, moved into the build folder when nothing refuses the workflow.
 
-Whoever is killed meanwhile leaves the old ``compile/``, the new one or none: each call compiles
-anew, and removes what is left half-moved.
+A process that is killed meanwhile leaves the old ``compile/``, the new one or none: each call
+compiles anew, and removes what is left half-moved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WHOLE = "compile"
 
 
 def take_compiled(aside: Path, build: Path) -> None:
-    """Move what was compiled into ``aside`` to a build folder, which nobody else works on.
+    """Move what was compiled into ``aside`` to a build folder, which no other process works on.
 
     Raises:
         OSError: it cannot be written there.

@@ -17,13 +17,13 @@ __all__ = ["crews", "slots", "too_short"]
 
 #: How many pilots a pool has at most that does not say how many workers.
 _MOST = 20
-#: Seconds that a pilot lasts at least, if nobody says how long, and how many of its longest jobs.
+#: Seconds that a pilot lasts at least, if no length is given, and how many of its longest jobs.
 _LEAST, _JOBS = 3600, 4
 #: Seconds from the last moment at which a job can start to that at which it has to have ended.
 _MARGIN = 60
 #: Bytes of memory that a pilot needs for itself, and for each job that it may run at a time.
 _OWN, _EACH = 600 * 10**6, 100 * 10**6
-#: Bytes for each job where nobody says how many, and the batch system would give less than one.
+#: Bytes for each job where no amount is given, and the batch system would give less than one.
 _UNSAID: Mapping[str, int] = {"htcondor": 10**9}
 
 

@@ -170,7 +170,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
 
 
 def may_spread(rule: Rule) -> bool:
-    """Whether cores that are idle can serve a rule: nobody has said how many it gets."""
+    """Whether cores that are idle can serve a rule: no number of cores was given."""
     return rule.processes > max(one.request.cpus for one in rule.route.attempts) == 1
 
 

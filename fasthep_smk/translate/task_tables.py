@@ -70,7 +70,7 @@ def partitions_text(rules: Iterable[Rule]) -> str:
     """Return all partitions as tab-separated values, for a spreadsheet.
 
     Entries are counted from 0, ``stop`` is the one after the last; both are empty where a partition
-    is a whole file whose number of entries nobody has asked for. Relative files are in the folder
+    is a whole file whose number of entries was not asked for. Relative files are in the folder
     that the run was started in.
     """
     found = {job.partition: None for rule in rules for job in rule.jobs.values() if job.partition}

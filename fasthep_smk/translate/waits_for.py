@@ -18,8 +18,8 @@ __all__ = ["Waits", "files_read"]
 class Waits:
     """What the jobs of a translation wait for. All by the folders of the jobs.
 
-    A finished job whose own files nobody needs does not wait for what runs: Snakemake would run it
-    again after that. What it has read may have been deleted to make room, or was adopted.
+    A finished job whose own files are not needed does not wait for what runs: Snakemake would run
+    it again after that. What it has read may have been deleted to make room, or was adopted.
     """
 
     def __init__(self, rules: Iterable[Rule], reuse: Reuse) -> None:

@@ -53,7 +53,7 @@ def atomic_path(path: Path, *, durable: bool = True, private: bool = False) -> I
 
     With ``durable`` the content reaches the disk before the rename, and the rename before this
     returns: a power loss leaves the old file or the new one, never an empty one with the new name,
-    and afterwards always the new one. A ``private`` file is for nobody else to read.
+    and afterwards always the new one. A ``private`` file can be read by its owner only.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp-{os.getpid()}")
@@ -87,7 +87,7 @@ def replace(source: Path, goal: Path) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Remove a folder if there is one; for whoever works in it, all of it goes at once."""
+    """Remove a folder if there is one; for a process that works in it, all of it goes at once."""
     gone = folder.with_name(f".{folder.name}.gone-{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(gone)
@@ -133,7 +133,7 @@ def sync_all(paths: Iterable[Path]) -> None:
 
 
 def close_to_others(*descriptors: int) -> None:
-    """Let nobody else read the files behind descriptors: errors in a log may quote anything."""
+    """Let no other user read the files behind descriptors: errors in a log may quote anything."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -189,7 +189,7 @@ def unseal(text: bytes) -> JsonObject:
         raise Altered("its checksum differs")
     try:
         content: JsonObject = json.loads(rest)
-    except (ValueError, RecursionError):  # whoever has sealed it did not write it as we do
+    except (ValueError, RecursionError):  # it was sealed by another program
         raise Altered("it is not JSON") from None
     return content
 

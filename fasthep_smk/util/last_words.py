@@ -51,6 +51,6 @@ def say(**words: str) -> None:
     data = json.dumps(words).encode()
     if len(data) > _SIZE - _LENGTH.size:
         data = b"{}"
-    _LENGTH.pack_into(_own, 0, 0)  # whoever dies now has said nothing
+    _LENGTH.pack_into(_own, 0, 0)  # a process that dies now has noted nothing
     _own[_LENGTH.size : _LENGTH.size + len(data)] = data
     _LENGTH.pack_into(_own, 0, len(data))

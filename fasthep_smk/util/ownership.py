@@ -1,7 +1,7 @@
-"""Whom folders belong to: what somebody else may have written is not trusted, and not run.
+"""Whom folders belong to: what another user may have written is not trusted, and not run.
 
 A build folder holds code (Snakefile, profile, worker), and says which files to move and remove. So
-it must be the user's own, and nobody else may write to it, unless the user says ``--trust-build``.
+it must be the user's own, and no one else may write to it, unless the user says ``--trust-build``.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def check_build(build: Path, *, option: str) -> None:
         except OSError:
             continue  # what is in its place is looked at elsewhere
         if not status.st_mode & 0o077:
-            closed.add(folder)  # nobody else gets to what lies in it
+            closed.add(folder)  # no other user reaches what lies in it
         problem = None
-        hint = "--trust-build, if you trust whoever wrote it; or another --outdir"
+        hint = "--trust-build, if you trust its author; or another --outdir"
         if status.st_uid not in (os.geteuid(), 0):
             problem = f"this build folder belongs to another user ({_user(status.st_uid)})"
         elif is_open(status) and folder.parent not in closed:
@@ -84,7 +84,8 @@ def is_own(entry: os.DirEntry[str] | Path) -> bool:
 def make_own(folder: Path, *, private: bool = False) -> None:
     """Make a folder that only its owner may write to, whatever the umask.
 
-    With ``private``, nobody else may enter it if the umask lets others write to what is made in it.
+    With ``private``, no other user may enter it if the umask lets others write to what is made
+    in it.
 
     Raises:
         OSError: it cannot be made.
@@ -141,7 +142,7 @@ def _unknown_user() -> int:
 
 
 def _is_of_one(group: int, user: int) -> bool:
-    """Whether a group is a user's own, with nobody else in it."""
+    """Whether a group is a user's own, without other members."""
     try:
         found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
     except KeyError:  # in a container, users of the host have numbers only

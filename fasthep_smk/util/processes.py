@@ -16,7 +16,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def die_with_parent(parent: int) -> None:
-    """Let the kernel kill this process when its parent is gone: somebody else runs the job."""
+    """Let the kernel kill this process when its parent is gone: another runs the job."""
     signal_at_parents_end(signal.SIGKILL)
     if os.getppid() != parent:  # it was gone before
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
 """Temporary folders: each with a lock that its owners hold, so that a dead one's can be removed.
 
-A process that is killed leaves its folder behind. Whoever makes the next one in the same place
-removes it: a folder of the same user, from the same machine, with a lock that nobody holds.
+A process that is killed leaves its folder behind. The one that makes the next in the same place
+removes it: a folder of the same user, from the same machine, with a lock that is not held.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Scratch:
         except OSError:
             shutil.rmtree(self.path, ignore_errors=True)
             raise
-        with contextlib.suppress(OSError):  # no locks here: nobody else will remove it
+        with contextlib.suppress(OSError):  # no locks here: no other process will remove it
             fcntl.flock(self.owner, fcntl.LOCK_EX)
             new.rename(self.path / _OWNER)  # locked before it can be seen
 

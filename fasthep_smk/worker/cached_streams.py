@@ -2,7 +2,7 @@
 
 Whether a stream is worth it is known only when it is there: its columns must be small against
 what they cost. A cached stream is never waited for: it is not synced to the disk, and what goes
-wrong with it is no failure of the job. Whoever reads one checks it, and can do without it.
+wrong with it is no failure of the job. A reader checks it, and can do without it.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class _Job:
 
 
 def main() -> int:
-    """Import, listen, and fork until nobody holds the lifeline."""
+    """Import, listen, and fork until the lifeline is closed."""
     path, lifeline, owner = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     variables = dict(os.environb)  # a module may change them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run to handle; jobs hear the client
@@ -117,7 +117,7 @@ def serve(
     variables: Mapping[bytes, bytes],
     cold: Path,
 ) -> None:
-    """Fork a job for each connection; tell its exit status to whoever asked for it.
+    """Fork a job for each connection; tell its exit status to the process that asked for it.
 
     ``shared`` are the lifeline, and what keeps the temporary folder. ``variables`` are those that
     the imported modules have seen; ``cold`` is told why a job is not forked.

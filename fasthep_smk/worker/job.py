@@ -131,7 +131,7 @@ def staging(job: Job) -> Iterator[Path]:
     failure only FAST-HEP's diagnostics are kept.
 
     Raises:
-        FileNotFoundError: somebody took this job for dead, and removed the folder.
+        FileNotFoundError: another process took this job for dead, and removed the folder.
     """
     parent = job.build / "smk" / "stage" / job.rule
     name = encode(job.key or job.rule)

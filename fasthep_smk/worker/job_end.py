@@ -66,7 +66,7 @@ class Before:
         """Whether the job leaves anything that the end of Python takes care of.
 
         That is handlers, finalizers, threads that are waited for, files open for writing, child
-        processes, and compiled packages: these may have handlers of their own, which nobody sees.
+        processes, and compiled packages: these may have handlers of their own, which are not seen.
         What libraries keep open to read ROOT files is none of that: sockets and daemon threads.
         """
         more = any(now > had for now, had in zip(_counts(), self._counts, strict=True))

@@ -1,6 +1,6 @@
 """A job's limits, held by the job itself, so that it can say what it died of.
 
-A batch system that enforces them kills silently, and on one machine nobody does.
+A batch system that enforces them kills silently, and one machine has none.
 """
 
 from __future__ import annotations

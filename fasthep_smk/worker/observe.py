@@ -269,7 +269,7 @@ class Observer:
         ]
 
     def edited(self) -> list[str]:
-        """Return the files that somebody has written since the job began.
+        """Return the files that were written since the job began.
 
         A job that fails may have read half of one.
         """
@@ -342,7 +342,7 @@ class Observer:
             if self._is_own(frame):
                 return not library or _is_called_with(library[-1], name)
             if _is_frozen(frame) or not frame.f_code.co_filename.startswith("<"):
-                library.append(frame)  # else it was made by exec, and belongs to whoever made it
+                library.append(frame)  # else it was made by exec, and belongs to its maker
             frame = frame.f_back
         if threading.current_thread() is threading.main_thread():
             return False
@@ -357,7 +357,7 @@ class Observer:
         code = frame.f_code
         if code not in self._own_code:
             file = code.co_filename
-            if file.startswith("<"):  # made by exec: it belongs to whoever made it
+            if file.startswith("<"):  # made by exec: it belongs to its maker
                 file = str(frame.f_globals.get("__file__") or file)
             package = str(frame.f_globals.get("__name__") or "").partition(".")[0]
             outside = not is_installed_file(file) and not file.startswith(("<", *_OURS))
@@ -467,7 +467,7 @@ def _is_called_with(frame: FrameType, name: str) -> bool:
         return True  # it is called with a package and a name in it
     try:
         return any(_names(value, name, depth=2) for value in frame.f_locals.values())
-    except Exception:  # an object of somebody else's that cannot be looked at
+    except Exception:  # an object that cannot be looked at
         return False
 
 

@@ -288,7 +288,7 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
             outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
         found = [pickle.loads(said) for said in outcomes]
     except BaseException as error:
-        # If the job's time is over, nobody waits for a plot that takes for ever.
+        # If the job's time is over, no plot is waited for that takes for ever.
         for process in multiprocessing.active_children():
             process.kill()
         if isinstance(error, BrokenProcessPool):

@@ -176,7 +176,7 @@ def _run_to_its_end(job: Job, command: list[str]) -> int:
             _run(job, earlier)
     except Exception as error:
         if disk_full.shown(error):
-            # Nobody reads what is half-written, and others may need the space.
+            # What is half-written is of no use, and others may need the space.
             shutil.rmtree(job.folder, ignore_errors=True)
         shown: BaseException = error
         if kind_of(error) in ("error", "credential"):

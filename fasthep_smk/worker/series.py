@@ -47,7 +47,7 @@ def run_series(
     sys.stdout.flush()
     sys.stderr.flush()
     parent = os.getpid()
-    # A pipe would be full at some thousand jobs: nobody reads while they run.
+    # A pipe would be full at some thousand jobs: it is not read while they run.
     tell = os.memfd_create("ended")
     words = LastWords()
     pid = os.fork()

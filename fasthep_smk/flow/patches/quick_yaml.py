@@ -103,7 +103,7 @@ def _quick(data: object, options: dict[str, Any]) -> str | None:
     width = options.get("width", 80)
     if (
         _DUMPER is None
-        # Somebody has taught PyYAML's own one more: libyaml's knows nothing of it.
+        # PyYAML's own has been given one more, which libyaml's does not have.
         or "yaml_representers" in vars(yaml.SafeDumper)
         or "yaml_multi_representers" in vars(yaml.SafeDumper)
         or options.keys() - {"sort_keys", "width"}
