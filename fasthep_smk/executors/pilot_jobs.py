@@ -53,6 +53,8 @@ class Batch:
         self._name, self._folder = name, Path(layout.PILOT_FILES)
         self._told, self._say, self._clock = told, say, clock
         self._lock = threading.Lock()
+        #: Held while one is submitted: until there is an answer, nobody knows whether it comes.
+        self._submitting = threading.Lock()
         self._states: dict[str, State] = {}
         #: Why some were refused, by their numbers, how many in a row, and until when none is tried.
         self._refused: dict[str, str] = {}
@@ -105,6 +107,10 @@ class Batch:
         Raises:
             NotSubmitted: it was refused, or the batch system does not answer.
         """
+        with self._submitting:
+            return self._submitted(command, number)
+
+    def _submitted(self, command: str, number: str) -> str:
         if self._is_closed or self._clock() < self._pause:
             raise sites.NotSubmitted("not now")
         output = self._folder / f"{encode(self.pool)}-{self.crew.name}-{number}"
@@ -190,7 +196,7 @@ class Batch:
         submitted.
         """
         self._is_closed = True
-        if not self.look():
+        if self._submitting.locked() or not self.look():
             return None
         runs, waiting = self.alive("running"), self.alive("waiting")
         new = [job for job in waiting if job not in self._held and not runs]
@@ -229,7 +235,7 @@ class Batch:
         while True:
             answers = False
             with contextlib.suppress(OSError):  # what is seen cannot be noted now
-                answers = self.look()
+                answers = not self._submitting.locked() and self.look()
             left = self.alive()
             if answers and not left:
                 return

@@ -337,3 +337,22 @@ def within(seconds: float, condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(0.02)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", range(4))
+def test_pilots_that_come_at_that_moment(slurm: Cluster, reference: Path, number: int) -> None:
+    """The partition opens when the pilots in it are about to be taken out of its queue."""
+    gpu = {"workers": 2, "config": {"retries": 0, "pilot": True}}
+    folder = prepared(slurm, "slurm", gpu={"resources": {"memory": "1GB"}, **gpu})
+    with drained(slurm, "gpu"):
+        run = Run(slurm, folder / "workflow.yaml")
+        run.until(lambda: jobs_of(slurm, folder))
+        time.sleep(random.Random(number).uniform(4, 8))
+    said = run.ended()
+    assert sum(tries(folder).values()) == 3
+    pools = Counter(one["asked"]["pool"] for one in moody(folder))
+    assert pools["default"] == went(said)
+    assert {one["attempt"] for one in moody(folder)} == {1}
+    assert not (folder / "twice.txt").exists()
+    assert not compare_builds(reference, folder / "build")

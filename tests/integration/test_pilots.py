@@ -308,3 +308,22 @@ def test_a_pool_that_came_once_may_not_come_again(
     bench.until(lambda: "second" in bench.ends, 90)
     assert bench.ends["second"] == Ended(None, late=True)
     assert bench.tries() == ["first"]
+
+
+def test_a_pool_that_comes_while_it_is_left_is_kept(
+    machine: Machine, start: Callable[..., Bench]
+) -> None:
+    """Nobody knows of a pilot whose submission takes longer than jobs may wait, and it runs."""
+    bench = start(pool=1)
+    submit = machine.submit
+
+    def slow(*arguments: Any) -> str:
+        time.sleep(5)
+        return submit(*arguments)
+
+    machine.submit = slow  # type: ignore[method-assign]
+    bench.run("pool", "job", "true", patience=1)
+    bench.until(lambda: bench.ends)
+    assert bench.ends["job"] == Ended(0)
+    assert bench.tries() == ["job"]
+    assert not bench.said
