@@ -26,7 +26,7 @@ from tests.clusters.test_slurm import Run, jobs_of, local_run, most_at_a_time, s
 from tests.clusters.test_transfer import SITE as TRANSFER
 from tests.clusters.test_transfer import WORKS
 from tests.support.compare import compare_builds
-from tests.support.forms import some
+from tests.support.forms import LONG, some
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -143,7 +143,7 @@ def test_a_pool_that_takes_nothing_is_left_for_the_fallback(
     assert not compare_builds(reference, folder / "build")
 
 
-@pytest.mark.parametrize("system", ["slurm", "htcondor"])
+@pytest.mark.parametrize("system", ["slurm", pytest.param("htcondor", marks=LONG)])
 def test_a_pool_with_one_slot_keeps_the_job_that_runs_there(
     system: str, request: pytest.FixtureRequest, reference: Path
 ) -> None:
@@ -151,12 +151,13 @@ def test_a_pool_with_one_slot_keeps_the_job_that_runs_there(
     cluster: Cluster = request.getfixturevalue(system)
     places = {"gpu": {"partition": "gpu"} if system == "slurm" else {}, "default": {}}
     gpu = {"resources": {"gpus": 1}}
-    folder = prepared(cluster, system, gpu=gpu, places=places, sleep=20)
+    folder = prepared(cluster, system, gpu=gpu, places=places, sleep=120)
     run = Run(cluster, folder / "workflow.yaml")
     run.until(lambda: sum(tries(folder).values()) >= 1)
     set_mood(folder)
-    said = run.ended()
-    assert went(said) == 2
+    run.until(lambda: went(run.text) == 2)
+    set_mood(folder, awake=True)
+    run.ended()
     assert sum(tries(folder).values()) == 3
     found = sorted((one["asked"]["pool"], one["waited_for"]) for one in moody(folder))
     assert found == [("default", "gpu"), ("default", "gpu"), ("gpu", None)]
