@@ -70,7 +70,10 @@ def run(*, stream, ctx=None, **_):
             child = subprocess.Popen(["sleep", "1000"]).pid
             left.write(f"{child} {stat(child)[19]}\\n")  # with when it has started
     nap = mood.get("sleep", 0)
-    time.sleep(nap.get(ctx["dataset_name"], 0) if isinstance(nap, dict) else nap)
+    nap = nap.get(ctx["dataset_name"], 0) if isinstance(nap, dict) else nap
+    end = time.monotonic() + nap
+    while time.monotonic() < end and not json.loads(Path("mood.json").read_text()).get("awake"):
+        time.sleep(0.1)
     if mood.get("fail") in (True, dict(ctx["partition"])["file"]):
         raise RuntimeError("as the mood says")
     return stream
@@ -166,7 +169,7 @@ def set_mood(folder: Path, **mood: Any) -> None:
 
     ``leaves`` makes it leave a child running, ``above`` notes the processes above it, ``ends`` says
     how it ends, by dataset: ``memory``, ``time`` or one of ``ENDS``.
-    ``sleep`` is a time, or one for each dataset.
+    ``sleep`` is a time, or one for each dataset; ``awake`` ends the sleep of jobs under way.
     """
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))

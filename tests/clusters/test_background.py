@@ -14,11 +14,10 @@ import pytest
 
 from tests.clusters.analyses import FASTHEP_SMK, moody, set_mood, site, start
 from tests.clusters.conftest import Cluster
-from tests.clusters.test_sites import cluster, system
+from tests.clusters.test_sites import cluster, on_both, system
 
 __all__ = ["cluster", "system"]
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
-BOTH = pytest.mark.parametrize("system", ["slurm", "htcondor"], indirect=True)
 NAME = "stages_Moody_to_Met:data/0_0"
 
 
@@ -49,7 +48,7 @@ def ask(cluster: Cluster, folder: Path, *words: str) -> subprocess.CompletedProc
     return cluster.run(FASTHEP_SMK, *words, cwd=folder, timeout=100)
 
 
-@BOTH
+@on_both("htcondor")  # on Slurm: test_earlier_jobs.test_a_job_is_submitted_again_when_asked_for
 def test_a_detached_run_goes_on_with_a_job_that_is_wanted_again(
     cluster: Cluster, folder: Path
 ) -> None:
@@ -71,7 +70,7 @@ def test_a_detached_run_goes_on_with_a_job_that_is_wanted_again(
     assert "snakemake" not in above
 
 
-@BOTH
+@on_both("slurm")
 def test_a_run_whose_terminal_was_closed_goes_on_until_it_is_cancelled(
     cluster: Cluster, folder: Path
 ) -> None:

@@ -23,6 +23,7 @@ from tests.clusters.test_slurm import (
     moody_reference,
     tries,
 )
+from tests.support.forms import LONG
 
 __all__ = ["moody_reference"]
 pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.xdist_group("slurm")]
@@ -47,14 +48,15 @@ def one_runs_one_waits(slurm: Cluster) -> tuple[Path, Run, list[str]]:
     first, second, third = sorted(jobs_of(slurm, folder), key=int)
     slurm.run("scontrol", "release", first)
     run.says("[1/", 60)
-    set_mood(folder, sleep=15)
+    set_mood(folder, sleep=120)
     slurm.run("scontrol", "release", second)
     run.until(lambda: sum(tries(folder).values()) == 2)
     return folder, run, [second, third]
 
 
 def released(slurm: Cluster, folder: Path, run: Run) -> str:
-    """What a run says that ends as soon as all that waits is released."""
+    """What a run says that ends as soon as what sleeps is woken and all that waits is released."""
+    set_mood(folder, awake=True)
     end = time.monotonic() + 120
     while run.process.poll() is None and time.monotonic() < end:
         for job in jobs_of(slurm, folder, "PENDING"):
@@ -79,7 +81,11 @@ def gone(slurm: Cluster, folder: Path, seconds: float = 60) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize("snakemake", [True, False], ids=["all", "not Snakemake"])
+# The other case on HTCondor: what differs between them is no matter of the batch system.
+@pytest.mark.parametrize(
+    "snakemake",
+    [pytest.param(True, id="all"), pytest.param(False, id="not Snakemake", marks=LONG)],
+)
 def test_jobs_of_a_killed_run_go_on(slurm: Cluster, moody_reference: Path, snakemake: bool) -> None:
     """What runs and what waits is taken over: no job is computed twice, none loses its place."""
     folder, run, left = one_runs_one_waits(slurm)
@@ -117,10 +123,9 @@ def test_jobs_go_on_when_snakemake_alone_is_killed(slurm: Cluster, moody_referen
 
 def test_a_job_is_submitted_again_when_asked_for(slurm: Cluster) -> None:
     """One that hangs: it is cancelled, and the run goes on with its next attempt."""
-    folder = in_trouble(slurm, sleep=60)
+    folder = in_trouble(slurm, sleep=200)
     run = Run(slurm, folder / "workflow.yaml")
     run.until(lambda: sum(tries(folder).values()) == 3)
-    set_mood(folder)
     name = "stages_Moody_to_Met:dy/0_0"
     for job in ("dy", "stages_Moody_to_Met:d/0_0"):
         wrong = slurm.run(FASTHEP_SMK, "retry", job, cwd=folder)
@@ -130,6 +135,7 @@ def test_a_job_is_submitted_again_when_asked_for(slurm: Cluster) -> None:
     done = slurm.run(FASTHEP_SMK, "retry", name, cwd=folder)
     assert done.returncode == 0, done.stderr
     assert f"({name}) cancelled: the run submits it again" in done.stdout
+    set_mood(folder, awake=True)
     run.ended()
     assert tries(folder) == {"data": 2, "dy": 2}
 

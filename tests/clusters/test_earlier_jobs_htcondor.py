@@ -22,6 +22,7 @@ from tests.clusters.test_htcondor import (
     right,
     tries,
 )
+from tests.support.forms import LONG
 
 __all__ = ["nothing_runs_on", "right"]
 pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.xdist_group("htcondor")]
@@ -48,14 +49,15 @@ def one_runs_one_waits(htcondor: Cluster) -> tuple[Path, Run, list[str]]:
     htcondor.run("condor_release", first)
     run.until(lambda: first not in queue(htcondor, folder))
     run.until(lambda: "[1/" in run.said)
-    analyses.set_mood(folder, sleep=20)
+    analyses.set_mood(folder, sleep=120)
     htcondor.run("condor_release", second)
     run.until_tried(2)
     return folder, run, [second, third]
 
 
 def released(htcondor: Cluster, folder: Path, run: Run) -> str:
-    """What a run says that ends as soon as all that is held is released."""
+    """What a run says that ends as soon as what sleeps is woken and all that is held released."""
+    analyses.set_mood(folder, awake=True)
     end = time.monotonic() + 120
     while run.process.poll() is None and time.monotonic() < end:
         held = [job for job, status in queue(htcondor, folder).items() if status == _HELD]
@@ -70,7 +72,14 @@ def batch_jobs(folder: Path) -> set[str]:
     return {one["batch_job"] for one in found if "Moody" in one["rule"]}
 
 
-@pytest.mark.parametrize("snakemake", [True, False], ids=["all of it", "but for Snakemake"])
+# The other case on Slurm: what differs between them is no matter of the batch system.
+@pytest.mark.parametrize(
+    "snakemake",
+    [
+        pytest.param(True, id="all of it", marks=LONG),
+        pytest.param(False, id="but for Snakemake"),
+    ],
+)
 def test_jobs_of_a_killed_run_go_on(
     htcondor: Cluster, right: Callable[[Path], list[str]], snakemake: bool
 ) -> None:
@@ -88,6 +97,7 @@ def test_jobs_of_a_killed_run_go_on(
     assert is_empty_within(htcondor, folder, 15)
 
 
+@LONG  # shorter: the next test cancels a job that runs, and Slurm's one that waits
 def test_cancel_leaves_no_job_of_an_earlier_run(
     htcondor: Cluster, right: Callable[[Path], list[str]]
 ) -> None:

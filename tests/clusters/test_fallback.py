@@ -22,11 +22,20 @@ from tests.clusters import analyses
 from tests.clusters.analyses import set_mood
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_htcondor import history
-from tests.clusters.test_slurm import Run, jobs_of, local_run, most_at_a_time, slurms_record
+from tests.clusters.test_slurm import (
+    Run,
+    jobs_of,
+    local_run,
+    moody_reference,
+    most_at_a_time,
+    slurms_record,
+)
 from tests.clusters.test_transfer import SITE as TRANSFER
 from tests.clusters.test_transfer import WORKS
 from tests.support.compare import compare_builds
-from tests.support.forms import some
+from tests.support.forms import LONG, some
+
+__all__ = ["moody_reference"]
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -77,14 +86,6 @@ def prepared(
     return folder
 
 
-@pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build folder of the analysis, run by ``fasthep run``."""
-    folder = tmp_path_factory.mktemp("moody")
-    workflow = analyses.moody(folder, execution={}, pools={"default": {}})
-    return local_run(folder, workflow)
-
-
 def tries(folder: Path) -> Counter[str]:
     """How often each file was begun, by pool and dataset."""
     path = folder / "tries.txt"
@@ -120,7 +121,7 @@ def set_state(slurm: Cluster, partition: str, state: str) -> None:
 
 @pytest.mark.parametrize("system", ["slurm", "htcondor"])
 def test_a_pool_that_takes_nothing_is_left_for_the_fallback(
-    system: str, request: pytest.FixtureRequest, reference: Path
+    system: str, request: pytest.FixtureRequest, moody_reference: Path
 ) -> None:
     """A partition that is down, requirements that no slot meets: the first attempt counts on."""
     cluster: Cluster = request.getfixturevalue(system)
@@ -140,31 +141,34 @@ def test_a_pool_that_takes_nothing_is_left_for_the_fallback(
             assert "nowhere" not in str(ad["Requirements"])
     status = cluster.run(analyses.FASTHEP_SMK, "status", "build", cwd=folder).stdout
     assert "3 of stage_Moody ran in pool default, after waiting too long for pool gpu" in status
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")
 
 
-@pytest.mark.parametrize("system", ["slurm", "htcondor"])
+@pytest.mark.parametrize("system", ["slurm", pytest.param("htcondor", marks=LONG)])
 def test_a_pool_with_one_slot_keeps_the_job_that_runs_there(
-    system: str, request: pytest.FixtureRequest, reference: Path
+    system: str, request: pytest.FixtureRequest, moody_reference: Path
 ) -> None:
     """One GPU for three jobs: the first runs on it, for longer than the others wait for it."""
     cluster: Cluster = request.getfixturevalue(system)
     places = {"gpu": {"partition": "gpu"} if system == "slurm" else {}, "default": {}}
     gpu = {"resources": {"gpus": 1}}
-    folder = prepared(cluster, system, gpu=gpu, places=places, sleep=20)
+    folder = prepared(cluster, system, gpu=gpu, places=places, sleep=120)
     run = Run(cluster, folder / "workflow.yaml")
     run.until(lambda: sum(tries(folder).values()) >= 1)
     set_mood(folder)
-    said = run.ended()
-    assert went(said) == 2
+    run.until(lambda: went(run.text) == 2)
+    set_mood(folder, awake=True)
+    run.ended()
     assert sum(tries(folder).values()) == 3
     found = sorted((one["asked"]["pool"], one["waited_for"]) for one in moody(folder))
     assert found == [("default", "gpu"), ("default", "gpu"), ("gpu", None)]
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")
 
 
 @pytest.mark.parametrize("number", some(range(8), 1))
-def test_a_pool_that_comes_at_that_moment(slurm: Cluster, reference: Path, number: int) -> None:
+def test_a_pool_that_comes_at_that_moment(
+    slurm: Cluster, moody_reference: Path, number: int
+) -> None:
     """The partition opens when the jobs are about to leave it: each runs once, here or there."""
     folder = prepared(slurm, "slurm")
     with drained(slurm, "gpu"):
@@ -176,10 +180,10 @@ def test_a_pool_that_comes_at_that_moment(slurm: Cluster, reference: Path, numbe
     pools = Counter(one["asked"]["pool"] for one in moody(folder))
     assert pools["default"] == went(said)
     assert {one["attempt"] for one in moody(folder)} == {1}
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")
 
 
-def test_a_retry_goes_on_in_the_fallback(slurm: Cluster, reference: Path) -> None:
+def test_a_retry_goes_on_in_the_fallback(slurm: Cluster, moody_reference: Path) -> None:
     """What has failed there is tried again there, as often as it would have been."""
     folder = prepared(slurm, "slurm", retries=2, fail="data/dy_0.root")
     with drained(slurm, "gpu"):
@@ -192,20 +196,22 @@ def test_a_retry_goes_on_in_the_fallback(slurm: Cluster, reference: Path) -> Non
     assert (record["attempt"], record["waited_for"]) == (3, "gpu")
     earlier = [(one["attempt"], one["pool"]) for one in record["earlier"]]
     assert earlier == [(1, "default"), (2, "default")]
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")
 
 
-def test_the_workers_of_the_fallback_are_not_exceeded(slurm: Cluster, reference: Path) -> None:
+def test_the_workers_of_the_fallback_are_not_exceeded(
+    slurm: Cluster, moody_reference: Path
+) -> None:
     """Jobs that come from elsewhere count: one at a time."""
     folder = prepared(slurm, "slurm", workers=1, sleep=2)
     with drained(slurm, "gpu"):
         Run(slurm, folder / "workflow.yaml").ended()
     assert tries(folder) == {"default data": 2, "default dy": 1}
     assert most_at_a_time([(one["started"], one["ended"]) for one in moody(folder)]) == 1
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")
 
 
-def test_jobs_that_share_a_batch_job_move_together(slurm: Cluster, reference: Path) -> None:
+def test_jobs_that_share_a_batch_job_move_together(slurm: Cluster, moody_reference: Path) -> None:
     """With a Snakemake on the node, which is told that it is in the fallback."""
     folder = prepared(slurm, "slurm", gpu={"config": {"retries": 0, "partitions_per_job": 3}})
     with drained(slurm, "gpu"):
@@ -213,7 +219,7 @@ def test_jobs_that_share_a_batch_job_move_together(slurm: Cluster, reference: Pa
     assert went(said) == 3
     assert tries(folder) == {"default data": 2, "default dy": 1}
     assert len({one["batch_job"] for one in moody(folder)}) == 1
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")
 
 
 @pytest.mark.long

@@ -22,6 +22,7 @@ from tests.clusters import analyses
 from tests.clusters.conftest import Cluster, cluster
 from tests.support.compare import compare_builds
 from tests.support.forms import some
+from tests.support.project import once, shared_base
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -205,9 +206,14 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], list[str
         content = yaml.safe_load((folder / "workflow.yaml").read_text())
         files = sum(len(dataset["files"]) for dataset in content["data"]["datasets"])
         if files not in references:
-            here = tmp_path_factory.mktemp("reference")
-            prepare_moody(here, files, {}, {"default": {}})
-            references[files] = local_run(here, "workflow.yaml", "build")
+
+            def make(here: Path) -> None:
+                here.mkdir()
+                prepare_moody(here, files, {}, {"default": {}})
+                local_run(here, "workflow.yaml", "build")
+
+            base = shared_base(tmp_path_factory)
+            references[files] = once(base / f"moody-{files}", make) / "build"
         return compare_builds(references[files], folder / "build")
 
     return differences

@@ -1,6 +1,8 @@
 """Pilots on a real Slurm and a real HTCondor: what runs where, and what becomes of jobs in trouble.
 
-A pilot is a batch job that stays and runs one job of its pool after the other.
+A pilot is a batch job that stays and runs one job of its pool after the other. Where a batch system
+does nothing but start and end pilots, and all else is Parsl's and our worker's, the short form of a
+test runs on one of the two.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import yaml
 
 from tests.clusters import analyses
 from tests.clusters.conftest import Cluster, cluster
+from tests.clusters.test_sites import on_both
 from tests.clusters.test_slurm import (
     Run,
     as_root,
@@ -174,6 +177,7 @@ def test_three_pools_have_pilots_of_their_own(system: System) -> None:
     assert not system.queue(folder)
 
 
+@on_both("htcondor")
 def test_a_pilot_that_is_taken_away_gives_its_job_back(
     system: System, moody_reference: Path
 ) -> None:
@@ -184,6 +188,8 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     run.until(lambda: tries(folder).total())
     (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
     system.remove(pilot)
+    run.until(lambda: pilot not in system.queue(folder))
+    analyses.set_mood(folder)
     run.ended()
     # The job that was under way has run again, and none of the others.
     assert tries(folder).total() == 4
@@ -191,6 +197,7 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     is_right(folder, moody_reference)
 
 
+@on_both("slurm")
 @pytest.mark.parametrize("what", ["executors.pilot_manager", pytest.param("run.pilot", marks=LONG)])
 def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what: str) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
@@ -204,6 +211,7 @@ def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
 
 
+@on_both("slurm")
 def test_without_the_interchange_jobs_are_batch_jobs_of_their_own(system: System) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
@@ -232,6 +240,7 @@ def test_a_run_that_is_stopped_leaves_no_pilot(system: System) -> None:
     assert is_empty_within(system, folder, 20)
 
 
+@on_both("htcondor")
 def test_after_a_kill_pilots_end_and_the_next_call_goes_on(
     system: System, moody_reference: Path
 ) -> None:
@@ -259,6 +268,7 @@ def test_after_a_kill_pilots_end_and_the_next_call_goes_on(
     is_right(folder, moody_reference)
 
 
+@on_both("slurm")
 def test_one_pilot_runs_several_jobs_at_a_time(system: System) -> None:
     pool = {**PILOT, "workers": 1, "config": {"pilot": {"tasks": 3}}}
     workflow = moody(system, pool, sleep=4)
@@ -271,6 +281,7 @@ def test_one_pilot_runs_several_jobs_at_a_time(system: System) -> None:
     assert max(one["started"] for one in found) < min(one["ended"] for one in found)
 
 
+@on_both("htcondor")
 def test_a_job_of_a_pilot_keeps_to_its_time(system: System) -> None:
     pool = {"config": {"pilot": True, "walltime": "00:00:05", "retries": 0}}
     workflow = moody(system, pool, sleep=60)
@@ -278,6 +289,7 @@ def test_a_job_of_a_pilot_keeps_to_its_time(system: System) -> None:
     assert "the time limit of pool 'moody', 00:00:05, has passed" in said
 
 
+@on_both("slurm")
 def test_a_failure_in_a_pilot_is_told_as_ever(system: System) -> None:
     workflow = moody(system, {"config": {"pilot": True, "retries": 0}}, fail=True)
     said = system.start(workflow).ended(1)
@@ -295,6 +307,7 @@ def test_a_pilot_that_cannot_start_is_replaced_by_batch_jobs(system: System) -> 
     assert sentence[system.kind] in told[0]
 
 
+@on_both("htcondor")
 def test_a_pool_whose_pilots_never_come_is_left_for_the_fallback(system: System) -> None:
     never = {"slurm": {"extra": "--begin=now+2hours"}, "htcondor": {"requirements": "False"}}
     pool = {**PILOT, "fallback_after": "00:00:05", "config": {"pilot": True, **never}}
@@ -337,6 +350,7 @@ def test_a_pool_whose_pilots_are_refused_is_no_matter_of_another(
     assert len(finished(folder)) == 3
 
 
+@on_both("slurm")
 def test_a_job_that_is_killed_in_a_pilot_has_not_lost_it(
     system: System, moody_reference: Path
 ) -> None:

@@ -33,6 +33,7 @@ from tests.clusters.analyses import (
 from tests.clusters.conftest import Cluster, cluster
 from tests.support.compare import compare_builds
 from tests.support.forms import some
+from tests.support.project import once, shared_base
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
@@ -175,10 +176,13 @@ def moody_record(folder: Path, dataset: str = "dy") -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def moody_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The build folder of the moody analysis, run on this machine."""
-    folder = tmp_path_factory.mktemp("moody")
-    workflow = moody(folder, execution={}, pools={"default": {}})
-    return local_run(folder, workflow)
+    """The build folder of the moody analysis, run on this machine: once for all tests."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        local_run(folder, moody(folder, execution={}, pools={"default": {}}))
+
+    return once(shared_base(tmp_path_factory) / "moody", make) / "reference"
 
 
 def local_run(folder: Path, workflow: Path, *options: str) -> Path:

@@ -82,7 +82,10 @@ def test_three_pools_with_an_op_of_ones_own(htcondor: Cluster) -> None:
     assert after["extracted"] == before["extracted"] + 1
     assert after["found"] >= before["found"] + 11
 
-    edited = Run(htcondor, folder, "--chunk-size", "300").ended(seconds=300)
+    analysis = folder / "analysis.yaml"
+    analysis.write_text(analysis.read_text().replace("nbins: 50", "nbins: 25"))
+    edited = Run(htcondor, folder).ended(seconds=300)
+    assert "4 x stages_Muons_to_MuonPt" in edited
     assert "packing" not in edited
     assert unpacked(htcondor)["extracted"] == after["extracted"]
 

@@ -24,7 +24,7 @@ import yaml
 from tests.support import events
 from tests.support.compare import compare_builds
 from tests.support.forms import chosen, in_turn
-from tests.support.project import Project, make_project, once
+from tests.support.project import Project, make_project, once, shared_base
 from tests.support.reruns import (
     ALL,
     FINISH,
@@ -369,8 +369,7 @@ VARIATION_EDITS = tuple(
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all processes of this test session share."""
-    base = tmp_path_factory.getbasetemp()
-    return (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "edits"
+    return shared_base(tmp_path_factory) / "edits"
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from tests.integration.conftest import Run
 from tests.support.compare import compare_builds
 from tests.support.debian import DebianUnavailableError, debian_tree, in_tree
 from tests.support.packed import Node, small_parts
-from tests.support.project import Project, make_project, once
+from tests.support.project import Project, make_project, once, shared_base
 
 pytestmark = pytest.mark.integration
 
@@ -35,9 +35,6 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     """An analysis with a module of its own, whose environment is packed: once for all tests."""
-    shared = tmp_path_factory.getbasetemp()
-    if os.environ.get("PYTEST_XDIST_WORKER"):
-        shared = shared.parent
 
     def make(folder: Path) -> None:
         command = [sys.executable, "-m", "fasthep_smk", "pack", "workflow.yaml"]
@@ -46,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         assert done.returncode == 0, done.stderr
         (folder / "said").write_text(done.stdout)
 
-    return Project(once(shared / "packed", make))
+    return Project(once(shared_base(tmp_path_factory) / "packed", make))
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ import pytest
 from tests.support import events, warm
 from tests.support.compare import compare_builds
 from tests.support.forms import chosen
-from tests.support.project import once
+from tests.support.project import once, shared_base
 
 pytestmark = pytest.mark.integration
 
@@ -283,7 +283,7 @@ def installed_long_ago(folder: Path) -> None:
 def make(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Hidden], Analysis]:
     def make(kind: Hidden) -> Analysis:
         shared = once(
-            tmp_path_factory.getbasetemp().parent / "hidden-events",
+            shared_base(tmp_path_factory) / "hidden-events",
             lambda folder: events.zmumu_file(folder / "dy.root", 200, 1),
         )
         folder = tmp_path / "project"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import os
 import re
 import tempfile
@@ -94,7 +93,8 @@ def test_no_slip_in_a_key_changes_a_result_in_silence(
 ) -> None:
     name = str(place[-1])
     odd = slips.slip(name, seed)
-    document = slips.renamed(mistakes.BASE, place, odd)
+    base = mistakes.base_for(place[0])
+    document = slips.renamed(base, place, odd)
     (tmp_path / "data").symlink_to(root_file.parent)
     (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     monkeypatch.chdir(tmp_path)
@@ -106,7 +106,8 @@ def test_no_slip_in_a_key_changes_a_result_in_silence(
         assert re.search(r"workflow.yaml, line \d+", said), said
     if not status:
         other = re.sub(rf"(?<![^\W_]){odd}(?![^\W_])", name, plans(tmp_path))
-        assert other == plans_of_base(root_file.parent), "more than a name differs"
+        expected = plans_of_base(root_file.parent, place[0] == "systematics")
+        assert other == expected, "more than a name differs"
 
 
 def plans(folder: Path) -> str:
@@ -117,23 +118,24 @@ def plans(folder: Path) -> str:
 
 
 @cache
-def plans_of_base(data: Path) -> str:
+def plans_of_base(data: Path, with_all_variations: bool) -> str:
+    base = mistakes.base_for("systematics" if with_all_variations else None)
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         Path("data").symlink_to(data)
-        Path("workflow.yaml").write_text(yaml.safe_dump(mistakes.BASE, sort_keys=False))
+        Path("workflow.yaml").write_text(yaml.safe_dump(base, sort_keys=False))
         return plans(Path(name))
 
 
 def test_a_rename_that_is_more_would_be_noticed(
     root_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = copy.deepcopy(mistakes.BASE)
+    other = mistakes.base_for("analysis")
     other["analysis"]["globals"]["min_pt"] = 21.0
     other["analysis"]["stages"][2]["params"]["axes"][0]["bins"]["nbins"] = 21
     (tmp_path / "data").symlink_to(root_file.parent)
     (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(other, sort_keys=False))
     monkeypatch.chdir(tmp_path)
-    assert plans(tmp_path) != plans_of_base(root_file.parent)
+    assert plans(tmp_path) != plans_of_base(root_file.parent, False)
 
 
 #: A profile of one's own. It and included files are read like the workflow.
@@ -164,7 +166,8 @@ def test_a_slip_in_an_included_file_or_a_profile_is_named_with_its_line(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     included = {key: mistakes.BASE[key] for key in ("data", "styles")}
-    base = {key: value for key, value in mistakes.BASE.items() if key not in included}
+    few = mistakes.base_for("data")
+    base = {key: value for key, value in few.items() if key not in included}
     files: dict[str, Any] = {
         "part.yaml": included,
         "own.yaml": PROFILE,

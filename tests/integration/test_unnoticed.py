@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import events
-from tests.support.project import once
+from tests.support.project import once, shared_base
 
 pytestmark = pytest.mark.integration
 
@@ -112,7 +112,7 @@ def finished(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "my_ops.py").write_text(MODULE)
         call(folder, "workflow.yaml")
 
-    shared = once(tmp_path_factory.getbasetemp().parent / "unnoticed", make)
+    shared = once(shared_base(tmp_path_factory) / "unnoticed", make)
     shutil.copytree(shared, tmp_path / "copy")
     return tmp_path / "copy"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -11,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pytest
+
 from . import events, warm
 
-__all__ = ["Project", "make_project", "once"]
+__all__ = ["Project", "make_project", "once", "shared_base"]
 
 SOURCES = Path(__file__).parents[1] / "workflows" / "edits"
 
@@ -84,6 +87,12 @@ def _alone(lock: Path) -> Iterator[None]:
     with lock.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
+
+
+def shared_base(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder for temporary files of this run of pytest, with all its processes."""
+    base = factory.getbasetemp()
+    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
 
 
 def once(folder: Path, make: Callable[[Path], object]) -> Path:
