@@ -369,6 +369,12 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _watch(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import watch
+
+    return watch.watch(options.build, port=options.port, browser=not options.no_browser)
+
+
 def _clean(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import clean
 
@@ -431,6 +437,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "site": _site,
     "status": _status,
     "report": _report,
+    "watch": _watch,
     "clean": _clean,
     "attach": _attach,
     "cancel": _cancel,

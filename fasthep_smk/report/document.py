@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fasthep_smk.report import measures, results
+from fasthep_smk.report.estimate import Pace, seconds_left
 from fasthep_smk.report.facts import Facts
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
@@ -61,6 +62,7 @@ def as_data(facts: Facts) -> JsonObject:
         "in_part": sum(job.in_part for job in facts.new),
         "missing": [asdict(one) for one in facts.lacking],
         "missing_share": _missing_share(facts),
+        "seconds_left": _seconds_left(facts),
         "cutflows": results.cutflows(build),
         "histograms": results.histograms(build),
         "files": results.result_files(build),
@@ -111,14 +113,35 @@ def _missing_share(facts: Facts) -> float | None:
     return sum(one.events or 0 for one in facts.lacking) / total if total else None
 
 
+def _seconds_left(facts: Facts) -> float | None:
+    """Return how long the run may still take, by the jobs that it has done so far."""
+    if not facts.is_running:
+        return None
+    now, rules = time.time(), dict[str, Pace]()
+    for job in facts.jobs:
+        pace = rules.get(job.rule, Pace())
+        if job.state == "to do":
+            pace = replace(pace, waiting=pace.waiting + 1)
+        elif job.is_new:
+            pace = replace(pace, done=pace.done + 1, seconds=pace.seconds + job.seconds)
+        rules[job.rule] = pace
+    running = [(job.rule, now - job.started) for job in facts.jobs if job.state == "running"]
+    return seconds_left(rules, running)
+
+
 def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
     """Return in a word and a sentence how it stands."""
     counts, run = data["counts"], facts.run
     total = sum(counts.values())
     done = f"{counts['done']} of {total} jobs are done"
     outcome = run["outcome"] if run else None
-    if outcome == "running" and facts.holder is not None:
-        return {"state": "running", "text": f"{done}, {counts['running']} run now."}
+    if facts.is_running:
+        text = f"{done}, {counts['running']} run now." if total else "It begins."
+        if (left := data["seconds_left"]) is not None:
+            text += f" About {duration(left)} left: it may end at {when(data['made'] + left)}."
+        return {"state": "running", "text": text}
+    if not total:
+        return {"state": "to do", "text": "Nothing is translated yet."}
     if outcome == "stopped":
         return {"state": "stopped", "text": f"It was stopped: {done}. Run again to go on."}
     if outcome == "running":

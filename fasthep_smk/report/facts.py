@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ class JobFacts:
     ``waited_from`` is when it could have begun: when it was submitted, if that is known
     (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
     run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before,
-    ``for_memory``: one of those died for want of it.
+    ``for_memory``: one of those died for want of it. Of one that runs, ``started`` alone is known.
     """
 
     rule: str
@@ -101,6 +102,13 @@ class Facts:
     events: Mapping[Partition, int | None]
 
     @property
+    def is_running(self) -> bool:
+        """Whether a run goes on."""
+        if self.holder is None:
+            return False
+        return self.run["outcome"] == "running" if self.run else not self.jobs
+
+    @property
     def done(self) -> list[JobFacts]:
         """The jobs that have their results."""
         return [job for job in self.jobs if job.state == "done"]
@@ -135,7 +143,8 @@ def gather(build: Path) -> Facts:
             state = state_of(False, note := notes.get((job.rule, job.key)), holder)
             if note and note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
-            jobs.append(_job(job, state, pools.get(job.rule, ""), many))
+            since_when = _noted(build, job) if state == "running" else 0.0
+            jobs.append(_job(job, state, pools.get(job.rule, ""), many, started=since_when))
             continue
         found = _finished(job, head, pools.get(job.rule, ""), many, since, ends)
         ends[job.folder] = found.ended
@@ -155,6 +164,14 @@ def gather(build: Path) -> Facts:
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
         events=events | {one.place: one.events for one in lacking},
     )
+
+
+def _noted(build: Path, job: TaskJob) -> float:
+    """Return when a job that runs has left its note, which it does when it starts."""
+    try:
+        return failures.path_of(build, job.rule, job.key).stat().st_mtime
+    except OSError:  # it has just ended
+        return time.time()
 
 
 def _job(job: TaskJob, state: State, pool: str, events: int | None, **more: Any) -> JobFacts:

@@ -1,7 +1,30 @@
 "use strict";
-// The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
+// The page while a run goes on: it reloads itself, and stays as its reader has left it.
 (() => {
   const told = JSON.parse(document.getElementById("jobs").textContent);
+  if (!told.again) return;
+  const place = `fasthep-smk ${location.pathname}`, seconds = () => Date.now() / 1000;
+  const closed = () => [...document.querySelectorAll("details")];
+  const state = () => JSON.stringify({ open: closed().map((one) => one.open), only: document.getElementById("only")?.selectedIndex });
+  try {
+    const left = JSON.parse(sessionStorage.getItem(place) || "{}");
+    closed().forEach((one, at) => { one.open = left.open?.[at] ?? one.open; });
+    told.only = left.only;
+  } catch { /* without a memory of its own */ }
+  document.fasthep = told;
+  const loaded = seconds();
+  if (loaded - told.made > 3 * told.again + 60) {
+    document.getElementById("renewed").textContent += " It has not been renewed for long: perhaps the run was killed.";
+  }
+  setInterval(() => {
+    if (seconds() - loaded < told.again || getSelection().toString()) return;
+    try { sessionStorage.setItem(place, state()); } catch { /* as above */ }
+    location.reload();
+  }, 1000);
+})();
+// The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
+(() => {
+  const told = document.fasthep ?? JSON.parse(document.getElementById("jobs").textContent);
   const timeline = document.getElementById("timeline");
   if (!timeline || !told.jobs.length) return;
   const colours = ["#4269d0", "#efb118", "#e8604c", "#3ca951", "#6cc5b0", "#c77dba", "#a463f2", "#97bbf5", "#9c6b4e", "#8c95a3"];
@@ -15,6 +38,7 @@
   const last = latest / size;
   const only = document.getElementById("only");
   told.rules.forEach((name, number) => only.add(new Option(name, number)));
+  if (told.only > 0) only.selectedIndex = told.only;
 
   const legend = (names, colourOf) => {
     const list = document.createElement("ul");

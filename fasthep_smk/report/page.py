@@ -24,7 +24,11 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["as_html", "write"]
+__all__ = ["as_html", "pause", "write"]
+
+#: While a run goes on, the page is renewed after so many seconds, or after so many times what it
+#: took to write: it costs a run 1 % of one core at most.
+_RENEWED, _TIMES = 10.0, 100
 
 #: Bytes of plots that a page holds; others it only names.
 _PICTURES = 2_500_000
@@ -37,8 +41,15 @@ _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 _PLOTS_BEFORE, _CHARTS_BEFORE = "histograms", "rules"
 
 
-def write(build: Path) -> Path:
+def pause(took: float) -> float:
+    """Return after how many seconds a page may be renewed that took so many to write."""
+    return max(_RENEWED, _TIMES * took)
+
+
+def write(build: Path, *, renewed: float = _RENEWED) -> Path:
     """Write the page of a build folder, and return its path.
+
+    While a run goes on, the page reloads itself after ``renewed`` seconds.
 
     Raises:
         Findings: its task tables cannot be read.
@@ -47,15 +58,19 @@ def write(build: Path) -> Path:
     facts = gather(build)
     data = document.as_data(facts)
     path = build / layout.REPORT
-    text = as_html(facts, data)
+    text = as_html(facts, data, renewed=renewed)
     # If it quotes logs, it is like these: nobody else may read them.
     with files.atomic_path(path, durable=False, private=bool(data["failures"])) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 
 
-def as_html(facts: Facts, data: JsonObject) -> str:
-    """Return the page; ``data`` is what `document.as_data` says of these facts."""
+def as_html(facts: Facts, data: JsonObject, *, renewed: float = _RENEWED) -> str:
+    """Return the page; ``data`` is what `document.as_data` says of these facts.
+
+    While a run goes on, the page reloads itself after ``renewed`` seconds.
+    """
+    again = round(renewed) if facts.is_running else None
     scripts = [_resource(name) for name in _SCRIPTS]
     name = "/".join(data["build"].split("/")[-2:])  # that of the project, too
     title = f"{data['verdict']['state']}: {name}"
@@ -64,12 +79,13 @@ def as_html(facts: Facts, data: JsonObject) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
+        *([f'<noscript><meta http-equiv="refresh" content="{again}"></noscript>'] if again else []),
         f"<title>{escape(title)}</title>\n<style>{_resource('page.css')}</style>\n</head>\n<body>",
-        _header(name, facts, data),
+        _header(name, facts, data, again),
         "<main>",
         *_body(facts, data),
         "</main>",
-        f'<script type="application/json" id="jobs">{_timeline(facts)}</script>',
+        f'<script type="application/json" id="jobs">{_told(facts, data, again)}</script>',
         *(f"<script>{script}</script>" for script in scripts),
         "</body>\n</html>\n",
     ]
@@ -90,7 +106,7 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _header(name: str, facts: Facts, data: JsonObject) -> str:
+def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str:
     verdict, counts, run = data["verdict"], data["counts"], data["run"]
     figures = [(f"{sum(counts.values())}", "jobs")]
     if run and run["ended"] is not None:
@@ -104,10 +120,14 @@ def _header(name: str, facts: Facts, data: JsonObject) -> str:
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
     )
     state = verdict["state"]
+    renewed = (
+        f'<p class="note" id="renewed">Written at {document.when(data["made"])}, and renewed '
+        f"about every {duration(again)} while the run goes on: this page reloads itself.</p>"
+    )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
         f'<h1>{escape(name)}</h1><p class="said">{escape(verdict["text"])}</p>'
-        f"<dl>{shown}</dl></header>"
+        f"<dl>{shown}</dl>{renewed if again else ''}</header>"
     )
 
 
@@ -243,8 +263,8 @@ def _charts(data: JsonObject) -> str:
     )
 
 
-def _timeline(facts: Facts) -> str:
-    """Return what the charts show as JSON that can stand in a page."""
+def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
+    """Return what the charts show as JSON that can stand in a page, and when it reloads itself."""
     jobs = facts.new
     run, first = facts.run, min((job.waited_from or job.started for job in jobs), default=0.0)
     zero = min(run["started"], first) if run else first
@@ -276,6 +296,8 @@ def _timeline(facts: Facts) -> str:
         "waiting": curves["waiting"],
         "running": {document.clean(pool): many for pool, many in curves["running"].items()},
         "memory": memory,
+        "made": data["made"],
+        "again": again,
     }
     # No "<": nothing in it can end the element that holds it.
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")

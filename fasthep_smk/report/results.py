@@ -12,11 +12,11 @@ from typing import Any
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["cutflows", "fitting", "histograms", "picture", "result_files"]
+__all__ = ["ARTIFACTS", "PICTURES", "cutflows", "fitting", "histograms", "picture", "result_files"]
 
-_ARTIFACTS = "artifacts"
+ARTIFACTS = "artifacts"
 #: What a browser shows, by how its name ends.
-_PICTURES = {
+PICTURES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".jpg": "image/jpeg",
@@ -28,7 +28,7 @@ _SKIPPED = {"histograms", "cutflows", "provenance"}
 
 def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
     """Yield the title and the file of all results of a kind, variations in folders of their own."""
-    artifacts = build / _ARTIFACTS
+    artifacts = build / ARTIFACTS
     for manifest in sorted(
         [*artifacts.glob(f"{kind}/manifest.json"), *artifacts.glob(f"*/{kind}/manifest.json")]
     ):
@@ -127,7 +127,7 @@ def _sums(histogram: Any) -> Iterator[JsonObject]:
 
 def result_files(build: Path) -> list[JsonObject]:
     """Return all other files for the user: their paths, sizes, and whether a browser shows them."""
-    top = build / _ARTIFACTS
+    top = build / ARTIFACTS
     found = []
     for path in sorted(top.rglob("*")):
         parts = path.relative_to(top).parts
@@ -137,7 +137,7 @@ def result_files(build: Path) -> list[JsonObject]:
             {
                 "file": str(path.relative_to(build)),
                 "size": path.stat().st_size,
-                "shown": path.suffix.lower() in _PICTURES,
+                "shown": path.suffix.lower() in PICTURES,
             }
         )
     return found
@@ -146,7 +146,7 @@ def result_files(build: Path) -> list[JsonObject]:
 def picture(path: Path) -> str:
     """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
     content = base64.b64encode(files.read_plain(path)).decode("ascii")
-    return f"data:{_PICTURES[path.suffix.lower()]};base64,{content}"
+    return f"data:{PICTURES[path.suffix.lower()]};base64,{content}"
 
 
 def fitting(pictures: Iterable[JsonObject], most: int) -> list[JsonObject]:

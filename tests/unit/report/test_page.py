@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
+import socket
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,9 @@ import pytest
 from fasthep_smk.cli import report
 from fasthep_smk.report import document, page
 from fasthep_smk.report.facts import gather
+from fasthep_smk.run import lock
 from fasthep_smk.storage import failures, last_run, layout
+from fasthep_smk.storage.task_table import TaskTable
 from tests.support import tables
 
 CANARY = "<script>document.title='canary'</script>"
@@ -149,6 +154,61 @@ def test_the_verdict_is_that_of_the_run_and_of_its_jobs(
     data = document.as_data(gather(build))
     assert data["verdict"]["state"] == state
     assert "1 of 2 jobs" in data["verdict"]["text"]
+
+
+def running(build: Path) -> failures.Failure:
+    """Let the job that failed be one that has run for 3 s now, in a run that goes on."""
+    note = failures.read(failures.path_of(build, "r", "b"))
+    assert note is not None
+    here = replace(
+        note,
+        kind="killed",
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        born=failures.born(os.getpid()),
+    )
+    failures.note(build, here)
+    since = time.time() - 3
+    os.utime(failures.path_of(build, "r", "b"), (since, since))
+    last_run.write(build, {**RUN, "outcome": "running", "ended": None})
+    return here
+
+
+def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
+    record(build, "c")
+    jobs = TaskTable.read(build, "r").jobs
+    more = {key: replace(jobs["a"], folder=f"smk/work/r/{key}", signature=key) for key in "cd"}
+    (build / layout.table("r")).write_text(tables.table(jobs={**jobs, **more}).to_text())
+    running(build)
+    assert document.as_data(gather(build))["verdict"]["state"] == "failed"  # nobody works on it
+    with lock.hold(build):
+        data = document.as_data(gather(build))
+        text = page.write(build, renewed=12).read_text()
+    # Two took 4 s each; one has run 3 s of as many, and one is to start: they run one at a time.
+    assert data["seconds_left"] == pytest.approx(4 + 1, abs=0.5)
+    assert re.fullmatch(
+        r"2 of 4 jobs are done, 1 run now\. About \d\.\d\d s left: it may end at 20.* UTC\.",
+        data["verdict"]["text"],
+    )
+    assert '<meta http-equiv="refresh" content="12">' in text
+    assert "renewed about every 12.0 s while the run goes on" in text
+    assert 'http-equiv="refresh"' not in page.write(build).read_text()
+
+
+def test_before_anything_is_translated_there_is_nothing_to_do(build: Path) -> None:
+    (build / layout.table("r")).unlink()
+    assert document.as_data(gather(build))["verdict"] == {
+        "state": "to do", "text": "Nothing is translated yet.",
+    }  # fmt: skip
+    with lock.hold(build):
+        assert document.as_data(gather(build))["verdict"] == {
+            "state": "running", "text": "It begins.",
+        }  # fmt: skip
+
+
+def test_a_page_costs_a_run_next_to_nothing() -> None:
+    assert page.pause(0.01) == 10
+    assert page.pause(1.5) == 150
 
 
 def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None:
