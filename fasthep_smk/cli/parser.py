@@ -27,7 +27,8 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 _LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "watch", "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
+    "compare", "watch", "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion",
+    "help",
 )  # fmt: skip
 
 
@@ -367,6 +368,17 @@ def _add_disk(commands: Commands, run: Parser) -> None:
     shown = report.add_mutually_exclusive_group()
     shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
     shown.add_argument("--json", action="store_true", help="the same as JSON")
+    compare = commands.add_parser(
+        "compare",
+        help="which results of two build folders differ, and which rules got slower",
+        description="Compare the cutflows, the histograms bin by bin, and what each rule took. "
+        "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
+        "compared. Changes nothing.",
+    )
+    compare.add_argument("build", type=_folder, metavar="BUILD", help="a build folder")
+    compare.add_argument("other", type=_folder, metavar="OTHER", help="another one")
+    compare.add_argument("--json", action="store_true", help="as JSON")
+    _add_trust(compare)
     watch = commands.add_parser(
         "watch",
         help="show that page in a browser, and renew it while a run goes on",

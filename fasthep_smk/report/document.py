@@ -24,7 +24,7 @@ from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Section", "as_data", "clean", "duration", "sections", "when"]
+__all__ = ["Section", "amount", "as_data", "clean", "cleaned", "duration", "sections", "when"]
 
 #: How many failed jobs are told in full, and how much of each log.
 _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
@@ -100,8 +100,13 @@ def as_data(facts: Facts) -> JsonObject:
         ],
     }
     data["verdict"] = _verdict(facts, data)
-    clean: JsonObject = _clean(data)
-    return clean
+    return cleaned(data)
+
+
+def cleaned(data: JsonObject) -> JsonObject:
+    """Return plain data whose texts hold no secret, and nothing that a terminal would obey."""
+    found: JsonObject = _clean(data)
+    return found
 
 
 def _missing_share(facts: Facts) -> float | None:
@@ -193,7 +198,6 @@ def _tail(log: Path) -> list[str]:
 
 
 def _clean(value: Any) -> Any:
-    """Return plain data whose texts hold no secret, and nothing that a terminal would obey."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -253,7 +257,7 @@ def _missing(data: JsonObject) -> Section:
             one["dataset"],
             one["file"],
             failures.span(one["start"], one["stop"]),
-            _count(one["events"]),
+            amount(one["events"]),
             one["reason"],
         ]
         for one in data["missing"]
@@ -271,8 +275,8 @@ def _cutflows(data: JsonObject) -> list[Section]:
             [
                 row["dataset"],
                 row["cut"],
-                _count(row["before"]),
-                _count(row["after"]),
+                amount(row["before"]),
+                amount(row["after"]),
                 _percent(row["share"]),
                 _percent(row["total"]),
                 _decimal(row["weights"]),
@@ -330,9 +334,9 @@ def _rules(data: JsonObject) -> Section:
         [
             row["rule"],
             row["pool"],
-            _count(row["jobs"]),
-            _count(row["earlier"]),
-            _count(row["retries"]),
+            amount(row["jobs"]),
+            amount(row["earlier"]),
+            amount(row["retries"]),
             duration(row["wait"]),
             duration(row["least"]),
             duration(row["median"]),
@@ -342,7 +346,7 @@ def _rules(data: JsonObject) -> Section:
             _size(row["asked_memory"]),
             _size(row["read"]),
             _size(row["written"]),
-            _count(row["speed"]),
+            amount(row["speed"]),
         ]
         for row in data["rules"]
     ]
@@ -373,7 +377,7 @@ def _requested(data: JsonObject) -> Section:
         [
             one["pool"],
             one["amount"],
-            _count(one["jobs"]),
+            amount(one["jobs"]),
             shown[one["amount"]](one["asked"]),
             shown[one["amount"]](one["used"]),
             one["rule"],
@@ -432,7 +436,7 @@ def _slowest(data: JsonObject) -> Section:
             one["host"],
             duration(one["seconds"]),
             _size(one["memory"]),
-            _count(one["events"]),
+            amount(one["events"]),
         ]
         for one in data["slowest"]
     ]
@@ -442,19 +446,19 @@ def _slowest(data: JsonObject) -> Section:
 
 def _reasons(data: JsonObject) -> Section:
     rows = [
-        [rule, _count(many), why]
+        [rule, amount(many), why]
         for rule, reasons in data["reasons"].items()
         for why, many in reasons.items()
     ]
     kept = data["earlier"]
     notes = [
-        f"{_count(kept)} of the jobs that are done ran in an earlier run, and count still."
+        f"{amount(kept)} of the jobs that are done ran in an earlier run, and count still."
         if kept
         else "No job of an earlier run counts: all have run."
     ]
     if parts := data["in_part"]:
         notes.append(
-            f"{_count(parts)} of those that ran did so in part, and have adopted the rest."
+            f"{amount(parts)} of those that ran did so in part, and have adopted the rest."
         )
     title = "What ran in the last run, and why"
     return Section("reasons", title, ["rule", "jobs", "why"], rows, notes, frozenset({"jobs"}))
@@ -518,7 +522,7 @@ def _percent(share: float | None) -> str:
     return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
 
 
-def _count(value: float | None) -> str:
+def amount(value: float | None) -> str:
     """Return a number with spaces between thousands."""
     return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
 
