@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.report import measures, results
+from fasthep_smk.report import measures, results, rules
 from fasthep_smk.report.estimate import Pace, seconds_left
 from fasthep_smk.report.facts import Facts
 from fasthep_smk.storage import failures
@@ -67,6 +67,7 @@ def as_data(facts: Facts) -> JsonObject:
         "histograms": results.histograms(build),
         "files": results.result_files(build),
         "rules": measures.rules(facts.done),
+        "each_rule": rules.of_each(facts),
         "requested": [
             {**asdict(one), "saved": one.saved} for one in measures.requested(facts.done)
         ],
@@ -122,16 +123,16 @@ def _seconds_left(facts: Facts) -> float | None:
     """Return how long the run may still take, by the jobs that it has done so far."""
     if not facts.is_running:
         return None
-    now, rules = time.time(), dict[str, Pace]()
+    now, paces = time.time(), dict[str, Pace]()
     for job in facts.jobs:
-        pace = rules.get(job.rule, Pace())
+        pace = paces.get(job.rule, Pace())
         if job.state == "to do":
             pace = replace(pace, waiting=pace.waiting + 1)
         elif job.is_new:
             pace = replace(pace, done=pace.done + 1, seconds=pace.seconds + job.seconds)
-        rules[job.rule] = pace
+        paces[job.rule] = pace
     running = [(job.rule, now - job.started) for job in facts.jobs if job.state == "running"]
-    return seconds_left(rules, running)
+    return seconds_left(paces, running)
 
 
 def _verdict(facts: Facts, data: JsonObject) -> JsonObject:

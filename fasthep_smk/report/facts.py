@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class JobFacts:
     retries: int = 0
     for_memory: bool = False
     waited_for: str | None = None
+    batch_job: str = ""
     is_new: bool = False
     in_part: bool = False
 
@@ -89,7 +90,8 @@ class Lacking:
 class Facts:
     """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
 
-    ``events`` are those of all partitions, also of those that the results lack.
+    ``events`` are those of all partitions, also of those that the results lack. ``nodes`` are those
+    of each rule's jobs, each with the file of the plan that it is of.
     """
 
     build: Path
@@ -100,6 +102,7 @@ class Facts:
     holder: Holder | None
     inputs: list[tuple[str, int | None, int | None]]
     events: Mapping[Partition, int | None]
+    nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def is_running(self) -> bool:
@@ -133,7 +136,11 @@ def gather(build: Path) -> Facts:
     pools = _pools(build)
     jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
     events: dict[Partition, int | None] = {}
+    nodes: dict[str, dict[str, str]] = {}
     for job in listed:
+        plans = nodes.setdefault(job.rule, {})
+        for node in job.entry.nodes:
+            plans.setdefault(node, job.entry.plan)
         many = _events(job, counted)
         if (one := job.entry.partition) is not None:
             events[one["dataset"], one["file"], one["start"], one["stop"]] = many
@@ -163,6 +170,7 @@ def gather(build: Path) -> Facts:
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
         events=events | {one.place: one.events for one in lacking},
+        nodes=nodes,
     )
 
 
@@ -222,6 +230,7 @@ def _finished(
         retries=len(earlier),
         for_memory=any(one.get("kind") == "memory" for one in earlier),
         waited_for=head.get("waited_for"),
+        batch_job=str(head.get("batch_job") or ""),
         is_new=started >= since,
         in_part=head.get("adopted") is True,
     )

@@ -22,6 +22,16 @@
     location.reload();
   }, 1000);
 })();
+// A link to what lies in something closed opens it.
+(() => {
+  const open = () => {
+    const goal = document.getElementById(location.hash.slice(1));
+    for (let one = goal; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+    goal?.scrollIntoView();
+  };
+  addEventListener("hashchange", open);
+  if (location.hash) open();
+})();
 // The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
 (() => {
   const told = document.fasthep ?? JSON.parse(document.getElementById("jobs").textContent);
@@ -30,8 +40,8 @@
   const colours = ["#4269d0", "#efb118", "#e8604c", "#3ca951", "#6cc5b0", "#c77dba", "#a463f2", "#97bbf5", "#9c6b4e", "#8c95a3"];
   const grey = "var(--wait)";
   const colour = (number) => colours[number % colours.length];
-  const ofPool = (number) => colour(number + 6);
   const pools = Object.keys(told.running);
+  const ofPool = (number) => told.pools[pools[number]] ?? colour(number);
   const latest = Math.max(...told.jobs.map((job) => job[4]));
   const [unit, size] = latest > 7200 ? ["hours", 3600] : latest > 300 ? ["minutes", 60] : ["seconds", 1];
   const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key]) => ({ rule, row, wait: wait / size, start: start / size, end: end / size, retries, key }));

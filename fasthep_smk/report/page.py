@@ -16,7 +16,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.report import document, measures, results
+from fasthep_smk.report import document, measures, results, rule_pages
 from fasthep_smk.report.document import Section, duration
 from fasthep_smk.report.facts import Facts, gather
 from fasthep_smk.storage import layout
@@ -38,7 +38,12 @@ _OPEN, _MOST = 40, 500
 _SHORT = 32
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 #: After these sections stand the plots, and before that the charts.
-_PLOTS_BEFORE, _CHARTS_BEFORE = "histograms", "rules"
+_PLOTS_BEFORE, _CHARTS_BEFORE, _GRAPH_BEFORE = "histograms", "rules", "provenance"
+#: Of pools; those of rules are in ``page.js``.
+_COLOURS = (
+    "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
+    "#97bbf5", "#8c95a3",
+)  # fmt: skip
 
 
 def pause(took: float) -> float:
@@ -136,20 +141,31 @@ def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
     names = [section.name for section in found]
     plots = _plots(facts.build, data)
     at = next((name for name in (_PLOTS_BEFORE, "files", "rules") if name in names), "provenance")
-    yield _navigation(found, plots=bool(plots), charts=bool(facts.new))
+    each, colours = data["each_rule"], _colours(data)
+    yield _navigation(found, plots=bool(plots), charts=bool(facts.new), rules=bool(each))
     for section in found:
         if section.name == at:
             yield plots
         if section.name == _CHARTS_BEFORE and facts.new:
             yield _charts(data)
+        if section.name == _GRAPH_BEFORE and each:
+            yield rule_pages.as_html(each, colours)
         yield _failures(data) if section.name == "failures" else _table(section)
 
 
-def _navigation(found: list[Section], *, plots: bool, charts: bool) -> str:
+def _colours(data: JsonObject) -> dict[str, str]:
+    """Return the colour of each pool, the same in all pictures."""
+    pools = sorted({pool for row in data["each_rule"] for pool in row["pools"]})
+    return {pool: _COLOURS[number % len(_COLOURS)] for number, pool in enumerate(pools)}
+
+
+def _navigation(found: list[Section], *, plots: bool, charts: bool, rules: bool) -> str:
     entries: list[tuple[str, str]] = []
     for section in found:
         if section.name == _CHARTS_BEFORE and charts:
             entries.append(("time", "Time"))
+        if section.name == _GRAPH_BEFORE and rules:
+            entries.append(("graph", "Graph of rules"))
         entries.append((section.name, section.title))
     if plots:
         entries.insert(0, ("plots", "Plots"))
@@ -295,6 +311,7 @@ def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
         "times": [round(time - zero, 2) for time in curves["times"]],
         "waiting": curves["waiting"],
         "running": {document.clean(pool): many for pool, many in curves["running"].items()},
+        "pools": _colours(data),
         "memory": memory,
         "made": data["made"],
         "again": again,

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+import yaml
 
 from fasthep_smk.report import facts, page, watch
 from tests.integration.conftest import WORKFLOW, Run
@@ -113,6 +114,44 @@ def test_rules_are_those_of_the_records(
             events = sum(one["stop"] - one["start"] for one in spans)
             assert row["events"] == events == 180
             assert row["speed"] == pytest.approx(events / sum(times))
+
+
+def test_each_rule_is_that_of_the_records_and_of_the_workflow(
+    ran: Path, data: dict[str, Any], records: list[dict[str, Any]]
+) -> None:
+    rule_of = {f"smk/work/{one['rule']}/{one['key']}".rstrip("/"): one["rule"] for one in records}
+    text = (ran / "report.html").read_text()
+    assert [row["rule"] for row in data["each_rule"]] == list(
+        dict.fromkeys(row["rule"] for row in data["each_rule"])
+    )
+    for row in data["each_rule"]:
+        mine = {one["key"]: one for one in records if one["rule"] == row["rule"]}
+        assert row["states"] == {"done": len(mine), "running": 0, "failed": 0, "to do": 0}
+        read = {folder for one in mine.values() for folder in one["made_of"]["reads"]}
+        assert set(row["reads"]) == {rule_of[folder] for folder in read}
+        assert row["pools"] == sorted({one["asked"]["pool"] for one in mine.values()})
+        nodes = {node for one in mine.values() for node in one["made_of"]["nodes"]}
+        assert {stage["stage"] for stage in row["stages"]} == {
+            node.removeprefix("stage.") for node in nodes
+        }
+        for job in row["jobs"]:
+            one = mine.pop(job["key"])
+            assert job["seconds"] == pytest.approx(one["ended"] - one["started"])
+            assert (job["memory"], job["host"]) == (one["used"]["memory"], one["host"])
+            assert (ran / job["log"]).is_file() or job["log"] == ""
+        assert not mine
+        assert f'<a href="#rule-{row["rule"]}"' in text
+        assert text.count(f'id="rule-{row["rule"]}"') == 1
+    params = {
+        stage["stage"]: yaml.safe_load("\n".join(stage["params"]))
+        for row in data["each_rule"]
+        for stage in row["stages"]
+    }
+    wanted = {
+        stage["id"]: stage["params"] for stage in yaml.safe_load(WORKFLOW)["analysis"]["stages"]
+    }
+    assert params["Vars"] == wanted["Vars"]
+    assert params["Cuts"]["selection"] == wanted["Cuts"]["selection"]
 
 
 def test_the_path_to_the_end_is_one_of_the_records(

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fasthep_smk.cli import report
 from fasthep_smk.report import document, page
 from fasthep_smk.report.facts import gather
 from fasthep_smk.run import lock
 from fasthep_smk.storage import failures, last_run, layout
-from fasthep_smk.storage.task_table import TaskTable
+from fasthep_smk.storage.task_table import Read, TaskTable
 from tests.support import tables
 
 CANARY = "<script>document.title='canary'</script>"
@@ -231,6 +232,33 @@ def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
     data = document.as_data(gather(build))
     assert data["in_part"] == 1
     assert "1 of those that ran did so in part, and have adopted the rest." in report.as_text(data)
+
+
+def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
+    params = {"url": SECRET, "expr": f"{CANARY} > 5", "cuts": ["a", "b"]}
+    plan = {"nodes": [{"id": "stage.Cuts", "impl": "hep.define", "params": params}]}
+    (build / "smk/plans").mkdir()
+    (build / "smk/plans/nominal.json").write_text(json.dumps(plan))
+    jobs = TaskTable.read(build, "r").jobs
+    one = replace(jobs["b"], nodes=("stage.Cuts",))
+    after = tables.entry(folder="smk/work/s", signature="s", reads=(Read("smk/work/r/a", ()),))
+    (build / layout.table("r")).write_text(tables.table(jobs={"b": one, "a": jobs["a"]}).to_text())
+    (build / layout.table("s")).write_text(tables.table(rule="s", jobs={"": after}).to_text())
+    first, second = document.as_data(gather(build))["each_rule"]
+    (stage,) = first["stages"]
+    assert (stage["stage"], stage["op"]) == ("Cuts", "hep.define")
+    told = yaml.safe_load("\n".join(stage["params"]))
+    assert told["cuts"] == ["a", "b"]
+    assert "hunter2" not in told["url"]
+    assert [(job["key"], job["state"]) for job in first["jobs"]] == [("b", "failed"), ("a", "done")]
+    assert first["jobs"][0]["log"] == "debug/distributed/logs/r/b.log"
+    assert (second["reads"], second["states"]["to do"]) == (["r"], 1)
+    text = page.write(build).read_text()
+    assert CANARY not in text
+    shown = text.partition('<section id="graph">')[2].partition("</section>")[0]
+    assert '<a href="#rule-r" class="failed">' in shown and '<div id="rule-r">' in shown
+    assert '<a href="#rule-s" class="open">' in shown
+    assert shown.count("<path") == 1
 
 
 def test_the_terminal_shows_the_command_that_runs_a_failed_job_alone(build: Path) -> None:
