@@ -80,7 +80,7 @@ def _main(arguments: list[str]) -> int:
 
 def _check_build(options: argparse.Namespace) -> None:
     """Refuse a build folder that somebody else may have written, unless the user trusts it."""
-    for name, shown in (("outdir", "--outdir"), ("build", "BUILD")):
+    for name, shown in (("outdir", "--outdir"), ("build", "BUILD"), ("other", "OTHER")):
         folder = getattr(options, name, None)
         if folder is not None and not options.trust_build:
             from fasthep_smk.util.ownership import check_build
@@ -369,6 +369,24 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _compare(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import report
+
+    try:
+        text, status = report.compared([options.build, options.other], as_json=options.json)
+    except SmkError as error:  # 1 is for results that differ
+        print(f"fasthep-smk: {error}", file=sys.stderr)
+        return 2
+    print(text, end="")
+    return status
+
+
+def _watch(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import watch
+
+    return watch.watch(options.build, port=options.port, browser=not options.no_browser)
+
+
 def _clean(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import clean
 
@@ -431,6 +449,8 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "site": _site,
     "status": _status,
     "report": _report,
+    "compare": _compare,
+    "watch": _watch,
     "clean": _clean,
     "attach": _attach,
     "cancel": _cancel,
@@ -441,7 +461,18 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "completion": _completion,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "report", "pack", "ops", "schema", "completion")
+_ANSWERS = (
+    "why",
+    "explain",
+    "doctor",
+    "status",
+    "report",
+    "compare",
+    "pack",
+    "ops",
+    "schema",
+    "completion",
+)
 
 
 def _start(

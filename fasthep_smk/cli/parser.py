@@ -24,9 +24,11 @@ __all__ = ["make_parser", "misplaced", "names_of_options", "parse"]
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
+_LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
+    "compare", "watch", "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion",
+    "help",
 )  # fmt: skip
 
 
@@ -366,6 +368,28 @@ def _add_disk(commands: Commands, run: Parser) -> None:
     shown = report.add_mutually_exclusive_group()
     shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
     shown.add_argument("--json", action="store_true", help="the same as JSON")
+    compare = commands.add_parser(
+        "compare",
+        help="which results of two build folders differ, and which rules got slower",
+        description="Compare the cutflows, the histograms bin by bin, and what each rule took. "
+        "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
+        "compared. Changes nothing.",
+    )
+    compare.add_argument("build", type=_folder, metavar="BUILD", help="a build folder")
+    compare.add_argument("other", type=_folder, metavar="OTHER", help="another one")
+    compare.add_argument("--json", action="store_true", help="as JSON")
+    _add_trust(compare)
+    watch = commands.add_parser(
+        "watch",
+        help="show that page in a browser, and renew it while a run goes on",
+        description="Serve the page on a build folder to browsers of this machine, and open it if "
+        "there is one. Who asks must know the address that is printed. Changes nothing; Ctrl-C "
+        "ends it.",
+    )
+    watch.add_argument(
+        "--port", type=_port, default=0, metavar="N", help="at this port (default: a free one)"
+    )
+    watch.add_argument("--no-browser", action="store_true", help="only print the address")
     attach = commands.add_parser(
         "attach",
         help="show the output of a run in the background",
@@ -400,7 +424,7 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, report, attach, cancel, retry, clean):
+    for command in (status, report, watch, attach, cancel, retry, clean):
         command.add_argument(
             "build",
             type=_folder,
@@ -473,6 +497,13 @@ def _positive(text: str) -> int:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return value
+
+
+def _port(text: str) -> int:
+    value = _positive(text)
+    if value > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, which is at most {_LAST_PORT}")
     return value
 
 

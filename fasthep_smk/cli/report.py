@@ -1,19 +1,20 @@
-"""``fasthep-smk report``: the page on a build folder, or the same in the terminal."""
+"""``fasthep-smk report``: the page on a build folder, or the same in the terminal; ``compare``."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate
 
-from fasthep_smk.report import document, page
+from fasthep_smk.report import compare, document, page
 from fasthep_smk.report.document import Section
 from fasthep_smk.report.facts import gather
 from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["as_text", "told"]
+__all__ = ["as_text", "compared", "told"]
 
 #: Characters of a cell in the terminal, in a wide table and in one of few columns; rows of a table.
 _WIDTH, _WIDE, _ROWS = 60, 120, 30
@@ -30,6 +31,27 @@ def told(folder: Path, *, text: bool, as_json: bool) -> str:
         return f"{page.write(build)}\n"
     data = document.as_data(gather(build))
     return f"{json.dumps(data, indent=1)}\n" if as_json else as_text(data)
+
+
+def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
+    """Return what differs between two build folders, and the exit status that ``diff`` would have.
+
+    Raises:
+        Findings: one is no build folder, or its task tables cannot be read.
+    """
+    data = compare.as_data(*map(find_build, folders))
+    status = 2 if data["unread"] else int(not data["same"])
+    if as_json:
+        return f"{json.dumps(data, indent=1)}\n", status
+    lines = [
+        f"{name + ':':7} {build} ({verdict['state']}: {verdict['text']})"
+        for name, build, verdict in zip(
+            ("first", "second"), data["builds"], data["verdicts"], strict=True
+        )
+    ]
+    lines += [f"cannot be read: {path}" for path in data["unread"]]
+    parts = ["\n".join([*lines, compare.verdict(data)]), *map(_table, compare.sections(data))]
+    return "\n\n".join(parts) + "\n", status
 
 
 def as_text(data: JsonObject) -> str:

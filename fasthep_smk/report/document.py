@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.report import measures, results
+from fasthep_smk.report import measures, results, rules
+from fasthep_smk.report.estimate import Pace, seconds_left
 from fasthep_smk.report.facts import Facts
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
@@ -23,7 +24,7 @@ from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Section", "as_data", "clean", "duration", "sections", "when"]
+__all__ = ["Section", "amount", "as_data", "clean", "cleaned", "duration", "sections", "when"]
 
 #: How many failed jobs are told in full, and how much of each log.
 _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
@@ -61,10 +62,12 @@ def as_data(facts: Facts) -> JsonObject:
         "in_part": sum(job.in_part for job in facts.new),
         "missing": [asdict(one) for one in facts.lacking],
         "missing_share": _missing_share(facts),
+        "seconds_left": _seconds_left(facts),
         "cutflows": results.cutflows(build),
         "histograms": results.histograms(build),
         "files": results.result_files(build),
         "rules": measures.rules(facts.done),
+        "each_rule": rules.of_each(facts),
         "requested": [
             {**asdict(one), "saved": one.saved} for one in measures.requested(facts.done)
         ],
@@ -98,8 +101,13 @@ def as_data(facts: Facts) -> JsonObject:
         ],
     }
     data["verdict"] = _verdict(facts, data)
-    clean: JsonObject = _clean(data)
-    return clean
+    return cleaned(data)
+
+
+def cleaned(data: JsonObject) -> JsonObject:
+    """Return plain data whose texts hold no secret, and nothing that a terminal would obey."""
+    found: JsonObject = _clean(data)
+    return found
 
 
 def _missing_share(facts: Facts) -> float | None:
@@ -111,14 +119,35 @@ def _missing_share(facts: Facts) -> float | None:
     return sum(one.events or 0 for one in facts.lacking) / total if total else None
 
 
+def _seconds_left(facts: Facts) -> float | None:
+    """Return how long the run may still take, by the jobs that it has done so far."""
+    if not facts.is_running:
+        return None
+    now, paces = time.time(), dict[str, Pace]()
+    for job in facts.jobs:
+        pace = paces.get(job.rule, Pace())
+        if job.state == "to do":
+            pace = replace(pace, waiting=pace.waiting + 1)
+        elif job.is_new:
+            pace = replace(pace, done=pace.done + 1, seconds=pace.seconds + job.seconds)
+        paces[job.rule] = pace
+    running = [(job.rule, now - job.started) for job in facts.jobs if job.state == "running"]
+    return seconds_left(paces, running)
+
+
 def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
     """Return in a word and a sentence how it stands."""
     counts, run = data["counts"], facts.run
     total = sum(counts.values())
     done = f"{counts['done']} of {total} jobs are done"
     outcome = run["outcome"] if run else None
-    if outcome == "running" and facts.holder is not None:
-        return {"state": "running", "text": f"{done}, {counts['running']} run now."}
+    if facts.is_running:
+        text = f"{done}, {counts['running']} run now." if total else "It begins."
+        if (left := data["seconds_left"]) is not None:
+            text += f" About {duration(left)} left: it may end at {when(data['made'] + left)}."
+        return {"state": "running", "text": text}
+    if not total:
+        return {"state": "to do", "text": "Nothing is translated yet."}
     if outcome == "stopped":
         return {"state": "stopped", "text": f"It was stopped: {done}. Run again to go on."}
     if outcome == "running":
@@ -170,7 +199,6 @@ def _tail(log: Path) -> list[str]:
 
 
 def _clean(value: Any) -> Any:
-    """Return plain data whose texts hold no secret, and nothing that a terminal would obey."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
@@ -230,7 +258,7 @@ def _missing(data: JsonObject) -> Section:
             one["dataset"],
             one["file"],
             failures.span(one["start"], one["stop"]),
-            _count(one["events"]),
+            amount(one["events"]),
             one["reason"],
         ]
         for one in data["missing"]
@@ -248,8 +276,8 @@ def _cutflows(data: JsonObject) -> list[Section]:
             [
                 row["dataset"],
                 row["cut"],
-                _count(row["before"]),
-                _count(row["after"]),
+                amount(row["before"]),
+                amount(row["after"]),
                 _percent(row["share"]),
                 _percent(row["total"]),
                 _decimal(row["weights"]),
@@ -307,9 +335,9 @@ def _rules(data: JsonObject) -> Section:
         [
             row["rule"],
             row["pool"],
-            _count(row["jobs"]),
-            _count(row["earlier"]),
-            _count(row["retries"]),
+            amount(row["jobs"]),
+            amount(row["earlier"]),
+            amount(row["retries"]),
             duration(row["wait"]),
             duration(row["least"]),
             duration(row["median"]),
@@ -319,7 +347,7 @@ def _rules(data: JsonObject) -> Section:
             _size(row["asked_memory"]),
             _size(row["read"]),
             _size(row["written"]),
-            _count(row["speed"]),
+            amount(row["speed"]),
         ]
         for row in data["rules"]
     ]
@@ -350,7 +378,7 @@ def _requested(data: JsonObject) -> Section:
         [
             one["pool"],
             one["amount"],
-            _count(one["jobs"]),
+            amount(one["jobs"]),
             shown[one["amount"]](one["asked"]),
             shown[one["amount"]](one["used"]),
             one["rule"],
@@ -409,7 +437,7 @@ def _slowest(data: JsonObject) -> Section:
             one["host"],
             duration(one["seconds"]),
             _size(one["memory"]),
-            _count(one["events"]),
+            amount(one["events"]),
         ]
         for one in data["slowest"]
     ]
@@ -419,19 +447,19 @@ def _slowest(data: JsonObject) -> Section:
 
 def _reasons(data: JsonObject) -> Section:
     rows = [
-        [rule, _count(many), why]
+        [rule, amount(many), why]
         for rule, reasons in data["reasons"].items()
         for why, many in reasons.items()
     ]
     kept = data["earlier"]
     notes = [
-        f"{_count(kept)} of the jobs that are done ran in an earlier run, and count still."
+        f"{amount(kept)} of the jobs that are done ran in an earlier run, and count still."
         if kept
         else "No job of an earlier run counts: all have run."
     ]
     if parts := data["in_part"]:
         notes.append(
-            f"{_count(parts)} of those that ran did so in part, and have adopted the rest."
+            f"{amount(parts)} of those that ran did so in part, and have adopted the rest."
         )
     title = "What ran in the last run, and why"
     return Section("reasons", title, ["rule", "jobs", "why"], rows, notes, frozenset({"jobs"}))
@@ -495,7 +523,7 @@ def _percent(share: float | None) -> str:
     return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
 
 
-def _count(value: float | None) -> str:
+def amount(value: float | None) -> str:
     """Return a number with spaces between thousands."""
     return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
 

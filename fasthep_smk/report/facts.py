@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class JobFacts:
     ``waited_from`` is when it could have begun: when it was submitted, if that is known
     (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
     run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before,
-    ``for_memory``: one of those died for want of it.
+    ``for_memory``: one of those died for want of it. Of one that runs, ``started`` alone is known.
     """
 
     rule: str
@@ -59,6 +60,7 @@ class JobFacts:
     retries: int = 0
     for_memory: bool = False
     waited_for: str | None = None
+    batch_job: str = ""
     is_new: bool = False
     in_part: bool = False
 
@@ -88,7 +90,8 @@ class Lacking:
 class Facts:
     """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
 
-    ``events`` are those of all partitions, also of those that the results lack.
+    ``events`` are those of all partitions, also of those that the results lack. ``nodes`` are those
+    of each rule's jobs, each with the file of the plan that it is of.
     """
 
     build: Path
@@ -99,6 +102,14 @@ class Facts:
     holder: Holder | None
     inputs: list[tuple[str, int | None, int | None]]
     events: Mapping[Partition, int | None]
+    nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a run goes on."""
+        if self.holder is None:
+            return False
+        return self.run["outcome"] == "running" if self.run else not self.jobs
 
     @property
     def done(self) -> list[JobFacts]:
@@ -125,7 +136,11 @@ def gather(build: Path) -> Facts:
     pools = _pools(build)
     jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
     events: dict[Partition, int | None] = {}
+    nodes: dict[str, dict[str, str]] = {}
     for job in listed:
+        plans = nodes.setdefault(job.rule, {})
+        for node in job.entry.nodes:
+            plans.setdefault(node, job.entry.plan)
         many = _events(job, counted)
         if (one := job.entry.partition) is not None:
             events[one["dataset"], one["file"], one["start"], one["stop"]] = many
@@ -135,7 +150,8 @@ def gather(build: Path) -> Facts:
             state = state_of(False, note := notes.get((job.rule, job.key)), holder)
             if note and note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
-            jobs.append(_job(job, state, pools.get(job.rule, ""), many))
+            since_when = _noted(build, job) if state == "running" else 0.0
+            jobs.append(_job(job, state, pools.get(job.rule, ""), many, started=since_when))
             continue
         found = _finished(job, head, pools.get(job.rule, ""), many, since, ends)
         ends[job.folder] = found.ended
@@ -154,7 +170,16 @@ def gather(build: Path) -> Facts:
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
         events=events | {one.place: one.events for one in lacking},
+        nodes=nodes,
     )
+
+
+def _noted(build: Path, job: TaskJob) -> float:
+    """Return when a job that runs has left its note, which it does when it starts."""
+    try:
+        return failures.path_of(build, job.rule, job.key).stat().st_mtime
+    except OSError:  # it has just ended
+        return time.time()
 
 
 def _job(job: TaskJob, state: State, pool: str, events: int | None, **more: Any) -> JobFacts:
@@ -205,6 +230,7 @@ def _finished(
         retries=len(earlier),
         for_memory=any(one.get("kind") == "memory" for one in earlier),
         waited_for=head.get("waited_for"),
+        batch_job=str(head.get("batch_job") or ""),
         is_new=started >= since,
         in_part=head.get("adopted") is True,
     )

@@ -1,20 +1,54 @@
 "use strict";
-// The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
+// The page while a run goes on: it reloads itself, and stays as its reader has left it.
 (() => {
   const told = JSON.parse(document.getElementById("jobs").textContent);
+  if (!told.again) return;
+  const place = `fasthep-smk ${location.pathname}`, seconds = () => Date.now() / 1000;
+  const closed = () => [...document.querySelectorAll("details")];
+  const state = () => JSON.stringify({ open: closed().map((one) => one.open), only: document.getElementById("only")?.selectedIndex });
+  try {
+    const left = JSON.parse(sessionStorage.getItem(place) || "{}");
+    closed().forEach((one, at) => { one.open = left.open?.[at] ?? one.open; });
+    told.only = left.only;
+  } catch { /* without a memory of its own */ }
+  document.fasthep = told;
+  const loaded = seconds();
+  if (loaded - told.made > 3 * told.again + 60) {
+    document.getElementById("renewed").textContent += " It has not been renewed for long: perhaps the run was killed.";
+  }
+  setInterval(() => {
+    if (seconds() - loaded < told.again || getSelection().toString()) return;
+    try { sessionStorage.setItem(place, state()); } catch { /* as above */ }
+    location.reload();
+  }, 1000);
+})();
+// A link to what lies in something closed opens it.
+(() => {
+  const open = () => {
+    const goal = document.getElementById(location.hash.slice(1));
+    for (let one = goal; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+    goal?.scrollIntoView();
+  };
+  addEventListener("hashchange", open);
+  if (location.hash) open();
+})();
+// The charts of the page, drawn by Observable Plot (vendor/) from the JSON that the page holds.
+(() => {
+  const told = document.fasthep ?? JSON.parse(document.getElementById("jobs").textContent);
   const timeline = document.getElementById("timeline");
   if (!timeline || !told.jobs.length) return;
   const colours = ["#4269d0", "#efb118", "#e8604c", "#3ca951", "#6cc5b0", "#c77dba", "#a463f2", "#97bbf5", "#9c6b4e", "#8c95a3"];
   const grey = "var(--wait)";
   const colour = (number) => colours[number % colours.length];
-  const ofPool = (number) => colour(number + 6);
   const pools = Object.keys(told.running);
+  const ofPool = (number) => told.pools[pools[number]] ?? colour(number);
   const latest = Math.max(...told.jobs.map((job) => job[4]));
   const [unit, size] = latest > 7200 ? ["hours", 3600] : latest > 300 ? ["minutes", 60] : ["seconds", 1];
   const jobs = told.jobs.map(([rule, row, wait, start, end, retries, key]) => ({ rule, row, wait: wait / size, start: start / size, end: end / size, retries, key }));
   const last = latest / size;
   const only = document.getElementById("only");
   told.rules.forEach((name, number) => only.add(new Option(name, number)));
+  if (told.only > 0) only.selectedIndex = told.only;
 
   const legend = (names, colourOf) => {
     const list = document.createElement("ul");

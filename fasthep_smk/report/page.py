@@ -16,7 +16,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.report import document, measures, results
+from fasthep_smk.report import document, measures, results, rule_pages
 from fasthep_smk.report.document import Section, duration
 from fasthep_smk.report.facts import Facts, gather
 from fasthep_smk.storage import layout
@@ -24,7 +24,11 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["as_html", "write"]
+__all__ = ["as_html", "pause", "write"]
+
+#: While a run goes on, the page is renewed after so many seconds, or after so many times what it
+#: took to write: it costs a run 1 % of one core at most.
+_RENEWED, _TIMES = 10.0, 100
 
 #: Bytes of plots that a page holds; others it only names.
 _PICTURES = 2_500_000
@@ -34,11 +38,23 @@ _OPEN, _MOST = 40, 500
 _SHORT = 32
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 #: After these sections stand the plots, and before that the charts.
-_PLOTS_BEFORE, _CHARTS_BEFORE = "histograms", "rules"
+_PLOTS_BEFORE, _CHARTS_BEFORE, _GRAPH_BEFORE = "histograms", "rules", "provenance"
+#: Of pools; those of rules are in ``page.js``.
+_COLOURS = (
+    "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
+    "#97bbf5", "#8c95a3",
+)  # fmt: skip
 
 
-def write(build: Path) -> Path:
+def pause(took: float) -> float:
+    """Return after how many seconds a page may be renewed that took so many to write."""
+    return max(_RENEWED, _TIMES * took)
+
+
+def write(build: Path, *, renewed: float = _RENEWED) -> Path:
     """Write the page of a build folder, and return its path.
+
+    While a run goes on, the page reloads itself after ``renewed`` seconds.
 
     Raises:
         Findings: its task tables cannot be read.
@@ -47,15 +63,19 @@ def write(build: Path) -> Path:
     facts = gather(build)
     data = document.as_data(facts)
     path = build / layout.REPORT
-    text = as_html(facts, data)
+    text = as_html(facts, data, renewed=renewed)
     # If it quotes logs, it is like these: no other user may read them.
     with files.atomic_path(path, durable=False, private=bool(data["failures"])) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 
 
-def as_html(facts: Facts, data: JsonObject) -> str:
-    """Return the page; ``data`` is what `document.as_data` says of these facts."""
+def as_html(facts: Facts, data: JsonObject, *, renewed: float = _RENEWED) -> str:
+    """Return the page; ``data`` is what `document.as_data` says of these facts.
+
+    While a run goes on, the page reloads itself after ``renewed`` seconds.
+    """
+    again = round(renewed) if facts.is_running else None
     scripts = [_resource(name) for name in _SCRIPTS]
     name = "/".join(data["build"].split("/")[-2:])  # that of the project, too
     title = f"{data['verdict']['state']}: {name}"
@@ -64,12 +84,13 @@ def as_html(facts: Facts, data: JsonObject) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
+        *([f'<noscript><meta http-equiv="refresh" content="{again}"></noscript>'] if again else []),
         f"<title>{escape(title)}</title>\n<style>{_resource('page.css')}</style>\n</head>\n<body>",
-        _header(name, facts, data),
+        _header(name, facts, data, again),
         "<main>",
         *_body(facts, data),
         "</main>",
-        f'<script type="application/json" id="jobs">{_timeline(facts)}</script>',
+        f'<script type="application/json" id="jobs">{_told(facts, data, again)}</script>',
         *(f"<script>{script}</script>" for script in scripts),
         "</body>\n</html>\n",
     ]
@@ -90,7 +111,7 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _header(name: str, facts: Facts, data: JsonObject) -> str:
+def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str:
     verdict, counts, run = data["verdict"], data["counts"], data["run"]
     figures = [(f"{sum(counts.values())}", "jobs")]
     if run and run["ended"] is not None:
@@ -104,10 +125,14 @@ def _header(name: str, facts: Facts, data: JsonObject) -> str:
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
     )
     state = verdict["state"]
+    renewed = (
+        f'<p class="note" id="renewed">Written at {document.when(data["made"])}, and renewed '
+        f"about every {duration(again)} while the run goes on: this page reloads itself.</p>"
+    )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
         f'<h1>{escape(name)}</h1><p class="said">{escape(verdict["text"])}</p>'
-        f"<dl>{shown}</dl></header>"
+        f"<dl>{shown}</dl>{renewed if again else ''}</header>"
     )
 
 
@@ -116,20 +141,31 @@ def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
     names = [section.name for section in found]
     plots = _plots(facts.build, data)
     at = next((name for name in (_PLOTS_BEFORE, "files", "rules") if name in names), "provenance")
-    yield _navigation(found, plots=bool(plots), charts=bool(facts.new))
+    each, colours = data["each_rule"], _colours(data)
+    yield _navigation(found, plots=bool(plots), charts=bool(facts.new), rules=bool(each))
     for section in found:
         if section.name == at:
             yield plots
         if section.name == _CHARTS_BEFORE and facts.new:
             yield _charts(data)
+        if section.name == _GRAPH_BEFORE and each:
+            yield rule_pages.as_html(each, colours)
         yield _failures(data) if section.name == "failures" else _table(section)
 
 
-def _navigation(found: list[Section], *, plots: bool, charts: bool) -> str:
+def _colours(data: JsonObject) -> dict[str, str]:
+    """Return the colour of each pool, the same in all pictures."""
+    pools = sorted({pool for row in data["each_rule"] for pool in row["pools"]})
+    return {pool: _COLOURS[number % len(_COLOURS)] for number, pool in enumerate(pools)}
+
+
+def _navigation(found: list[Section], *, plots: bool, charts: bool, rules: bool) -> str:
     entries: list[tuple[str, str]] = []
     for section in found:
         if section.name == _CHARTS_BEFORE and charts:
             entries.append(("time", "Time"))
+        if section.name == _GRAPH_BEFORE and rules:
+            entries.append(("graph", "Graph of rules"))
         entries.append((section.name, section.title))
     if plots:
         entries.insert(0, ("plots", "Plots"))
@@ -243,8 +279,8 @@ def _charts(data: JsonObject) -> str:
     )
 
 
-def _timeline(facts: Facts) -> str:
-    """Return what the charts show as JSON that can stand in a page."""
+def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
+    """Return what the charts show as JSON that can stand in a page, and when it reloads itself."""
     jobs = facts.new
     run, first = facts.run, min((job.waited_from or job.started for job in jobs), default=0.0)
     zero = min(run["started"], first) if run else first
@@ -275,7 +311,10 @@ def _timeline(facts: Facts) -> str:
         "times": [round(time - zero, 2) for time in curves["times"]],
         "waiting": curves["waiting"],
         "running": {document.clean(pool): many for pool, many in curves["running"].items()},
+        "pools": _colours(data),
         "memory": memory,
+        "made": data["made"],
+        "again": again,
     }
     # No "<": nothing in it can end the element that holds it.
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")

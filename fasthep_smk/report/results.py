@@ -12,11 +12,14 @@ from typing import Any
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["cutflows", "fitting", "histograms", "picture", "result_files"]
+__all__ = [
+    "ARTIFACTS", "PICTURES", "by_dataset", "cutflows", "fitting", "histograms", "loaded", "picture",
+    "result_files",
+]  # fmt: skip
 
-_ARTIFACTS = "artifacts"
+ARTIFACTS = "artifacts"
 #: What a browser shows, by how its name ends.
-_PICTURES = {
+PICTURES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".jpg": "image/jpeg",
@@ -28,7 +31,7 @@ _SKIPPED = {"histograms", "cutflows", "provenance"}
 
 def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
     """Yield the title and the file of all results of a kind, variations in folders of their own."""
-    artifacts = build / _ARTIFACTS
+    artifacts = build / ARTIFACTS
     for manifest in sorted(
         [*artifacts.glob(f"{kind}/manifest.json"), *artifacts.glob(f"*/{kind}/manifest.json")]
     ):
@@ -87,21 +90,40 @@ def histograms(build: Path) -> list[JsonObject]:
     are the effective ones, the square of the sum over the sum of squares: without weights, simply
     their number.
     """
-    listed = list(_listed(build, "histograms"))
-    if not listed:
-        return []
-    # Imported when needed: it brings a library that takes a moment.
-    from fasthep_smk.storage import pickles
-
     found = []
-    for title, path in listed:
+    for title, path, histogram in loaded(build):
         try:
-            histogram: Any = pickles.load(files.read_plain(path))
             rows = list(_sums(histogram))
-        except Exception:  # a pickle may raise anything, and hold what is no histogram
+        except Exception:  # a pickle may hold what is no histogram
             rows = []
         found += [{"name": title, "file": str(path.relative_to(build)), **row} for row in rows]
     return found
+
+
+def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
+    """Yield the title and the file of each histogram, and itself: ``None`` if it cannot be read."""
+    listed = list(_listed(build, "histograms"))
+    if not listed:
+        return
+    # Imported when needed: it brings a library that takes a moment.
+    from fasthep_smk.storage import pickles
+
+    for title, path in listed:
+        try:
+            histogram: Any = pickles.load(files.read_plain(path))
+        except Exception:  # a pickle may raise anything
+            histogram = None
+        yield title, path, histogram
+
+
+def by_dataset(histogram: Any) -> dict[str, Any]:
+    """Return a histogram for each dataset where it has an axis of datasets, else by no name."""
+    axes = [axis.name for axis in histogram.axes]
+    if "dataset" not in axes:
+        return {"": histogram}
+    at = axes.index("dataset")
+    axis = histogram.axes[at]
+    return {str(dataset): histogram[{at: axis.index(dataset)}] for dataset in axis}
 
 
 def _sums(histogram: Any) -> Iterator[JsonObject]:
@@ -109,13 +131,12 @@ def _sums(histogram: Any) -> Iterator[JsonObject]:
     at = axes.index("dataset") if "dataset" in axes else None
     sizes = [f"{len(axis)} of {name}" for axis, name in zip(histogram.axes, axes, strict=True)]
     bins = " × ".join(size for number, size in enumerate(sizes) if number != at)
-    for dataset in histogram.axes[at] if at is not None else [""]:
-        one = histogram if at is None else histogram[{at: histogram.axes[at].index(dataset)}]
+    for dataset, one in by_dataset(histogram).items():
         values, variances = one.values(flow=True), one.variances(flow=True)
         total, inside = float(values.sum()), float(one.values().sum())
         squares = None if variances is None else float(variances.sum())
         yield {
-            "dataset": str(dataset),
+            "dataset": dataset,
             "bins": bins,
             "sum": total,
             # What is left of rounding is nothing.
@@ -127,7 +148,7 @@ def _sums(histogram: Any) -> Iterator[JsonObject]:
 
 def result_files(build: Path) -> list[JsonObject]:
     """Return all other files for the user: their paths, sizes, and whether a browser shows them."""
-    top = build / _ARTIFACTS
+    top = build / ARTIFACTS
     found = []
     for path in sorted(top.rglob("*")):
         parts = path.relative_to(top).parts
@@ -137,7 +158,7 @@ def result_files(build: Path) -> list[JsonObject]:
             {
                 "file": str(path.relative_to(build)),
                 "size": path.stat().st_size,
-                "shown": path.suffix.lower() in _PICTURES,
+                "shown": path.suffix.lower() in PICTURES,
             }
         )
     return found
@@ -146,7 +167,7 @@ def result_files(build: Path) -> list[JsonObject]:
 def picture(path: Path) -> str:
     """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
     content = base64.b64encode(files.read_plain(path)).decode("ascii")
-    return f"data:{_PICTURES[path.suffix.lower()]};base64,{content}"
+    return f"data:{PICTURES[path.suffix.lower()]};base64,{content}"
 
 
 def fitting(pictures: Iterable[JsonObject], most: int) -> list[JsonObject]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from fasthep_smk.report.estimate import Pace, seconds_left
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
@@ -15,11 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts", "RuleTally", "Tally", "facts"]
 
-#: An estimate from fewer jobs, or earlier, would be no more than a guess.
-_JOBS_FOR_ESTIMATE = 2
+#: An earlier estimate would be no more than a guess.
 _SECONDS_FOR_ESTIMATE = 3.0
-#: The least part of a job that is taken to be left, however long it has run.
-_LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -168,26 +166,17 @@ class Tally:
     def seconds_left(self) -> float | None:
         """Return how long the rest of the run may take, or None if that cannot be said yet.
 
-        Jobs to do are taken to last as long as those of their rule did, and as many of them to
-        run at a time as now. What failed, and what waits for it, is not counted apart.
+        What failed, and what waits for it, is not counted apart.
         """
-        if self.is_stopped:
+        if self.is_stopped or self.elapsed < _SECONDS_FOR_ESTIMATE:
             return None
-        rules = [*self.rules.values()]
-        done = sum(item.done for item in rules)
-        running = sum(item.running for item in rules)
-        if done < _JOBS_FOR_ESTIMATE or self.elapsed < _SECONDS_FOR_ESTIMATE or not running:
-            return None
-        common = sum(item.seconds for item in rules) / done
-        mean = {
-            rule: item.seconds / item.done if item.done else common
-            for rule, item in self.rules.items()
+        rules = {
+            rule: Pace(item.done, item.seconds, item.waiting) for rule, item in self.rules.items()
         }
-        work = sum(mean[rule] * item.waiting for rule, item in self.rules.items())
         now = self._clock()
-        for job in list(self._started.values()):
-            work += max(mean[job.rule] - (now - job.time), _LEAST_LEFT * mean[job.rule])
-        return work / running
+        return seconds_left(
+            rules, [(job.rule, now - job.time) for job in list(self._started.values())]
+        )
 
     def in_short(self, done: int, total: int) -> str:
         """Return how many jobs are done, since when, and how long the rest may take."""

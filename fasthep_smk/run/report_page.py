@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import platform
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["is_outdated", "noting", "write_page"]
 
+#: Seconds after which a run has its first page.
+_FIRST = 10.0
 _PACKAGES = (
     "fasthep-smk", "snakemake", "fasthep-flow", "fasthep-carpenter", "fasthep-curator",
     "fasthep-render",
@@ -30,20 +33,48 @@ _PACKAGES = (
 
 @contextlib.contextmanager
 def noting(translation: Translation) -> Iterator[None]:
-    """Note that a run goes on, and how it has ended; after a failure, write the page.
+    """Note that a run goes on, and how it has ended; renew the page, and after a failure write it.
 
     That of a run that succeeds is written when it is concluded.
     """
     run = _begun(translation)
     last_run.write(translation.build, run)
     try:
-        yield
+        with _renewing(translation.build):
+            yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt)
         _end(translation.build, run, "stopped" if stopped else "failed", error)
         write_page(translation.build)
         raise
     _end(translation.build, run, "finished")
+
+
+@contextlib.contextmanager
+def _renewing(build: Path) -> Iterator[None]:
+    """Write the page now and then while the block lasts, so seldom that it costs next to nothing.
+
+    What goes wrong with it is not said now: if it still does at the end, it is said then.
+    """
+    over = threading.Event()
+
+    def renew() -> None:
+        wait = _FIRST
+        while not over.wait(wait):
+            from fasthep_smk.report import page  # a short run needs none
+
+            started = time.perf_counter()
+            with contextlib.suppress(Exception):
+                page.write(build, renewed=wait)
+            wait = page.pause(time.perf_counter() - started)
+
+    thread = threading.Thread(target=renew, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def write_page(build: Path) -> None:

@@ -6,20 +6,29 @@ import json
 import math
 import pickle
 import re
+import signal
 import stat
 import statistics
+import subprocess
+import sys
+import threading
+import urllib.request
 from html import unescape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
+import yaml
 
+from fasthep_smk.report import facts, page, watch
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.browser import show
 
 pytestmark = pytest.mark.integration
 
+COMMAND = [sys.executable, "-m", "fasthep_smk"]
 CANARY = "<script>document.title='canary'</script>"
 #: Writes what nobody may see into its error, for each file of simulation.
 OPERATION = """\
@@ -107,6 +116,44 @@ def test_rules_are_those_of_the_records(
             assert row["speed"] == pytest.approx(events / sum(times))
 
 
+def test_each_rule_is_that_of_the_records_and_of_the_workflow(
+    ran: Path, data: dict[str, Any], records: list[dict[str, Any]]
+) -> None:
+    rule_of = {f"smk/work/{one['rule']}/{one['key']}".rstrip("/"): one["rule"] for one in records}
+    text = (ran / "report.html").read_text()
+    assert [row["rule"] for row in data["each_rule"]] == list(
+        dict.fromkeys(row["rule"] for row in data["each_rule"])
+    )
+    for row in data["each_rule"]:
+        mine = {one["key"]: one for one in records if one["rule"] == row["rule"]}
+        assert row["states"] == {"done": len(mine), "running": 0, "failed": 0, "to do": 0}
+        read = {folder for one in mine.values() for folder in one["made_of"]["reads"]}
+        assert set(row["reads"]) == {rule_of[folder] for folder in read}
+        assert row["pools"] == sorted({one["asked"]["pool"] for one in mine.values()})
+        nodes = {node for one in mine.values() for node in one["made_of"]["nodes"]}
+        assert {stage["stage"] for stage in row["stages"]} == {
+            node.removeprefix("stage.") for node in nodes
+        }
+        for job in row["jobs"]:
+            one = mine.pop(job["key"])
+            assert job["seconds"] == pytest.approx(one["ended"] - one["started"])
+            assert (job["memory"], job["host"]) == (one["used"]["memory"], one["host"])
+            assert (ran / job["log"]).is_file() or job["log"] == ""
+        assert not mine
+        assert f'<a href="#rule-{row["rule"]}"' in text
+        assert text.count(f'id="rule-{row["rule"]}"') == 1
+    params = {
+        stage["stage"]: yaml.safe_load("\n".join(stage["params"]))
+        for row in data["each_rule"]
+        for stage in row["stages"]
+    }
+    wanted = {
+        stage["id"]: stage["params"] for stage in yaml.safe_load(WORKFLOW)["analysis"]["stages"]
+    }
+    assert params["Vars"] == wanted["Vars"]
+    assert params["Cuts"]["selection"] == wanted["Cuts"]["selection"]
+
+
 def test_the_path_to_the_end_is_one_of_the_records(
     data: dict[str, Any], records: list[dict[str, Any]]
 ) -> None:
@@ -177,6 +224,46 @@ def test_a_browser_draws_it_and_asks_nobody(ran: Path, tmp_path: Path) -> None:
     for name in ("timeline", "concurrency", "memory"):
         chart = found.document.partition(f'id="{name}"')[2].partition("</figure>")[0]
         assert "<svg" in chart or 'class="plot' in chart, name
+
+
+def test_it_is_served_until_ctrl_c(ran: Path) -> None:
+    command = [*COMMAND, "watch", "--no-browser"]
+    served = subprocess.Popen(command, cwd=ran.parent, stdout=subprocess.PIPE, text=True)
+    assert served.stdout is not None
+    url, told = (served.stdout.readline().strip() for _ in range(2))
+    assert told == f"shows {ran}; Ctrl-C ends this, not the run"
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        text = answer.read().decode()
+    assert f"<title>finished: {ran.parent.name}/build</title>" in text
+    links = re.findall(r'<a href="\./([^"]*)"', text)
+    for link in links:
+        with urllib.request.urlopen(url + link, timeout=30) as answer:
+            assert answer.read() == (ran / unquote(link)).read_bytes()
+    assert any(link.endswith(".pkl") for link in links)
+    served.send_signal(signal.SIGINT)
+    rest, _ = served.communicate(timeout=30)
+    assert rest.endswith("\nno longer served\n")
+    assert served.returncode == 0
+
+
+def test_a_page_reloads_itself_as_long_as_a_run_goes_on(
+    ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second page is that of a run that has ended."""
+    monkeypatch.setattr(page, "pause", lambda _took: 1.0)
+    goes_on = iter([True] * 3)  # it is asked thrice for a page
+    monkeypatch.setattr(facts.Facts, "is_running", property(lambda _: next(goes_on, False)))
+    asked: list[str] = []
+    monkeypatch.setattr(watch._Answer, "log_request", lambda self, *_: asked.append(self.path))
+    with watch.Server(ran) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        found = show(server.url, tmp_path)
+        server.shutdown()
+        thread.join()
+    assert found.console == []
+    assert 'class="verdict finished"' in found.document
+    assert [urlsplit(server.url).path] * 2 == asked
 
 
 def test_what_a_page_asks_for_would_be_seen(tmp_path: Path) -> None:

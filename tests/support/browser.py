@@ -27,8 +27,13 @@ class Shown(NamedTuple):
     requests: list[str]
 
 
-def show(page: Path, folder: Path, *, width: int = 1200, picture: Path | None = None) -> Shown:
-    """Open a page; ``folder`` is for what the browser writes, ``picture`` for how it looks."""
+def show(
+    page: Path | str, folder: Path, *, width: int = 1200, picture: Path | None = None
+) -> Shown:
+    """Open a page by its path or address.
+
+    ``folder`` is for what the browser writes, ``picture`` for how it looks.
+    """
     log = folder / "net.json"
     command = [
         program("chromium"),
@@ -42,7 +47,7 @@ def show(page: Path, folder: Path, *, width: int = 1200, picture: Path | None = 
         "--enable-logging=stderr",
         "--virtual-time-budget=5000",
         *([f"--screenshot={picture}"] if picture else ["--dump-dom"]),
-        page.as_uri(),
+        page.as_uri() if isinstance(page, Path) else page,
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr

@@ -5,18 +5,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import re
+import socket
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from fasthep_smk.cli import report
 from fasthep_smk.report import document, page
 from fasthep_smk.report.facts import gather
+from fasthep_smk.run import lock
 from fasthep_smk.storage import failures, last_run, layout
+from fasthep_smk.storage.task_table import Read, TaskTable
 from tests.support import tables
 
 CANARY = "<script>document.title='canary'</script>"
@@ -151,6 +157,61 @@ def test_the_verdict_is_that_of_the_run_and_of_its_jobs(
     assert "1 of 2 jobs" in data["verdict"]["text"]
 
 
+def running(build: Path) -> failures.Failure:
+    """Let the job that failed be one that has run for 3 s now, in a run that goes on."""
+    note = failures.read(failures.path_of(build, "r", "b"))
+    assert note is not None
+    here = replace(
+        note,
+        kind="killed",
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        born=failures.born(os.getpid()),
+    )
+    failures.note(build, here)
+    since = time.time() - 3
+    os.utime(failures.path_of(build, "r", "b"), (since, since))
+    last_run.write(build, {**RUN, "outcome": "running", "ended": None})
+    return here
+
+
+def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
+    record(build, "c")
+    jobs = TaskTable.read(build, "r").jobs
+    more = {key: replace(jobs["a"], folder=f"smk/work/r/{key}", signature=key) for key in "cd"}
+    (build / layout.table("r")).write_text(tables.table(jobs={**jobs, **more}).to_text())
+    running(build)
+    assert document.as_data(gather(build))["verdict"]["state"] == "failed"  # nobody works on it
+    with lock.hold(build):
+        data = document.as_data(gather(build))
+        text = page.write(build, renewed=12).read_text()
+    # Two took 4 s each; one has run 3 s of as many, and one is to start: they run one at a time.
+    assert data["seconds_left"] == pytest.approx(4 + 1, abs=0.5)
+    assert re.fullmatch(
+        r"2 of 4 jobs are done, 1 run now\. About \d\.\d\d s left: it may end at 20.* UTC\.",
+        data["verdict"]["text"],
+    )
+    assert '<meta http-equiv="refresh" content="12">' in text
+    assert "renewed about every 12.0 s while the run goes on" in text
+    assert 'http-equiv="refresh"' not in page.write(build).read_text()
+
+
+def test_before_anything_is_translated_there_is_nothing_to_do(build: Path) -> None:
+    (build / layout.table("r")).unlink()
+    assert document.as_data(gather(build))["verdict"] == {
+        "state": "to do", "text": "Nothing is translated yet.",
+    }  # fmt: skip
+    with lock.hold(build):
+        assert document.as_data(gather(build))["verdict"] == {
+            "state": "running", "text": "It begins.",
+        }  # fmt: skip
+
+
+def test_a_page_costs_a_run_next_to_nothing() -> None:
+    assert page.pause(0.01) == 10
+    assert page.pause(1.5) == 150
+
+
 def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None:
     path = failures.path_of(build, "r", "b")
     note = failures.read(path)
@@ -171,6 +232,33 @@ def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
     data = document.as_data(gather(build))
     assert data["in_part"] == 1
     assert "1 of those that ran did so in part, and have adopted the rest." in report.as_text(data)
+
+
+def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
+    params = {"url": SECRET, "expr": f"{CANARY} > 5", "cuts": ["a", "b"]}
+    plan = {"nodes": [{"id": "stage.Cuts", "impl": "hep.define", "params": params}]}
+    (build / "smk/plans").mkdir()
+    (build / "smk/plans/nominal.json").write_text(json.dumps(plan))
+    jobs = TaskTable.read(build, "r").jobs
+    one = replace(jobs["b"], nodes=("stage.Cuts",))
+    after = tables.entry(folder="smk/work/s", signature="s", reads=(Read("smk/work/r/a", ()),))
+    (build / layout.table("r")).write_text(tables.table(jobs={"b": one, "a": jobs["a"]}).to_text())
+    (build / layout.table("s")).write_text(tables.table(rule="s", jobs={"": after}).to_text())
+    first, second = document.as_data(gather(build))["each_rule"]
+    (stage,) = first["stages"]
+    assert (stage["stage"], stage["op"]) == ("Cuts", "hep.define")
+    told = yaml.safe_load("\n".join(stage["params"]))
+    assert told["cuts"] == ["a", "b"]
+    assert "hunter2" not in told["url"]
+    assert [(job["key"], job["state"]) for job in first["jobs"]] == [("b", "failed"), ("a", "done")]
+    assert first["jobs"][0]["log"] == "debug/distributed/logs/r/b.log"
+    assert (second["reads"], second["states"]["to do"]) == (["r"], 1)
+    text = page.write(build).read_text()
+    assert CANARY not in text
+    shown = text.partition('<section id="graph">')[2].partition("</section>")[0]
+    assert '<a href="#rule-r" class="failed">' in shown and '<div id="rule-r">' in shown
+    assert '<a href="#rule-s" class="open">' in shown
+    assert shown.count("<path") == 1
 
 
 def test_the_terminal_shows_the_command_that_runs_a_failed_job_alone(build: Path) -> None:

@@ -1,0 +1,39 @@
+"""How long the rest of a run may take, by how long its jobs took so far: a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+__all__ = ["Pace", "seconds_left"]
+
+#: An estimate from fewer jobs would be no more than a guess.
+_JOBS = 2
+#: The least part of a job that is taken to be left, however long it has run.
+_LEAST_LEFT = 0.1
+
+
+@dataclass(frozen=True)
+class Pace:
+    """The jobs of one rule: how many are done, what they took together, how many are to start."""
+
+    done: int = 0
+    seconds: float = 0.0
+    waiting: int = 0
+
+
+def seconds_left(rules: Mapping[str, Pace], running: Iterable[tuple[str, float]]) -> float | None:
+    """Return how long the rest of a run may take, or ``None`` if that cannot be said yet.
+
+    ``running`` are the rules of the jobs under way, and for how long each has run. Jobs to do are
+    taken to last as long as those of their rule did, and as many of them to run at a time as now.
+    """
+    under_way = list(running)
+    done = sum(one.done for one in rules.values())
+    if done < _JOBS or not under_way:
+        return None
+    common = sum(one.seconds for one in rules.values()) / done
+    mean = {rule: one.seconds / one.done if one.done else common for rule, one in rules.items()}
+    work = sum(mean[rule] * one.waiting for rule, one in rules.items())
+    work += sum(max(mean[rule] - ran, _LEAST_LEFT * mean[rule]) for rule, ran in under_way)
+    return work / len(under_way)

@@ -1,0 +1,102 @@
+"""Each rule of a build folder: its stages with their parameters, its jobs, what it reads."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import yaml
+
+from fasthep_smk.report.facts import Facts, JobFacts
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
+from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.masking import masked
+
+__all__ = ["of_each"]
+
+#: How many jobs are told of all rules together, and at least of each; lines of parameters.
+_JOBS, _LEAST_JOBS, _LINES = 1000, 5, 60
+#: Which jobs are told first.
+_ORDER = ("failed", "running", "done", "to do")
+
+
+def of_each(facts: Facts) -> list[JsonObject]:
+    """Return for each rule its pools, stages, states of jobs, some jobs, and what it reads.
+
+    ``reads`` are the rules whose products its jobs read. The jobs are those that failed or run,
+    then those that took longest.
+    """
+    rules: dict[str, list[JobFacts]] = defaultdict(list)
+    maker: dict[str, str] = {}
+    for job in facts.jobs:
+        rules[job.rule].append(job)
+        maker[job.folder] = job.rule
+    most = max(_LEAST_JOBS, _JOBS // max(1, len(rules)))
+    plans = {plan for of in facts.nodes.values() for plan in of.values()}
+    nodes = {plan: _nodes(facts.build, plan) for plan in plans}
+    found = []
+    for rule, jobs in rules.items():
+        states = Counter(job.state for job in jobs)
+        reads = dict.fromkeys(maker[read] for job in jobs for read in job.reads if read in maker)
+        chosen = sorted(jobs, key=lambda job: (_ORDER.index(job.state), -job.seconds))[:most]
+        found.append(
+            {
+                "rule": rule,
+                "pools": sorted({job.pool for job in jobs}),
+                "states": {
+                    state: states[state] for state in ("done", "running", "failed", "to do")
+                },
+                "reads": [name for name in reads if name != rule],
+                "stages": [
+                    _stage(name, nodes[plan].get(name, {}))
+                    for name, plan in sorted(
+                        facts.nodes.get(rule, {}).items(),
+                        key=lambda one: [*nodes[one[1]], one[0]].index(one[0]),
+                    )
+                ],
+                "jobs": [_job(facts.build, job) for job in chosen],
+            }
+        )
+    return found
+
+
+def _nodes(build: Path, plan: str) -> dict[str, JsonObject]:
+    """Return the nodes of a plan by their ids; none if it cannot be read."""
+    try:
+        told = json.loads(files.read_plain(build / plan))["nodes"]
+        return {str(node["id"]): node for node in told}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+
+
+def _stage(name: str, node: JsonObject) -> JsonObject:
+    try:
+        text = yaml.safe_dump(node.get("params") or {}, sort_keys=False, allow_unicode=True)
+    except (yaml.YAMLError, RecursionError):
+        text = ""
+    lines = masked(text).splitlines() if text.strip() != "{}" else []
+    more = len(lines) - _LINES
+    return {
+        "stage": name.removeprefix("stage."),
+        "op": str(node.get("impl") or ""),
+        "params": [*lines[:_LINES], *([f"... and {more} more lines"] if more > 0 else [])],
+    }
+
+
+def _job(build: Path, job: JobFacts) -> JsonObject:
+    ran = job.state == "done"
+    log = layout.log(job.rule, job.key.split("/") if job.key else ())
+    return {
+        "key": job.key,
+        "state": job.state,
+        "pool": job.pool,
+        "host": job.host,
+        "batch_job": job.batch_job,
+        "started": job.started if ran else None,
+        "seconds": job.seconds if ran else None,
+        "memory": job.memory if ran else None,
+        "retries": job.retries,
+        "log": log if (build / log).exists() else "",
+    }

@@ -1,0 +1,154 @@
+"""Two build folders: which of their results differ, by which bins, and what got slower."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import hist
+import pytest
+
+from fasthep_smk.cli import main, report
+from fasthep_smk.report import compare
+from fasthep_smk.storage import layout
+from tests.support import tables
+
+
+def histogram(datasets: dict[str, Sequence[float]], bins: int = 4, weight: float = 1.0) -> Any:
+    made = hist.Hist(
+        hist.axis.StrCategory([], growth=True, name="dataset"),
+        hist.axis.Regular(bins, 0, 40, name="met"),
+        storage="Weight",
+    )
+    for dataset, values in datasets.items():
+        made.fill(dataset, values, weight=weight)
+    return made
+
+
+def cutflow(after: int, weights: float = 1.5) -> dict[str, Any]:
+    stats = {
+        "n_unweighted_in": 10, "n_unweighted_out": after, "sumw_out": weights, "sumw2_out": 4.0,
+    }  # fmt: skip
+    node = {"id": "c", "selection": "All", "label": "met > 5", "stats": {"dy": stats}}
+    return {"datasets": ["dy"], "nodes": [node]}
+
+
+def build(folder: Path, made: Any = None, cuts: Any = None, seconds: float = 4.0) -> Path:
+    """A build folder with a histogram, a cutflow, and a job that took some time."""
+    job = tables.entry(signature="s")
+    (folder / layout.TASKS).mkdir(parents=True)
+    (folder / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
+    (folder / job.folder).mkdir(parents=True)
+    record = {
+        "rule": "r", "key": "k", "signature": "s", "host": "h", "started": 100.0,
+        "ended": 100.0 + seconds, "attempt": 1, "threads": 1, "asked": {}, "earlier": [],
+        "used": {"memory": 500, "cpu": seconds / 2}, "events": 100, "results": {},
+    }  # fmt: skip
+    (folder / job.record).write_text(json.dumps(record, indent=1))
+    for kind, name, content in (
+        ("histograms", "h.pkl", pickle.dumps(made or histogram({"dy": [5, 15]}))),
+        ("cutflows", "c.json", json.dumps(cuts or cutflow(7)).encode()),
+    ):
+        place = folder / "artifacts" / kind
+        place.mkdir(parents=True)
+        (place / name).write_bytes(content)
+        listed = [{"id": name[0], "path": f"artifacts/{kind}/{name}"}]
+        (place / "manifest.json").write_text(json.dumps({kind: listed}))
+    return folder
+
+
+def test_the_same_results_are_the_same(tmp_path: Path) -> None:
+    one = build(tmp_path / "one", histogram({"dy": [5], "data": [15]}))
+    other = build(tmp_path / "other", histogram({"data": [15], "dy": [5]}), seconds=8)
+    text, status = report.compared([one, other], as_json=False)
+    assert status == 0
+    assert "the results are the same: 1 cutflow, 1 histogram compared" in text.splitlines()
+    data, _ = report.compared([one, other], as_json=True)
+    (rule,) = json.loads(data)["rules"]
+    assert (rule["median"], rule["cpu_seconds"], rule["speed"]) == ([4, 8], [2, 4], [25, 12.5])
+    assert "4.00 s → 8.00 s" in text and "+100 %" in text
+
+
+def test_weights_that_were_added_in_another_order_are_the_same(tmp_path: Path) -> None:
+    one = build(tmp_path / "one", histogram({"dy": [5]}, weight=0.1 + 0.2), cutflow(7, 0.1 + 0.2))
+    other = build(tmp_path / "other", histogram({"dy": [5]}, weight=0.3), cutflow(7, 0.3))
+    assert compare.as_data(one, other)["same"]
+
+
+def test_bins_that_differ_are_named(tmp_path: Path) -> None:
+    one = build(tmp_path / "one", histogram({"dy": [5, 5, 15, 50], "data": [5]}))
+    other = build(tmp_path / "other", histogram({"dy": [5, 25, 50, 50, 50], "data": [5]}))
+    data = compare.as_data(one, other)
+    (found,) = data["histograms"]
+    assert (found["name"], found["dataset"], found["differ"], found["bins"]) == ("h", "dy", 4, 6)
+    values = {row["bin"]: row["values"] for row in found["largest"] if row["what"] == "values"}
+    assert values == {
+        "met 0 to 10": [2, 1], "met 10 to 20": [1, 0], "met 20 to 30": [0, 1],
+        "met overflow": [1, 3],
+    }  # fmt: skip
+    assert found["largest"][0]["bin"] == "met overflow"
+    text, status = report.compared([one, other], as_json=False)
+    assert status == 1
+    assert "the results differ in histograms: 1 cutflow, 1 histogram compared" in text
+    assert "4 of 6 bins differ" in text
+
+
+@pytest.mark.parametrize(
+    ("made", "problem"),
+    [
+        (histogram({"dy": [5, 15]}, bins=8), "the axes have other bins"),
+        (histogram({"zz": [5, 15]}), "only in the second"),
+        (hist.Hist.new.Reg(4, 0, 40, name="pt").Weight(), "the axes have other names"),
+    ],
+    ids=["bins", "dataset", "axes"],
+)
+def test_histograms_that_cannot_be_subtracted_differ(
+    tmp_path: Path, made: Any, problem: str
+) -> None:
+    data = compare.as_data(build(tmp_path / "one"), build(tmp_path / "other", made))
+    assert problem in [row["problem"] for row in data["histograms"]]
+
+
+def test_cuts_that_differ_are_named(tmp_path: Path) -> None:
+    one, other = build(tmp_path / "one"), build(tmp_path / "other", cuts=cutflow(8, 2.5))
+    data = compare.as_data(one, other)
+    assert [(row["cut"], row["what"], row["values"]) for row in data["cutflows"]] == [
+        ("met > 5", "after", [7, 8]), ("met > 5", "weights", [1.5, 2.5]),
+    ]  # fmt: skip
+    assert data["histograms"] == []
+
+
+def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
+    one, other = build(tmp_path / "one"), build(tmp_path / "other")
+    lost = {
+        "dataset": "dy", "file": "dy.root", "start": 0, "stop": 50, "reason": "it was damaged",
+        "key": "k", "rule": "r", "signature": "s", "part": "0",
+    }  # fmt: skip
+    job = tables.entry(signature="s", missing=(lost,))
+    (other / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
+    (row,) = compare.as_data(one, other)["partitions"]
+    assert (row["dataset"], row["file"], row["lacks"]) == ("dy", "dy.root", "second")
+
+
+def test_it_ends_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, other = build(tmp_path / "one"), build(tmp_path / "other", cuts=cutflow(8))
+    assert main.main(["compare", str(one), str(one)]) == 0
+    assert main.main(["compare", str(one), str(other), "--json"]) == 1
+    capsys.readouterr()
+    assert main.main(["compare", str(one), str(tmp_path / "otter")]) == 2
+    said = capsys.readouterr().err
+    assert "BUILD: there is no such folder" in said and "did you mean" in said
+    (other / layout.table("r")).write_text("nonsense")
+    assert main.main(["compare", str(one), str(other)]) == 2
+    assert "this task table cannot be read" in capsys.readouterr().err
+
+
+def test_a_histogram_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    one, other = build(tmp_path / "one"), build(tmp_path / "other")
+    (other / "artifacts/histograms/h.pkl").write_text("nonsense")
+    text, status = report.compared([one, other], as_json=False)
+    assert status == 2
+    assert f"cannot be read: {other}/artifacts/histograms/h.pkl" in text.splitlines()

@@ -1,0 +1,82 @@
+"""Where the boxes and lines of the graph of rules go."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from xml.etree import ElementTree
+
+import pytest
+
+from fasthep_smk.report import graph
+
+CANARY = "<script>document.title='canary'</script>"
+
+
+def some(number: int, seed: int) -> dict[str, list[str]]:
+    """A graph in which each rule reads up to three of those before it."""
+    chance = random.Random(seed)
+    names = [f"r{one}" for one in range(number)]
+    return {
+        name: chance.sample(names[:at], min(at, chance.randint(0, 3)))
+        for at, name in enumerate(names)
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 7, 40])
+def test_no_box_lies_on_another_and_no_line_on_a_box(number: int) -> None:
+    reads = some(number, number)
+    found = graph.placed(reads)
+    assert set(found.rules) == set(reads)
+    half_width, half_height = graph._WIDTH / 2, graph._HEIGHT / 2
+    for (x, y), (other_x, other_y) in combinations(found.rules.values(), 2):
+        assert abs(x - other_x) >= graph._WIDTH or abs(y - other_y) >= graph._HEIGHT
+    assert set(found.edges) == {(one, rule) for rule, sources in reads.items() for one in sources}
+    for (source, rule), points in found.edges.items():
+        assert (points[0], points[-1]) == (found.rules[source], found.rules[rule])
+        assert all(above[1] < below[1] for above, below in pairwise(points))
+        for x, y in points[1:-1]:
+            assert all(
+                abs(x - other_x) > half_width or abs(y - other_y) > half_height
+                for other_x, other_y in found.rules.values()
+            )
+    for x, y in found.rules.values():
+        assert half_width <= x <= found.width - half_width
+        assert half_height <= y <= found.height - half_height
+
+
+def test_a_rule_is_one_layer_below_the_last_that_it_reads() -> None:
+    found = graph.placed({"a": [], "b": ["a"], "c": ["a", "b"], "d": []})
+    layer = {rule: y for rule, (_, y) in found.rules.items()}
+    assert layer["a"] == layer["d"] < layer["b"] < layer["c"]
+
+
+def test_lines_that_need_not_cross_do_not() -> None:
+    reads = {"a": [], "b": [], "c": [], "x": ["c"], "y": ["b"], "z": ["a"]}
+    place = {rule: x for rule, (x, _) in graph.placed(reads).rules.items()}
+    above = sorted("abc", key=place.__getitem__)
+    below = sorted("xyz", key=place.__getitem__)
+    assert [dict(zip("abc", "zyx", strict=True))[rule] for rule in above] == below
+
+
+@pytest.mark.parametrize("reads", [{"a": ["a"]}, {"a": ["b"], "b": ["a"]}, {"a": ["gone"]}])
+def test_damaged_tables_have_a_graph(reads: Mapping[str, Sequence[str]]) -> None:
+    assert set(graph.placed(reads).rules) == set(reads)
+
+
+def test_many_layers_need_no_recursion() -> None:
+    names = [f"r{one}" for one in range(3000)]
+    reads = {name: names[at - 1 : at] if at else [] for at, name in enumerate(names)}
+    assert len(graph.placed(dict(reversed(reads.items()))).edges) == 2999
+
+
+def test_hostile_names_are_text() -> None:
+    states = {"done": 1, "running": 1, "failed": 1, "to do": 0}
+    row = {"rule": CANARY, "pools": ['" onload="'], "states": states, "reads": []}
+    root = ElementTree.fromstring(graph.as_svg([row], {'" onload="': "#123456"}))
+    assert {one.tag for one in root.iter()} == {"svg", "a", "title", "rect", "text"}
+    assert root.find(".//title").text == (  # type: ignore[union-attr]
+        f'{CANARY}: 1 of 3 done, 1 run, 1 failed; pool " onload="'
+    )
+    assert all("onload" not in one.attrib for one in root.iter())
