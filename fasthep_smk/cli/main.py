@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from fasthep_smk.cli import console
 from fasthep_smk.cli.parser import make_parser, misplaced, parse
 from fasthep_smk.storage.layout import DETACHED
-from fasthep_smk.util import disk_full, system_errors
-from fasthep_smk.util.errors import Findings, SmkError, UsageError, unsupported
+from fasthep_smk.util import disk_full
+from fasthep_smk.util.errors import SmkError, UsageError, unsupported
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
     from fasthep_smk.config.execution import Execution
+    from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.run.pipeline import Concluded
-    from fasthep_smk.run.prestart import Prestarted
     from fasthep_smk.translate.translation import Placed, Start, Translation
 
 __all__ = ["main"]
@@ -74,7 +74,7 @@ def _main(arguments: list[str]) -> int:
     except BrokenPipeError:
         return 1
     except OSError as error:
-        print(f"fasthep-smk: {_refused(error)}", file=sys.stderr)
+        print(f"fasthep-smk: {disk_full.told(error)}", file=sys.stderr)
         return 1
 
 
@@ -88,20 +88,6 @@ def _check_build(options: argparse.Namespace) -> None:
             check_build(folder, option=shown)
 
 
-def _refused(error: OSError) -> str:
-    """Return what to say about an error of the system that nothing else has explained."""
-    if disk_full.shown(error):
-        return str(disk_full.finding(disk_full.temporary(), error))
-    try:
-        os.getcwd()  # noqa: PTH109
-    except OSError:
-        return (
-            "the current folder was deleted, or cannot be entered\n"
-            "    hint: change to a folder that exists, then run the same command again"
-        )
-    return str(Findings([system_errors.finding(error)]))
-
-
 def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
     from fasthep_smk.cli import background
     from fasthep_smk.storage.outdir import build_folder
@@ -113,11 +99,8 @@ def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.run.display import is_terminal
-    from fasthep_smk.run.hangup import outliving_the_terminal
-    from fasthep_smk.run.lock import hold
-    from fasthep_smk.run.prestart import is_likely_idle, prestart
-    from fasthep_smk.storage.outdir import build_folder
-    from fasthep_smk.util.scratch import scratch
+    from fasthep_smk.run.whole_run import run_whole
+    from fasthep_smk.storage.outdir import build_folder, results_in
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
@@ -126,32 +109,10 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     build = build_folder(options.outdir)
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
-    with (
-        hold(build, options.outdir) as held,
-        outliving_the_terminal(build),
-        scratch() as folder,
-    ):
-        here = options.profile in (None, "local")
-        wanted = here and not is_likely_idle(options.workflow, build)
-        with prestart(build, held, wanted=wanted) as prestarted:
-            start = _start(options, build, folder / "aside", snakemake=extra)
-            return _run_held(start, options, held, prestarted)
-
-
-def _run_held(
-    start: Start, options: argparse.Namespace, held: int | None, prestarted: Prestarted | None
-) -> int:
-    from fasthep_smk import sites
-    from fasthep_smk.run import pipeline
-    from fasthep_smk.storage.outdir import results_in
-
-    placed = pipeline.up_to(pipeline.place, start)
-    sites.require_plugin(placed.placement.site.system)
-    translation = pipeline.accepted_beside_jobs(placed, cancel=options.cancel)
-    found = pipeline.conclude(pipeline.run(translation, pipeline.Session(held, prestarted)))
+    found = run_whole(_settings(options, extra), cancel=options.cancel)
     print(_last_line(found))
     if not options.quiet:
-        print(results_in(start.build), end="")
+        print(results_in(build), end="")
         print(found.disk)
     if found.incomplete:
         sys.stdout.flush()  # where both go to one file, this is last
@@ -426,6 +387,25 @@ def _pack(options: argparse.Namespace) -> int:
     return 0
 
 
+def _enable(options: argparse.Namespace) -> int:
+    from fasthep_smk.backend import project_profile
+
+    found = project_profile.enable(options.folder)
+    print(f"{'written' if found.written else 'there already'}: {found.path}")
+    for name in found.apart:
+        print(f"apart: the profile {name} of yours does not include registry, which it stands in")
+    print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
+    return 0
+
+
+def _disable(options: argparse.Namespace) -> int:
+    from fasthep_smk.backend import project_profile
+
+    removed = project_profile.disable(options.folder)
+    print("nothing to remove" if removed is None else f"removed: {removed}")
+    return 0
+
+
 def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
     """Return where stages run, and the modules that the plans of a workflow name."""
     from fasthep_smk.flow.modules import modules_of
@@ -456,6 +436,8 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "cancel": _cancel,
     "retry": _retry,
     "pack": _pack,
+    "enable": _enable,
+    "disable": _disable,
     "ops": _ops,
     "schema": _schema,
     "completion": _completion,
@@ -478,16 +460,22 @@ _ANSWERS = (
 def _start(
     options: argparse.Namespace, build: Path, aside: Path, *, snakemake: Iterable[str] = ()
 ) -> Start:
-    """Return what a command begins with: the settings that it has options for."""
-    from fasthep_smk.config.run_settings import RunSettings
+    """Return what a command begins with."""
     from fasthep_smk.translate.translation import Start
+
+    settings = _settings(options, snakemake)
+    return Start(settings=settings, root=Path.cwd(), build=build, aside=aside)
+
+
+def _settings(options: argparse.Namespace, snakemake: Iterable[str] = ()) -> RunSettings:
+    """Return the settings that a command has options for."""
+    from fasthep_smk.config.run_settings import RunSettings
 
     known = {one.name for one in fields(RunSettings)}
     given = {name: value for name, value in vars(options).items() if name in known}
     # A token that is new every time.
     given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
-    settings = RunSettings(**given, snakemake=tuple(snakemake))
-    return Start(settings=settings, root=Path.cwd(), build=build, aside=aside)
+    return RunSettings(**given, snakemake=tuple(snakemake))
 
 
 def _last_line(found: Concluded) -> str:

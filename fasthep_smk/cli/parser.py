@@ -27,8 +27,8 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 _LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "compare", "watch", "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion",
-    "help",
+    "compare", "watch", "attach", "cancel", "retry", "clean", "pack", "enable", "disable", "ops",
+    "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -144,6 +144,7 @@ def make_parser() -> Parser:
     init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
     _add_disk(commands, run)
     _add_pack(commands)
+    _add_backend(commands)
     _add_ops(commands)
     _add_help(commands)
     for command in (run, translate, why, explain, check):
@@ -482,6 +483,31 @@ def _add_pack(commands: Commands) -> None:
         help=f"where archives lie, if not in the build folder ({ARCHIVES})",
     )
     _add_trust(pack)
+
+
+def _add_backend(commands: Commands) -> None:
+    """Add what lets FAST-HEP's own command find us."""
+    enable = commands.add_parser(
+        "enable",
+        help="let 'fasthep run --backend snakemake' work in a folder",
+        description="Write .hepflow/profiles/registry.yaml into a folder: there 'fasthep run "
+        "workflow.yaml --outdir build --backend snakemake --strategy slurm' then runs a workflow, "
+        "which stays as it is, as this command does. Overwrites nothing.",
+    )
+    disable = commands.add_parser(
+        "disable",
+        help="undo 'enable'",
+        description="Remove the file that 'enable' has written, if it was not edited.",
+    )
+    for command in (enable, disable):
+        command.add_argument(
+            "folder",
+            type=_folder,
+            nargs="?",
+            default=Path(),
+            metavar="FOLDER",
+            help="where you call fasthep run (default: the current folder)",
+        )
 
 
 def _folder(text: str) -> Path:

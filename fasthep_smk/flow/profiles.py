@@ -7,7 +7,7 @@ reads only that.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["profile_findings"]
+__all__ = ["expanded", "profile_findings"]
 
 _FREE = "FAST-HEP reads no other key of a profile; keys that begin with x- are free"
 _INCLUDES = "includes"
@@ -34,6 +34,13 @@ def profile_findings(document: Mapping[str, object], workflow: Path, root: Path)
         found += located_in(_of_profile(content, shown), path)
         found += repeated_keys([path], workflow=path, shown=shown)
     return found
+
+
+def expanded(names: Iterable[str], root: Path) -> list[str]:
+    """Return the profiles that FAST-HEP reads for these names; none if one cannot be read."""
+    with contextlib.suppress(Exception):
+        return [str(one) for one in upstream.expand_profile_names(list(names), project_root=root)]
+    return []
 
 
 def _profiles(

@@ -65,6 +65,12 @@ class PlanInput(Protocol):
     input_name: str
 
 
+class PlanPartitioning(Protocol):
+    """How a node's events are cut."""
+
+    chunk_size: int | None
+
+
 class PlanNode(Protocol):
     """One operation of a plan."""
 
@@ -76,6 +82,7 @@ class PlanNode(Protocol):
     outputs: Mapping[str, str]
     input_scope: str
     output_scope: str
+    partitioning: PlanPartitioning
     meta: YamlMapping
 
 

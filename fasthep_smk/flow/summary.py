@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.patches.quick_yaml import quick_yaml
+from fasthep_smk.flow.patches.quick_yaml import parse_written, quick_yaml
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = [
     "merged_hooks",
     "relocate",
     "renamed_bundle",
+    "retold",
     "summarise",
 ]
 
@@ -126,6 +127,31 @@ def summarise(
     return Summary(
         path, count + len(lacking), [Path(one.get("path") or "") for one in reports or ()]
     )
+
+
+@quick_yaml()
+def retold(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
+    """Write a run's summary and reports as FAST-HEP's command will, which was told ``outdir``.
+
+    It writes them once more, and names paths as its user has typed them. Returns the summary but
+    for what it adds itself, and the files that are others now, relative to ``outdir``.
+    """
+    paths = upstream.BuildPaths.from_plan(plan, outdir=outdir)
+    path = Path(paths.run_summary())
+    known = parse_written(path.read_bytes())
+    added = {name: value for name, value in known.items() if name != "reports"}
+    told = {
+        **added,
+        "summary_path": str(path),
+        "artifacts_path": str(paths.artifacts_root()),
+    }
+    if told == added:
+        return told, []
+    reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=told)
+    whole = {**told, "reports": reports} if reports else told
+    upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
+    written = [path, *(Path(one.get("path") or "") for one in reports or ())]
+    return told, [str(one.relative_to(outdir)) for one in written if outdir in one.parents]
 
 
 def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from hepflow.backends.loaders import backend_build_directories
+from hepflow.backends.model import BackendResult
 from hepflow.build_layout import BuildPaths, ensure_build_layout, write_run_summary
 from hepflow.model.data_flow import DependencyContext
 from hepflow.model.io import ArtifactManifest, ArtifactReference, OutputResult
@@ -29,6 +30,7 @@ from hepflow.model.plan_applicability import (
     node_applies_to_plan_dataset,
     resolve_active_input_ref,
 )
+from hepflow.progress import ProgressReporter
 from hepflow.registry.defaults import (
     default_expr_registry_config,
     default_runtime_registry_config,
@@ -121,6 +123,7 @@ source_reads_metadata_only = _source_should_read_metadata_only
 __all__ = [
     "ArtifactManifest",
     "ArtifactReference",
+    "BackendResult",
     "BuildPaths",
     "CompileContext",
     "DependencyContext",
@@ -131,6 +134,7 @@ __all__ = [
     "OutputResult",
     "PartitionSpec",
     "PlanInputRef",
+    "ProgressReporter",
     "backend_build_directories",
     "build_dataset_context",
     "build_partition_context",

@@ -24,7 +24,10 @@ from fasthep_smk.util import files, system_errors
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import FileFacts
 
-__all__ = ["Reuse", "archive_results", "asked", "reuse_results"]
+__all__ = ["Reuse", "archive_results", "asked", "note_rewritten", "reuse_results"]
+
+#: What the end of a run is, of which the summary is a result.
+_ENDS = ("finish", "publish")
 
 
 @dataclass
@@ -83,6 +86,19 @@ def archive_results(rules: Iterable[Rule], build: Path) -> list[str]:
     return store.archive_results(
         {name for record in records if record for name in record["results"]}
     )
+
+
+def note_rewritten(rules: Iterable[Rule], build: Path, names: Collection[str]) -> None:
+    """Let the records of finished runs say how results are that were written anew since."""
+    store = Store(build)
+    for job in (job for rule in rules if rule.scope in _ENDS for job in rule.jobs.values()):
+        record = store.record(job)
+        if record is None or not record["results"].keys() & set(names):
+            continue
+        now = {
+            name: files.described(build / name) for name in record["results"].keys() & set(names)
+        }
+        write_record(build / job.folder, {**record, "results": {**record["results"], **now}})
 
 
 class _Comparison:
@@ -171,7 +187,7 @@ class _Comparison:
 
         Their record comes first: a summary that is not yet as it says is completed next time.
         """
-        ends = [rule for rule in self.rules if rule.scope in ("finish", "publish")]
+        ends = [rule for rule in self.rules if rule.scope in _ENDS]
         for job in [job for rule in ends for job in rule.jobs.values() if job.folder in folders]:
             record = self.valid[job.folder]
             for name, known in record["results"].items():

@@ -59,11 +59,11 @@ class Outcome:
 class Engine:
     """Runs Snakemake on the files of one translation after the other, as its settings say.
 
-    ``output`` shows how it goes; ``facts`` are asked for if it can show them. When no job has ended
-    for ``patience`` seconds, ``reasons`` is asked why, and its lines are printed. After a success,
-    logs older than ``keep_logs`` seconds are removed. ``held`` is the lock of the build folder,
-    which Snakemake's process shares. What was ``prestarted`` is taken over; with
-    ``plots``, the fork server gets ready for those.
+    ``output`` shows how it goes, if not a ``screen`` of the caller's; ``facts`` are asked for if it
+    can show them. When no job has ended for ``patience`` seconds, ``reasons`` is asked why, and its
+    lines are printed. After a success, logs older than ``keep_logs`` seconds are removed. ``held``
+    is the lock of the build folder, which Snakemake's process shares. What was ``prestarted`` is
+    taken over; with ``plots``, the fork server gets ready for those.
     """
 
     settings: RunSettings
@@ -76,6 +76,7 @@ class Engine:
     plots: bool = False
     held: int | None = None
     prestarted: Prestarted | None = None
+    screen: display.Screen | None = None
 
     @classmethod
     def of(
@@ -85,6 +86,7 @@ class Engine:
         output: TextIO,
         held: int | None,
         prestarted: Prestarted | None,
+        screen: display.Screen | None = None,
     ) -> Engine:
         """Return what runs a translation, and others of the same workflow and site."""
         settings, placement = translation.settings, translation.placement
@@ -99,6 +101,7 @@ class Engine:
             plots=any(plan_files.draws(one.graph.plan) for one in translation.variations),
             held=held,
             prestarted=prestarted,
+            screen=screen,
         )
 
     def run(self, written: Written, extra: Sequence[str] = ()) -> Outcome:
@@ -124,7 +127,7 @@ class Engine:
             earlier_jobs.await_end(written.build)
         failures.forget(written.build, {one.batch_id for one in batch_jobs.read(written.build)})
         name = str(written.build.resolve())
-        screen = display.screen(self.output, self.facts, quiet=settings.quiet)
+        screen = self.screen or display.screen(self.output, self.facts, quiet=settings.quiet)
         well = killed = False
         fate = sites.system(self.system).fate
         reader = Reader(screen, name, functools.partial(_said_of, written.build, fate))

@@ -85,7 +85,8 @@ class Tally:
     """Counts jobs as they start and end. Snakemake's numbers name them.
 
     Rules that were not said to have jobs do not count: ``all`` is Snakemake's. ``latest`` is the
-    rule, and the dataset with its partition, of the job that ended last.
+    rule, and the dataset with its partition, of the job that ended last; ``ended`` are the folders
+    of those that are done, in this order, or of bundles their markers.
     """
 
     def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,15 +95,16 @@ class Tally:
         self._clock = clock
         self._began = clock()
         self._started: dict[str, _Started] = {}
-        self._failed: dict[str, str] = {}
+        self._failed: dict[str, _Started] = {}
         self.latest = ""
+        self.ended: list[str] = []
         self.is_stopped = False
 
     def begin(self, jobs: Mapping[str, int]) -> None:
         """Start anew with a number of jobs of each rule."""
         self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
         self._began = self._clock()
-        self._started, self._failed = {}, {}
+        self._started, self._failed, self.ended = {}, {}, []
 
     def started(self, number: str, rule: str, folder: str) -> None:
         now = self._clock()
@@ -127,6 +129,7 @@ class Tally:
         tally.seconds += now - job.time
         tally.events += self.facts.events.get(job.folder, 0)
         self.latest = _place(job)
+        self.ended.append(job.folder)
         return True
 
     def stop(self) -> None:
@@ -139,7 +142,7 @@ class Tally:
             return
         self.rules[job.rule].running -= 1
         if not self.is_stopped:
-            self._failed[number] = job.rule
+            self._failed[number] = job
             self.rules[job.rule].failed += 1
 
     def is_running(self, number: str) -> bool:
@@ -147,9 +150,19 @@ class Tally:
 
     def retried(self, number: str) -> None:
         """Take back that a job has failed: it is tried again."""
-        rule = self._failed.pop(number, None)
-        if rule is not None:
-            self.rules[rule].failed -= 1
+        job = self._failed.pop(number, None)
+        if job is not None:
+            self.rules[job.rule].failed -= 1
+
+    @property
+    def under_way(self) -> set[str]:
+        """The folders of jobs that run, or of bundles their markers."""
+        return {job.folder for job in self._started.values()}
+
+    @property
+    def lost(self) -> set[str]:
+        """The folders of jobs that have failed, or of bundles their markers."""
+        return {job.folder for job in self._failed.values()}
 
     @property
     def total(self) -> int:

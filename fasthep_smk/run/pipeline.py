@@ -35,6 +35,7 @@ from fasthep_smk.util.masking import masked
 from fasthep_smk.util.scratch import scratch
 
 if TYPE_CHECKING:
+    from fasthep_smk.run.display import Screen
     from fasthep_smk.run.engine import Outcome
     from fasthep_smk.run.prestart import Prestarted
 
@@ -67,11 +68,13 @@ class Session:
     """What a run holds besides its translation.
 
     ``held`` is the lock of the build folder, which Snakemake's process shares; ``prestarted`` are
-    processes that were started for it while the workflow was compiled.
+    processes that were started for it while the workflow was compiled. ``screen`` makes what shows
+    how a translation runs, if not the terminal does.
     """
 
     held: int | None = None
     prestarted: Prestarted | None = None
+    screen: Callable[[Translation], Screen] | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,11 @@ def _run_jobs(translation: Translation, session: Session) -> Finished:
     tell = None if settings.quiet else sys.stderr
     with equipped(translation, tell=tell) as travelling:
         snakemake = engine.Engine.of(
-            translation, output=sys.stderr, held=session.held, prestarted=session.prestarted
+            translation,
+            output=sys.stderr,
+            held=session.held,
+            prestarted=session.prestarted,
+            screen=session.screen(translation) if session.screen else None,
         )
         done, translation = recovery.run_to_the_end(
             translation,

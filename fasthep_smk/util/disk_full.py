@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fasthep_smk.util.errors import Finding, SmkError
+from fasthep_smk.util import system_errors
+from fasthep_smk.util.errors import Finding, Findings, SmkError
 
-__all__ = ["DiskFull", "finding", "is_full", "said", "saying", "shown", "temporary"]
+__all__ = ["DiskFull", "finding", "is_full", "said", "saying", "shown", "temporary", "told"]
 
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
 _WORDS = tuple(os.strerror(number) for number in _NUMBERS)
@@ -45,6 +46,20 @@ def shown(error: BaseException | None) -> bool:
         seen.append(error)
         error = error.__cause__ or error.__context__
     return False
+
+
+def told(error: OSError) -> str:
+    """Return what to say about an error of the system that nothing else has explained."""
+    if shown(error):
+        return str(finding(temporary(), error))
+    try:
+        os.getcwd()  # noqa: PTH109
+    except OSError:
+        return (
+            "the current folder was deleted, or cannot be entered\n"
+            "    hint: change to a folder that exists, then run the same command again"
+        )
+    return str(Findings([system_errors.finding(error)]))
 
 
 def said(text: str) -> bool:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 
 #: What is not typed here, and why.
 NOT_HERE = {
-    r"--profile (slurm|htcondor|cern|my_)|site init": "a batch system",
+    r"--profile (slurm|htcondor|cern|my_)|--strategy slurm|site init": "a batch system",
     r"fasthep-smk pack": "minutes; tests/unit/transfer/environment does it",
     r"fasthep-smk retry": "a job in a queue; tests/clusters/test_earlier_jobs.py does it",
     r"fasthep-smk watch": "it ends with Ctrl-C; test_report.py does it",
@@ -56,7 +56,7 @@ def typed() -> dict[str, Block]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a first analysis that was run, and other files that pages speak of."""
     folder = tmp_path_factory.mktemp("typed")
-    for arguments in (["init"], ["workflow.yaml", "-j", "2"]):
+    for arguments in (["init"], ["workflow.yaml", "-j", "2"], ["enable"]):
         done = warm.run(*arguments, cwd=folder)
         assert done.returncode == 0, done.stderr
     (folder / "file.root").symlink_to("data/data_0.root")

@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-__all__ = ["run"]
+__all__ = ["FASTHEP", "run"]
 
 #: What the three processes import, besides `processes.MODULES` and what plots need.
 _MODULES = (
@@ -52,12 +52,14 @@ _MODULES = (
     "fasthep_smk.translate.write",
     "fasthep_smk.worker.fork_server",
     "fasthep_smk.executors.logger_plugin",
+    "fasthep_cli.app",
     "hepflow.api",
     "snakemake.cli",
 )
 #: Modules that a command starts as ``python -P -m MODULE``: these become one of its spares.
 _STARTED = ("fasthep_smk.executors.local", "fasthep_smk.worker.fork_server")
 _SPARES = 2
+FASTHEP = "fasthep"
 #: Received descriptors are kept above all numbers that they may have to get.
 _HIGH = 500
 _MOST = 1_000_000
@@ -72,18 +74,23 @@ def run(
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
     cold: bool = False,
+    program: str = "fasthep_smk",
 ) -> subprocess.CompletedProcess[str]:
     """Return how ``python -m fasthep_smk`` ended, and all that it printed.
+
+    ``program`` may be ``fasthep``, FAST-HEP's own command.
 
     Raises:
         TimeoutError, subprocess.TimeoutExpired: it took more seconds than that; it was killed.
     """
     words = [os.fspath(argument) for argument in arguments]
     if not cold and not os.environ.get("FASTHEP_SMK_TESTS_COLD"):
-        done = _run_warm(words, cwd, env, timeout)
+        done = _run_warm([program, *words], cwd, env, timeout)
         if done is not None:
             return done
-    command = [sys.executable, "-m", "fasthep_smk", *words]
+    command = [sys.executable, "-m", program, *words]
+    if program == FASTHEP:
+        command = [str(Path(sys.executable).parent / FASTHEP), *words]
     return subprocess.run(
         command, cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True
     )
@@ -126,7 +133,7 @@ def _run_warm(
             reader.join()
     if not answer.startswith(b"+"):
         return None
-    return subprocess.CompletedProcess(words[1:], int(answer[1:]), *texts)
+    return subprocess.CompletedProcess(words[2:], int(answer[1:]), *texts)
 
 
 @functools.cache
@@ -197,18 +204,17 @@ class _Command:
 
         runner.main, runner.note_bad_end = _Command.run_job, _Command.note_bad_end
         importlib.invalidate_caches()
-        path, *arguments = arguments
+        path, program, *arguments = arguments
         _search(path)
         if path:
             os.environ[_PATH] = path
         _Popen.spares = [_Spare() for _ in range(_SPARES)]
         subprocess.Popen = _Popen
-        sys.argv = ["fasthep-smk", *arguments]
-        sys.orig_argv = [sys.executable, "-P", "-m", "fasthep_smk", *arguments]
-        from fasthep_smk.cli.main import main
-
+        sys.argv = [program.replace("_", "-"), *arguments]
+        sys.orig_argv = [sys.executable, "-P", "-m", program, *arguments]
+        module = "fasthep_cli.app" if program == FASTHEP else "fasthep_smk.cli.main"
         try:
-            return main() or 0
+            return importlib.import_module(module).main() or 0
         finally:
             last_words.say(**{DONE: ""})
 

@@ -20,6 +20,7 @@ CLASSES: dict[type, str] = {
     shapes.Plan: "hepflow.model.plan:ExecutionPlan",
     shapes.PlanInput: "hepflow.model.plan:PlanInputRef",
     shapes.PlanNode: "hepflow.model.plan:ExecutionNode",
+    shapes.PlanPartitioning: "hepflow.model.plan:PartitionSpec",
     shapes.PlanPartition: "hepflow.model.plan:ExecutionPartition",
     shapes.ProductHandler: "hepflow.model.products:ProductHandlerEntry",
     shapes.Recorder: "hepflow.runtime.provenance.recorder:ProvenanceRecorder",

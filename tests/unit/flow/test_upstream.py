@@ -13,9 +13,11 @@ from fasthep_smk.flow import upstream
 
 #: Name in the adapter -> the parameters that are passed to it.
 CALLS = {
+    "BackendResult": ["backend", "strategy", "success", "outputs", "summary"],
     "BuildPaths": ["root", "variation"],
     "CompileContext": ["workflow_path", "project_root"],
     "DependencyContext": ["known_functions", "known_constants", "context_symbols"],
+    "ProgressReporter": ["partitions"],
     "backend_build_directories": ["registry_cfg", "execution", "provenance"],
     "build_dataset_context": ["plan", "base_ctx", "dataset_name"],
     "build_partition_context": ["plan", "base_ctx", "partition"],

@@ -1,0 +1,108 @@
+"""The profile of a project by which plain ``fasthep run`` finds the backend ``snakemake``.
+
+FAST-HEP looks for profiles in ``.hepflow/profiles`` of the project first. Its own ones, ``basic``
+and ``hep`` among them, all include ``registry``: a file of that name, which includes FAST-HEP's and
+ours, adds the backend to each of them, and no workflow changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fasthep_smk.flow.profiles import expanded
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.names import shell
+
+__all__ = ["PATH", "Enabled", "disable", "enable"]
+
+#: Relative to the project's folder.
+PATH = Path(".hepflow", "profiles", "registry.yaml")
+_OURS = "fasthep_smk:registry"
+_TEXT = f"""\
+# By this file "fasthep run --backend snakemake" finds fasthep-smk: it stands in for the profile
+# "registry" of FAST-HEP, which "basic", "hep" and "hep_debug" include.
+# Written by "fasthep-smk enable"; "fasthep-smk disable" removes it if it was not edited.
+includes:
+  - hepflow:registry
+  - {_OURS}
+"""
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """The file, whether it was written now, and profiles of the project that do not lead to it."""
+
+    path: Path
+    written: bool
+    apart: list[str]
+
+
+def enable(folder: Path) -> Enabled:
+    """Write the profile into a project.
+
+    Raises:
+        Findings: there is no such folder, or a file of the user's is in the place.
+    """
+    if not folder.is_dir():
+        raise Findings.one(
+            "there is no such folder",
+            key="FOLDER",
+            value=str(folder),
+            expected="the folder in which you call fasthep run",
+        )
+    path = folder / PATH
+    there = _content(path)
+    if there is not None and there != _TEXT:
+        if _OURS in expanded(["registry"], folder):
+            return Enabled(path, False, _apart(folder))
+        raise Findings.one(
+            "a profile of yours is here already: it stays as it is",
+            file=str(path),
+            hint=f"add these to its includes:\n          - hepflow:registry\n          - {_OURS}",
+        )
+    if there is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        files.write_text(path, _TEXT)
+    return Enabled(path, there is None, _apart(folder))
+
+
+def disable(folder: Path) -> Path | None:
+    """Remove what :func:`enable` has written; return which file that was.
+
+    Raises:
+        Findings: the file was edited since, or is another one.
+    """
+    path = folder / PATH
+    there = _content(path)
+    if there is None:
+        return None
+    if there != _TEXT:
+        raise Findings.one(
+            "is not as fasthep-smk enable writes it, and stays",
+            file=str(path),
+            hint=f"if you do not need it: {shell(['rm', path])}; else remove {_OURS} from it",
+        )
+    path.unlink()
+    for empty in (path.parent, path.parent.parent):
+        with contextlib.suppress(OSError):  # something else is in it
+            empty.rmdir()
+    return path
+
+
+def _content(path: Path) -> str | None:
+    """Return what is in the place of the profile, ``None`` if nothing is."""
+    if not os.path.lexists(path):
+        return None
+    if path.is_symlink() or not path.is_file():
+        return ""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _apart(folder: Path) -> list[str]:
+    """Return the profiles of a project that do not lead to the backend."""
+    names = sorted(path.stem for path in (folder / PATH).parent.glob("*.yaml"))
+    return [name for name in names if _OURS not in expanded([name], folder)]

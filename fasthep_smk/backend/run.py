@@ -1,0 +1,200 @@
+"""A run for FAST-HEP: its plan says which workflow, its context where; the rest is our own run."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from fasthep_smk.backend.progress import Partitions
+from fasthep_smk.backend.strategy import profile_of, validate_execution
+from fasthep_smk.config.run_settings import RunSettings
+from fasthep_smk.flow import summary, upstream
+from fasthep_smk.plan.rules import NOMINAL
+from fasthep_smk.reuse import note_rewritten
+from fasthep_smk.run.whole_run import run_whole
+from fasthep_smk.storage import layout
+from fasthep_smk.util import disk_full
+from fasthep_smk.util.errors import Findings, RunFailed, SmkError
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import check_build
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan
+    from fasthep_smk.translate.translation import Placed
+
+__all__ = ["run", "settings_of"]
+
+
+def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
+    """Run the workflow that a plan was compiled from; return FAST-HEP's result.
+
+    Raises:
+        RunFailed: the workflow is wrong, or jobs failed; the message is printed.
+    """
+    reporter = progress or upstream.ProgressReporter(plan.partitions)
+    partitions = Partitions(reporter, plan.partitions)
+    with _told_once():
+        settings = settings_of(plan, ctx)
+        check_build(settings.outdir, option="--outdir")
+        try:
+            partitions.start()
+            done = run_whole(
+                settings,
+                agree=lambda placed: _agree(placed, plan, ctx),
+                screen=lambda made: partitions.of(made.rules, made.reuse.valid),
+            )
+            partitions.end()
+        except BaseException as error:
+            partitions.fail(error)
+            raise
+        finally:
+            unheard = reporter.close()
+    translation = done.translation
+    told, rewritten = summary.retold(plan, settings.outdir)
+    note_rewritten(translation.rules, translation.build, rewritten)
+    if done.incomplete:
+        print(f"fasthep-smk: {done.incomplete}", file=sys.stderr)
+    if len(translation.variations) > 1:
+        others = ", ".join(one.label for one in translation.variations)
+        print(f"fasthep-smk: all variations were run: {others}", file=sys.stderr)
+    for warning in unheard:
+        print(f"fasthep-smk: warning: {warning.get('message')}", file=sys.stderr)
+    return upstream.BackendResult(
+        backend=told.pop("backend"),
+        strategy=told.pop("strategy"),
+        success=told.pop("success"),
+        outputs={"build": str(translation.build)},
+        summary=told,
+    )
+
+
+def settings_of(plan: Plan, ctx: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a run: what FAST-HEP was told, as far as a plan and its context say.
+
+    The plan of the nominal variation stands for all: ``fasthep run`` hands over no other one.
+
+    Raises:
+        Findings: the plan does not say which workflow it is of, or paths start elsewhere.
+    """
+    execution = ctx.get("execution") or {}
+    validate_execution(execution)
+    root = Path(str(plan.provenance.get("root") or Path.cwd()))
+    if root.resolve() != Path.cwd():
+        raise Findings.one(
+            "the project's root is not the current folder, where the backend snakemake runs jobs",
+            value=str(root),
+            expected=str(Path.cwd()),
+            hint=f"{shell(['cd', root])}, and run there",
+        )
+    variation = _variation(plan)
+    chunks = [node.partitioning.chunk_size for node in plan.nodes]
+    return RunSettings(
+        workflow=_workflow(plan),
+        outdir=Path(ctx["build_paths"].root),
+        chunk_size=next(filter(None, chunks), None),
+        variation=None if variation == NOMINAL else variation,
+        profile=profile_of(execution),
+        jobs=(execution.get("config") or {}).get("n_workers"),
+    )
+
+
+def _variation(plan: Plan) -> str | None:
+    """Return which variation a plan is; ``None`` if the workflow has none."""
+    named = plan.context.get("variation")
+    return str(named["name"]) if named else None
+
+
+def _workflow(plan: Plan) -> Path:
+    """Return the workflow that a plan was compiled from, as FAST-HEP's compiler has noted it."""
+    layers = plan.provenance.get("registry_layers") or []
+    named = [one.get("path") for one in layers if one.get("kind") == "workflow"]
+    if not named or not named[0]:
+        raise Findings.one(
+            "this plan does not say which workflow it was compiled from",
+            hint="compile it again: fasthep compile",
+        )
+    path = Path(str(named[0]))
+    if path.name != Path(layout.OVERLAY).name:
+        return path
+    # What we gave the compiler in the workflow's place, which it includes.
+    return Path(yaml.safe_load(path.read_text(encoding="utf-8"))["include"][0])
+
+
+def _agree(placed: Placed, plan: Plan, ctx: Mapping[str, Any]) -> None:
+    """Refuse a run of another plan than the one that FAST-HEP wants run.
+
+    Raises:
+        Findings: the workflow becomes another plan, or a part was asked for.
+    """
+    config = (ctx.get("execution") or {}).get("config") or {}
+    said = (placed.document.get("execution") or {}).get("config") or {}
+    if config.get("scheduler") != said.get("scheduler"):
+        raise Findings.one(
+            "has no effect: Snakemake schedules the jobs",
+            key="--scheduler",
+            value=repr(config.get("scheduler")),
+            hint="leave it out; --strategy says where jobs run",
+        )
+    wanted = _variation(plan)
+    ours = next((one.plan for one in placed.plans if one.variation == wanted), None)
+    asked = [one.id for one in plan.partitions]
+    whole = [one.id for one in ours.partitions] if ours is not None else []
+    if asked != whole and set(asked) < set(whole):
+        raise Findings.one(
+            "the backend snakemake runs all partitions: those that are done are not run again",
+            key="--partition",
+            value=f"{len(asked)} of {len(whole)} partitions",
+            hint="leave it out; of a job that fails, a message has the command that runs it alone",
+        )
+    if ours is None or _content(ours) != _content(plan):
+        raise Findings.one(
+            "this workflow becomes another plan than the one to be run: it was edited since, or "
+            "the plan was",
+            file=placed.shown,
+            hint="compile it again: fasthep compile, or fasthep run",
+        )
+
+
+def _content(plan: Plan) -> tuple[object, ...]:
+    """Return what of a plan tells it from others: not where and how it runs."""
+    document = plan.to_dict()
+    return document["nodes"], document["partitions"], document["context"], document.get("reports")
+
+
+@contextlib.contextmanager
+def _told_once() -> Iterator[None]:
+    """Print what went wrong in the block, and let the command ``fasthep`` end: with status 1.
+
+    It knows no errors that are messages, and would show a traceback of FAST-HEP's and ours.
+    """
+    try:
+        yield
+    except (SmkError, OSError) as error:
+        said = str(error) if isinstance(error, SmkError) else disk_full.told(error)
+        print(f"fasthep-smk: {said}", file=sys.stderr)
+        raise _ended(said) from error
+    except KeyboardInterrupt:
+        print("fasthep-smk: stopped; what finished is kept, run again to go on", file=sys.stderr)
+        raise
+
+
+def _ended(said: str) -> RunFailed:
+    """Return the error that the command ``fasthep``, if it is there, takes for its own end."""
+    try:
+        from typer import Exit
+    except ImportError:
+        return RunFailed(said)
+
+    class Ended(RunFailed, Exit):
+        """A run that has failed, and has said so."""
+
+        def __init__(self, said: str) -> None:
+            RuntimeError.__init__(self, said)
+            self.exit_code = RunFailed.exit_code
+
+    return Ended(said)

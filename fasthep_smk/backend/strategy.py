@@ -1,0 +1,35 @@
+"""The strategy of the backend: where jobs run, by the name of a batch system or a site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fasthep_smk.config.site import load_site
+from fasthep_smk.util.errors import Findings
+
+__all__ = ["profile_of", "validate_execution"]
+
+
+def profile_of(execution: Mapping[str, Any]) -> str | None:
+    """Return what ``--profile`` of our own command would say; ``None``: nothing."""
+    strategy = str(execution.get("strategy") or "default")
+    return None if strategy == "default" else strategy
+
+
+def validate_execution(execution: Mapping[str, Any]) -> None:
+    """Refuse a strategy that is no batch system, and no site.
+
+    FAST-HEP's compiler asks this of a workflow that says ``backend: snakemake`` itself.
+
+    Raises:
+        Findings: what is wrong with it.
+    """
+    try:
+        load_site(profile_of(execution), "default", workflow="")
+    except Findings as error:
+        key = {"--profile": "--strategy"}
+        raise Findings(
+            [replace(one, key=key.get(one.key or "", one.key)) for one in error.findings]
+        ) from None

@@ -1,0 +1,59 @@
+"""A whole run: the build folder is locked, and what jobs need starts while FAST-HEP compiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk.config.run_settings import RunSettings
+from fasthep_smk.run.hangup import outliving_the_terminal
+from fasthep_smk.run.lock import hold
+from fasthep_smk.run.prestart import is_likely_idle, prestart
+from fasthep_smk.storage.outdir import build_folder
+from fasthep_smk.util.scratch import scratch
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.display import Screen
+    from fasthep_smk.run.pipeline import Concluded
+    from fasthep_smk.translate.translation import Placed, Translation
+
+__all__ = ["run_whole"]
+
+
+def run_whole(
+    settings: RunSettings,
+    *,
+    cancel: bool = False,
+    agree: Callable[[Placed], None] = lambda _: None,
+    screen: Callable[[Translation], Screen] | None = None,
+) -> Concluded:
+    """Take all steps of a run in the current folder.
+
+    Batch jobs of an earlier run go on, or with ``cancel`` are ended. ``agree`` may refuse what was
+    translated before anything is written; ``screen`` makes what shows the run, if not the terminal.
+
+    Raises:
+        SmkError: the workflow is wrong, or jobs failed.
+    """
+    build = build_folder(settings.outdir)
+    with (
+        hold(build, settings.outdir) as held,
+        outliving_the_terminal(build),
+        scratch() as folder,
+    ):
+        here = settings.profile in (None, "local")
+        wanted = here and not is_likely_idle(settings.workflow, build)
+        with prestart(build, held, wanted=wanted) as prestarted:
+            # Imported now: what was started ahead does not wait for the compiler's import.
+            from fasthep_smk import sites
+            from fasthep_smk.run import pipeline
+            from fasthep_smk.translate.translation import Start
+
+            start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
+            placed = pipeline.up_to(pipeline.place, start)
+            sites.require_plugin(placed.placement.site.system)
+            agree(placed)
+            translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
+            session = pipeline.Session(held, prestarted, screen)
+            return pipeline.conclude(pipeline.run(translation, session))

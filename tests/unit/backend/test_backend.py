@@ -1,0 +1,36 @@
+"""FAST-HEP's own loaders find the backend by its profile, and take its specification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hepflow.backends import loaders
+from hepflow.compiler.profiles import load_profile_config
+from hepflow.model.plan import ExecutionPlan
+
+from fasthep_smk.backend import Backend
+from fasthep_smk.util.errors import Findings
+
+REGISTRY = load_profile_config("fasthep_smk:registry", project_root=Path())["registry"]
+
+
+@pytest.mark.parametrize("strategy", ["default", "local", "slurm", "htcondor"])
+def test_each_strategy_is_the_backend(strategy: str) -> None:
+    execution = {"backend": "snakemake", "strategy": strategy}
+    loaders.validate_backend_execution(REGISTRY, execution)
+    assert loaders.backend_build_directories(REGISTRY, execution) == ("smk",)
+    plan = ExecutionPlan(registry=REGISTRY, execution=execution)
+    assert isinstance(loaders.load_backend(plan), Backend)
+
+
+def test_a_strategy_may_be_the_folder_of_a_site(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("executor: slurm\n")
+    loaders.validate_backend_execution(
+        REGISTRY, {"backend": "snakemake", "strategy": str(tmp_path)}
+    )
+
+
+def test_any_other_strategy_is_refused_by_its_name() -> None:
+    with pytest.raises(Findings, match=r"--strategy: no such profile\n.*'slrm'(.|\n)*'slurm'\?"):
+        loaders.validate_backend_execution(REGISTRY, {"backend": "snakemake", "strategy": "slrm"})

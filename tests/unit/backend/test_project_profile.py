@@ -1,0 +1,76 @@
+"""``enable`` writes one file, which FAST-HEP's profiles lead to; ``disable`` removes that alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hepflow.compiler.profiles import expand_profile_names
+
+from fasthep_smk.backend.project_profile import PATH, disable, enable
+from fasthep_smk.util.errors import Findings
+
+OURS = "fasthep_smk:registry"
+
+
+@pytest.mark.parametrize("name", ["registry", "basic", "hep", "hep_debug", "hepflow:hep"])
+def test_each_profile_of_fasthep_leads_to_the_backend(name: str, tmp_path: Path) -> None:
+    before = expand_profile_names([name], project_root=tmp_path)
+    enable(tmp_path)
+    found = expand_profile_names([name], project_root=tmp_path)
+    assert OURS in found
+    assert [one.removeprefix("hepflow:") for one in found if one != OURS] == before
+
+
+def test_enabling_twice_and_disabling_leaves_nothing(tmp_path: Path) -> None:
+    assert enable(tmp_path).written
+    assert not enable(tmp_path).written
+    assert disable(tmp_path) == tmp_path / PATH
+    assert list(tmp_path.iterdir()) == []
+    assert disable(tmp_path) is None
+
+
+def test_what_else_is_there_stays(tmp_path: Path) -> None:
+    own = tmp_path / ".hepflow/profiles/mine.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("registry: {}\n")
+    assert enable(tmp_path).apart == ["mine"]
+    disable(tmp_path)
+    assert own.read_text() == "registry: {}\n"
+
+
+def test_a_registry_of_the_users_is_refused_with_the_lines_to_add(tmp_path: Path) -> None:
+    own = tmp_path / PATH
+    own.parent.mkdir(parents=True)
+    own.write_text("includes: ['hepflow:registry', mine]\n")
+    with pytest.raises(Findings, match=r"- hepflow:registry\n +- fasthep_smk:registry"):
+        enable(tmp_path)
+    with pytest.raises(Findings, match="stays"):
+        disable(tmp_path)
+    (own.parent / "mine.yaml").write_text(f"includes: ['{OURS}']\n")
+    assert not enable(tmp_path).written, "it leads there already"
+    assert own.read_text() == "includes: ['hepflow:registry', mine]\n"
+
+
+def test_an_edited_file_is_not_removed(tmp_path: Path) -> None:
+    enable(tmp_path)
+    with (tmp_path / PATH).open("a") as stream:
+        stream.write("  - mine\n")
+    with pytest.raises(Findings, match="is not as fasthep-smk enable writes it"):
+        disable(tmp_path)
+    assert (tmp_path / PATH).is_file()
+
+
+@pytest.mark.parametrize("what", ["link", "folder"])
+def test_what_is_no_file_is_left_alone(what: str, tmp_path: Path) -> None:
+    path = tmp_path / PATH
+    path.parent.mkdir(parents=True)
+    path.symlink_to("nowhere") if what == "link" else path.mkdir()
+    for change in (enable, disable):
+        with pytest.raises(Findings, match=str(PATH)):
+            change(tmp_path)
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Findings, match="there is no such folder"):
+        enable(tmp_path / "missing")
