@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +19,7 @@ from fasthep_smk.executors.logger_plugin import report
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.flow import patches
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import layout, run_lock
 from fasthep_smk.util.executor_plugins import module_of
 
 if TYPE_CHECKING:
@@ -101,6 +102,8 @@ def main() -> None:
     executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
     patches.OTHER.make(plugin, Executor=executor)
     prepare()
+    # A job that runs on this machine is not taken for a process of the run, and goes on without it.
+    os.environ.pop(run_lock.MARK, None)
     sys.argv[0] = "snakemake"
     importlib.import_module("snakemake.cli").main()
 

@@ -269,13 +269,16 @@ def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
     texts = []
     for system in dict.fromkeys(one.system for one in noted):
         ids = [one.batch_id for one in noted if one.system == system and one.batch_id]
-        said = f"{sites.unknown(system)}: jobs of {whose} may be left in "
         if sites.lists_jobs(system):
             command = shell(sites.system(system).cancel(ids))
-            texts.append(f"{said}its queue. Later, cancel them:\n    {command}")
+            texts.append(
+                f"{sites.title(system)} does not answer: jobs of {whose} may be left in its queue. "
+                f"Later, cancel them:\n    {command}"
+            )
         else:
             texts.append(
-                f"{said}it. Cancel them there: {', '.join(ids) or 'their numbers were not heard'}"
+                f"{sites.unknown(system)}: jobs of {whose} may be left in it. "
+                f"Cancel them there: {', '.join(ids) or 'their numbers were not heard'}"
             )
     return "\n".join(texts)
 

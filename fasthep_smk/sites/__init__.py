@@ -236,10 +236,15 @@ def lists_jobs(name: str) -> bool:
     return name in SYSTEMS or bool(_other(name).LISTS_JOBS)
 
 
+def title(name: str) -> str:
+    """Return the name of a batch system as people write it."""
+    return _TITLES.get(name, name)
+
+
 def unknown(name: str) -> str:
     """Return in words why it is not known what is in a system's queue."""
     if lists_jobs(name):
-        return f"{_TITLES.get(name, name)} does not answer"
+        return f"{title(name)} does not answer"
     return f"executor {name!r} cannot be asked what is in its queue"
 
 
