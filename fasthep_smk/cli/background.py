@@ -159,6 +159,13 @@ def retry(name: str, folder: Path) -> int:
     build = find_build(folder)
     found = find(build)
     if found is None:
+        if silent := [
+            one.system for one in batch_jobs.read(build) if not sites.lists_jobs(one.system)
+        ]:
+            raise RunFailed(
+                f"{sites.unknown(silent[0])}: cancel the job there, and it is tried again, at its "
+                "next attempt"
+            )
         raise RunFailed("the batch system does not answer: run this again when it does")
     mine = [left for left in found if name in (left.queued.batch_id, left.job.name)]
     if not mine:

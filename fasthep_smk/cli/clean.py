@@ -39,7 +39,7 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
                 "jobs of an earlier run may be in the queue of its batch system, and write here",
                 key="BUILD",
                 value=str(folder),
-                hint="the next run takes them over; 'fasthep-smk cancel' ends them",
+                hint="the next run asks for them; 'fasthep-smk cancel' ends them",
             )
         parts = _to_clean(build, everything=everything)
         freed = freed_amounts(parts)

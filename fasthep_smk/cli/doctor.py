@@ -99,6 +99,9 @@ def _system(execution: Execution) -> Iterator[Check]:
         if answer is not None and not answer.well:
             yield Check(f"{name} answers", "FAILED", answer.problem or command, _ELSEWHERE)
             return
+    if sites.notes(name):  # what it has is not known, and said with the pools
+        yield Check("Snakemake's plugin", "ok", f"is installed: {module.PLUGIN}")
+        return
     draft = module.draft()
     if draft is None:
         yield Check(f"{name} answers", "FAILED", "it has no nodes", _ELSEWHERE)

@@ -18,7 +18,7 @@ from fasthep_smk.cli import console
 from fasthep_smk.cli.parser import make_parser, misplaced, parse
 from fasthep_smk.storage.layout import DETACHED
 from fasthep_smk.util import disk_full
-from fasthep_smk.util.errors import SmkError, UsageError, unsupported
+from fasthep_smk.util.errors import SmkError, UsageError
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
@@ -66,8 +66,11 @@ def _main(arguments: list[str]) -> int:
     except ImportError as error:
         if not (error.name or "").startswith("hepflow"):
             raise
-        print(f"fasthep-smk: {unsupported(error)}", file=sys.stderr)
-        return 1
+        from fasthep_smk.flow import contract
+
+        refusal = contract.refused(contract.differences() or [error])
+        print(f"fasthep-smk: {refusal}", file=sys.stderr)
+        return refusal.exit_code
     except KeyboardInterrupt:
         print("fasthep-smk: stopped; what finished is kept, run again to go on", file=sys.stderr)
         return 130

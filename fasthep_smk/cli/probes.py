@@ -134,6 +134,8 @@ def _write(rules: Sequence[Rule], placement: Placement, place: Path) -> None:
         'exec "$python" -P -m fasthep_smk.worker.probe "$1"\n'
     )
     (place / layout.TASKS).mkdir(parents=True)
+    for captured in layout.CAPTURED:  # a batch system may want it to be there
+        (place / captured).mkdir(parents=True)
     requests = {
         "system": placement.site.system,
         "credentials": [],

@@ -20,13 +20,15 @@ __all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
 #: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
 CONFIG_KEYS = (
     "walltime", "retries", "memory_growth", "partitions_per_job", "pilot", "queue", "account",
-    *SYSTEMS,
+    *SYSTEMS, "executor",
 )  # fmt: skip
-#: What FAST-HEP's words are in each batch system's.
+#: What FAST-HEP's words are in each batch system's; any other executor's job has them as resources.
 _WORDS = {
-    "queue": {"slurm": "partition", "htcondor": "job_flavour"},
-    "account": {"slurm": "account", "htcondor": "accounting_group"},
+    "queue": {"slurm": "partition", "htcondor": "job_flavour", "executor": "queue"},
+    "account": {"slurm": "account", "htcondor": "accounting_group", "executor": "account"},
 }
+#: The options of each batch system, and those of any other executor.
+_OPTIONS = (*SYSTEMS, "executor")
 
 _Value = TypeVar("_Value")
 
@@ -71,7 +73,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
         pilot=_pilot(read, merged.get("config", "pilot")),
         fallback_after=read(units.parse_duration, "fallback_after"),
-        options={system: dict(merged.get("config", system) or {}) for system in SYSTEMS},
+        options={system: dict(merged.get("config", system) or {}) for system in _OPTIONS},
         origins={".".join(leaf): layer.place(leaf) for leaf, layer in merged.origins.items()},
     )
     return settings, read.findings, _warnings(merged)
@@ -84,7 +86,7 @@ def _in_each_systems_words(layer: Layer) -> Iterator[Layer]:
         yield layer
         return
     # A null takes back what weaker layers say, not what stands beside it.
-    emptied = {system: None for system in SYSTEMS if config.get(system, {}) is None}
+    emptied = {system: None for system in _OPTIONS if config.get(system, {}) is None}
     if emptied:
         yield Layer(layer.file, layer.key, {"config": emptied}, layer.wrapped)
     new = {key: value for key, value in config.items() if key not in _WORDS}

@@ -11,12 +11,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import yaml
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.secret_urls import secret_findings
+from fasthep_smk.util import executor_plugins as plugins
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
@@ -24,6 +25,7 @@ from fasthep_smk.util.units import parse_bytes, parse_duration
 
 __all__ = ["SYSTEMS", "Site", "load_site"]
 
+#: The systems that we know; a profile may name any other executor of Snakemake's.
 SYSTEMS = ("local", "slurm", "htcondor")
 #: FAST-HEP's names for running on the machine where one is.
 _LOCAL_STRATEGIES = ("default", "local", "threads", "processes", "synchronous")
@@ -67,19 +69,7 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
         return Site(profile, why=f"--profile {profile}")
     settings, file = _settings(folder)
     executor = settings.get("executor", "local")
-    findings: list[Finding] = []
-    if executor not in SYSTEMS:
-        close = nearest(str(executor), SYSTEMS)
-        findings.append(
-            Finding(
-                file=file,
-                key="executor",
-                problem="no such executor here",
-                value=repr(executor),
-                expected=", ".join(SYSTEMS),
-                hint=f"did you mean {close!r}?" if close else None,
-            )
-        )
+    findings: list[Finding] = [*_executor_findings(executor, file)]
     retries = settings.get("retries", 0)
     if type(retries) is not int or not 0 <= retries <= 100:
         findings.append(
@@ -112,6 +102,27 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
         else Site.keep_logs,
         said=content,
     )
+
+
+def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
+    """Yield why an executor cannot be used: nobody knows it, or its plugin is not installed."""
+    if executor in SYSTEMS or (isinstance(executor, str) and plugins.is_installed(executor)):
+        return
+    close = nearest(str(executor), [*SYSTEMS, *plugins.installed()])
+    meant = f"did you mean {close!r}?" if close else ""
+    install = f"pip install {plugins.distribution_of(executor)}" if _is_name(executor) else ""
+    yield Finding(
+        file=file,
+        key="executor",
+        problem="no such executor here",
+        value=repr(executor),
+        expected=f"{', '.join(SYSTEMS)}, or one whose plugin of Snakemake's is installed",
+        hint=" Or, if there is such a plugin: ".join(filter(None, (meant, install))) or None,
+    )
+
+
+def _is_name(executor: object) -> TypeGuard[str]:
+    return isinstance(executor, str) and plugins.NAME.fullmatch(executor) is not None
 
 
 def _system_of(strategy: str, workflow: str) -> str:

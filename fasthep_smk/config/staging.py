@@ -11,6 +11,8 @@ from fasthep_smk.util.errors import Finding
 
 __all__ = ["Staging", "StagingSection", "read_staging", "staging_findings"]
 
+#: Where jobs can be sent what they need.
+_SENDERS = ("slurm", "htcondor")
 _CURRENT = ("shared-prefix", "current")
 
 
@@ -69,6 +71,15 @@ def staging_findings(
 ) -> Iterator[Finding]:
     """Yield why jobs cannot be sent what they need, on a batch system."""
     if not staging.sends(system):
+        return
+    if system not in _SENDERS:
+        yield Finding(
+            file=staging.file,
+            key="staging.mode",
+            problem=f"jobs of executor {system!r} cannot be sent what they need",
+            value="'transfer'",
+            expected="shared, or a site with Slurm or HTCondor",
+        )
         return
     if system == "slurm" and not staging.folder:
         yield Finding(

@@ -15,7 +15,8 @@ from typing import Literal, cast
 
 from tabulate import tabulate
 
-from fasthep_smk.storage import damage, failures, layout, missing_report, run_lock
+from fasthep_smk import sites
+from fasthep_smk.storage import batch_jobs, damage, failures, layout, missing_report, run_lock
 from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, survey
 from fasthep_smk.storage.jobs import (
     TaskJob,
@@ -230,10 +231,21 @@ def _in_queue(left: Left) -> dict[str, str]:
     }
 
 
+def unknown_queue(build: Path) -> str:
+    """Return in words why it is not known which jobs of a build folder are in a queue."""
+    noted = batch_jobs.read(build)
+    silent = [one for one in noted if not sites.lists_jobs(one.system)]
+    if not silent:
+        return "the batch system does not answer: what is in its queue is not known"
+    ids = ", ".join(one.batch_id for one in silent[:_IN_QUEUE] if one.batch_id)
+    more = f" and {len(silent) - _IN_QUEUE} more" if len(silent) > _IN_QUEUE else ""
+    return f"{sites.unknown(silent[0].system)}; submitted, and not known to have ended: {ids}{more}"
+
+
 def _queue(status: Status) -> str:
     """Return the jobs of the batch system: their numbers, and why they wait."""
     if status.queue is None:
-        return "the batch system does not answer: what is in its queue is not known"
+        return unknown_queue(status.build)
     if not status.queue:
         return ""
     count = len(status.queue)

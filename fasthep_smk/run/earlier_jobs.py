@@ -8,7 +8,7 @@ same files is submitted.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,11 +34,13 @@ _ARRIVAL, _END, _SHORT = 10.0, 90.0, 5.0
 _PAUSE = 0.5
 #: Batch systems take so many jobs in one command.
 _AT_ONCE = 500
-_TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 
 #: Why jobs of an earlier run are cancelled.
 _CHANGED = "this run would submit something else, or nothing"
-_OTHER = "jobs in transfer mode, in a group or in a container cannot be taken over"
+_OTHER = (
+    "jobs in transfer mode, in a group or in a container cannot be taken over, nor those of other "
+    "executors than Slurm's and HTCondor's"
+)
 _VARIABLES = "environment variables have changed while it waited"
 _PILOT = "a pilot ends with the run that has started it, and jobs in it run again"
 
@@ -206,7 +208,9 @@ def stay(build: Path) -> str | None:
     noted = batch_jobs.read(build)
     own = sum(not one.pilot for one in noted)
     lines = []
-    if own:
+    if own and not all(sites.lists_jobs(one.system) for one in noted):
+        lines.append(_unanswered(noted, "this run"))
+    elif own:
         lines.append(
             f"{_jobs(own)} may go on in the queue: the same command takes them over, "
             "with --cancel it cancels them"
@@ -265,10 +269,17 @@ def _unanswered(noted: Iterable[BatchJob], whose: str) -> str:
     texts = []
     for system in dict.fromkeys(one.system for one in noted):
         ids = [one.batch_id for one in noted if one.system == system and one.batch_id]
-        texts.append(
-            f"{_TITLES.get(system, system)} does not answer: jobs of {whose} may be left in its "
-            f"queue. Later, cancel them:\n    {shell(sites.system(system).cancel(ids))}"
-        )
+        if sites.lists_jobs(system):
+            command = shell(sites.system(system).cancel(ids))
+            texts.append(
+                f"{sites.title(system)} does not answer: jobs of {whose} may be left in its queue. "
+                f"Later, cancel them:\n    {command}"
+            )
+        else:
+            texts.append(
+                f"{sites.unknown(system)}: jobs of {whose} may be left in it. "
+                f"Cancel them there: {', '.join(ids) or 'their numbers were not heard'}"
+            )
     return "\n".join(texts)
 
 

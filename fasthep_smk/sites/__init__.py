@@ -1,6 +1,6 @@
-"""Batch systems, one module each: ``local``, ``slurm``, ``htcondor``.
+"""Batch systems, one module each: ``local``, ``slurm``, ``htcondor``, and ``other`` for all others.
 
-Each module says in its system's own terms what a job asks for, how Snakemake is to be set up, and
+Each says in its system's own terms what a job asks for, how Snakemake is to be set up, and
 what the system itself knows: its partitions or slots, and why jobs wait.
 """
 
@@ -10,22 +10,46 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.site import SYSTEMS
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, SmkError, UsageError
+from fasthep_smk.util.executor_plugins import distribution_of
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
 
 __all__ = [
-    "Batch", "Draft", "NotSubmitted", "QueueState", "Queued", "System", "Unanswered", "batch",
-    "common_resources", "require_plugin", "shrink", "system", "too_large",
+    "GROUP",
+    "Batch",
+    "Draft",
+    "NotSubmitted",
+    "QueueState",
+    "Queued",
+    "System",
+    "Unanswered",
+    "batch",
+    "common_resources",
+    "has_pilots",
+    "holds_jobs",
+    "lists_jobs",
+    "notes",
+    "require_plugin",
+    "shrink",
+    "system",
+    "too_large",
+    "unknown",
 ]  # fmt: skip
 
 
+#: The group of entry points by which packages say more of an executor.
+GROUP = "fasthep_smk.sites"
+_TITLES: Mapping[str, str] = {"slurm": "Slurm", "htcondor": "HTCondor"}
 _AMOUNTS = ("cpus", "memory", "disk", "gpus")
 
 
@@ -161,8 +185,67 @@ class Batch(Protocol):
 
 
 def system(name: str) -> System:
-    """Return the module of a system, by its name in :data:`fasthep_smk.config.site.SYSTEMS`."""
-    return cast("System", importlib.import_module(f"fasthep_smk.sites.{name}"))
+    """Return the module of a system, by its name in :data:`fasthep_smk.config.site.SYSTEMS`.
+
+    Of any other executor, what an installed package says of it, or what holds for all.
+
+    Raises:
+        UsageError: what a package says cannot be used.
+    """
+    if name in SYSTEMS:
+        return cast("System", importlib.import_module(f"fasthep_smk.sites.{name}"))
+    return cast("System", _other(name))
+
+
+@lru_cache
+def _other(name: str) -> Any:
+    base = importlib.import_module("fasthep_smk.sites.other").Other
+    found = [*metadata.entry_points(group=GROUP, name=name)]
+    if not found:
+        return base(name)
+    try:
+        made = found[0].load()(name)
+    except Exception as error:
+        text = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"entry point {name!r} of {GROUP!r} cannot be used: {text}") from error
+    if not isinstance(made, base):
+        raise UsageError(
+            f"entry point {name!r} of {GROUP!r} cannot be used: {found[0].value} is not a class "
+            "that is derived from fasthep_smk.sites.other.Other"
+        )
+    return made
+
+
+def notes(name: str) -> list[str]:
+    """Return what a user should know of a run with a system that we do not know."""
+    return [] if name in SYSTEMS else list(_other(name).notes())
+
+
+def has_pilots(name: str) -> bool:
+    """Return whether a system takes batch jobs that are not Snakemake's."""
+    return hasattr(system(name), "submit")
+
+
+def holds_jobs(name: str) -> bool:
+    """Return whether a job can be taken out of a system's queue before it starts."""
+    return name in SYSTEMS and name != "local"
+
+
+def lists_jobs(name: str) -> bool:
+    """Return whether a system can be asked what is in its queue."""
+    return name in SYSTEMS or bool(_other(name).LISTS_JOBS)
+
+
+def title(name: str) -> str:
+    """Return the name of a batch system as people write it."""
+    return _TITLES.get(name, name)
+
+
+def unknown(name: str) -> str:
+    """Return in words why it is not known what is in a system's queue."""
+    if lists_jobs(name):
+        return f"{title(name)} does not answer"
+    return f"executor {name!r} cannot be asked what is in its queue"
 
 
 def batch(name: str) -> Batch:
@@ -174,9 +257,8 @@ def require_plugin(name: str) -> None:
     """Raise ``UsageError`` if Snakemake lacks the plugin for a system."""
     module = system(name).PLUGIN
     if module is not None and importlib.util.find_spec(module) is None:
-        raise UsageError(
-            f"Snakemake's plugin for {name} is not installed: pip install 'fasthep-smk[{name}]'"
-        )
+        what = f"'fasthep-smk[{name}]'" if name in SYSTEMS else distribution_of(name)
+        raise UsageError(f"Snakemake's plugin for {name} is not installed: pip install {what}")
 
 
 def common_resources(attempt: Attempt) -> dict[str, int]:

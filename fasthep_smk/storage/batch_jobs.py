@@ -18,13 +18,16 @@ from pathlib import Path
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.executor_plugins import is_installed
 
 __all__ = ["BatchJob", "again", "ended", "environment", "queued", "read", "replace", "submitting"]
 
 
 #: Whoever reads a line asks a batch system for the job: what stands there may come from others.
-_SYSTEMS = frozenset({"slurm", "htcondor"})
-_ID = re.compile(r"([0-9]{1,20}(_[0-9]{1,20})?)?", re.ASCII)
+_NUMBER = re.compile(r"([0-9]{1,20}(_[0-9]{1,20})?)?", re.ASCII)
+_IDS = {"slurm": _NUMBER, "htcondor": _NUMBER}
+#: What other batch systems call a job.
+_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9._:-]{0,200})?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +98,9 @@ def _job(said: Mapping[str, str]) -> BatchJob | None:
         job = BatchJob(**{name: said[name] for name in names & said.keys()})
     except TypeError:  # its first line is damaged
         return None
-    return job if job.system in _SYSTEMS and _ID.fullmatch(job.batch_id) else None
+    if job.system not in _IDS and not is_installed(job.system):
+        return None
+    return job if _IDS.get(job.system, _ID).fullmatch(job.batch_id) else None
 
 
 def replace(build: Path, jobs: Iterable[BatchJob]) -> None:

@@ -38,7 +38,7 @@ def place(
     here = system.machine(site)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     findings: list[Finding] = []
-    notes: list[str] = []
+    notes = sites.notes(site.system)
     for rule in rules:
         given = rule.route.attempts
         if here is not None:
@@ -72,17 +72,22 @@ def place(
             name: tuple(replace(one, pilot=None) for one in given)
             for name, given in attempts.items()
         }
+    fallback_after = {
+        rule.name: after for rule in rules if here is None and (after := rule.route.fallback_after)
+    }
+    if fallback_after and not sites.holds_jobs(site.system):
+        notes.append(
+            f"fallback_after has no effect: executor {site.system!r} cannot take a job out of its "
+            "queue that waits"
+        )
+        fallback_after = {}
     placement = Placement(
         site,
         workers,
         attempts,
         execution.router.retries,
         together,
-        {
-            rule.name: after
-            for rule in rules
-            if here is None and (after := rule.route.fallback_after)
-        },
+        fallback_after,
         execution.credentials,
         execution.staging,
         execution.environment,
@@ -130,6 +135,8 @@ def _no_pilots(execution: Execution, here: bool, transfers: bool) -> str | None:
     """Return why jobs are not run by pilots although a pool asks for them."""
     if here:
         return "all jobs are on this machine"
+    if not sites.has_pilots(execution.site.system):
+        return f"executor {execution.site.system!r} offers none, each job is a batch job"
     if transfers:
         return "jobs are sent their files (staging.mode: transfer), and pilots share the folder"
     if execution.environment is not None and execution.environment.image is not None:

@@ -270,7 +270,9 @@ def _as_mapping(value: object) -> dict[str, object]:
     if isinstance(value, Mapping):
         return dict(value)
     listed = value if isinstance(value, list) else str(value).split()
-    return {name: text for item in listed for name, _, text in [str(item).partition("=")]}
+    pairs = [str(item).partition("=") for item in listed]
+    # Of a mapping, Snakemake takes "1000" for text.
+    return {name: int(text) if text.isdecimal() else text for name, _, text in pairs}
 
 
 def _as_two_levels(value: object) -> dict[str, dict[str, object]]:

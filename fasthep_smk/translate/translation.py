@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +13,7 @@ from fasthep_smk.config import schema
 from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
+from fasthep_smk.flow import contract
 from fasthep_smk.flow.check import plan_findings, registry_findings
 from fasthep_smk.flow.compile import (
     CompiledPlan,
@@ -186,8 +187,10 @@ def load(start: Start) -> Loaded:
 
     Raises:
         Findings: a file cannot be read, or something is wrong with what it says.
+        DoesNotFit: the installed FAST-HEP is not one that can be used.
     """
     start_environment()  # before a module of the user's is imported
+    note = contract.check()
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
     of_document = document_findings(document, workflow=start.shown)
@@ -212,6 +215,8 @@ def load(start: Start) -> Loaded:
     _raise_if_any([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
+    if note:
+        execution = replace(execution, notices=(note, *execution.notices))
     return _adding(Loaded, start, document=document, digests=digests, execution=execution)
 
 

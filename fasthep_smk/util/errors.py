@@ -25,7 +25,6 @@ __all__ = [
     "nearest",
     "not_among",
     "slips_among",
-    "unsupported",
 ]
 
 
@@ -177,22 +176,3 @@ class JobsFailed(RunFailed):
         super().__init__(message)
         self.reasons = reasons
         self.done = done
-
-
-def unsupported(error: ImportError) -> str:
-    """Return what to do about a FAST-HEP release that lacks what we use of it."""
-    from importlib import metadata
-
-    wanted = [
-        item for item in metadata.requires("fasthep-smk") or [] if item.startswith("fasthep-flow")
-    ]
-    try:
-        found = metadata.version("fasthep-flow")
-    except metadata.PackageNotFoundError:
-        found = "none"
-    return (
-        f"the installed fasthep-flow does not fit: {error}\n"
-        f"    found    fasthep-flow {found}\n"
-        f"    expected {wanted[0] if wanted else 'a tested release'}\n"
-        f"    hint     pip install '{wanted[0] if wanted else 'fasthep-flow'}'"
-    )

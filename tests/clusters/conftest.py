@@ -1,4 +1,4 @@
-"""A real Slurm and a real HTCondor on this machine, started once for all tests that ask."""
+"""Real batch systems on this machine, started once for all tests that ask."""
 
 from __future__ import annotations
 
@@ -74,6 +74,13 @@ def slurm() -> Iterator[Cluster]:
 def htcondor() -> Iterator[Cluster]:
     """An HTCondor pool with slots of 16 GB, of 128 GB and with a GPU."""
     with cluster("htcondor", {"CONDOR_CONFIG": "condor_config"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def grid_engine() -> Iterator[Cluster]:
+    """A Grid Engine with the queues standard.q and large.q."""
+    with cluster("grid_engine", {}) as running:
         yield running
 
 

@@ -241,6 +241,15 @@ SLURM = Patch(
     module="executors/slurm.py",
     test="tests/clusters/test_slurm.py",
 )
+OTHER = Patch(
+    replaces=("snakemake_executor_plugin_cluster_generic:Executor",),
+    seen_with="snakemake-executor-plugin-cluster-generic 1.0.9",
+    why="of any plugin but those below: nobody knows which jobs of a killed run are in its queue",
+    upstream="snakemake-forgets-batch-jobs.md",
+    until="executors can tell which jobs run already",
+    module="executors/other.py",
+    test="tests/clusters/test_grid_engine.py",
+)
 SLURM_NAMES = Patch(
     replaces=(f"{_SLURM}:get_submit_command",),
     seen_with="snakemake-executor-plugin-slurm 2.8.0",

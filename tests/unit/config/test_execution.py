@@ -234,7 +234,15 @@ def test_queue_and_account_are_words_of_each_system(
 ) -> None:
     said = {"stage": {"require": "p"}, **yaml.safe_load(text)}
     (attempt,) = attempts(yaml.safe_dump(said), folder)
-    assert attempt.options == {"local": {}, "slurm": slurm, "htcondor": htcondor}
+    options = dict(attempt.options)
+    del options["executor"]
+    assert options == {"local": {}, "slurm": slurm, "htcondor": htcondor}
+
+
+def test_queue_and_account_are_resources_of_any_other_executor(folder: Path) -> None:
+    said = "execution: {pools: {p: {config: {queue: a, account: b, executor: {account: c, n: 1}}}}}"
+    (attempt,) = attempts(f"stage: {{require: p}}\n{said}", folder)
+    assert attempt.options["executor"] == {"queue": "a", "account": "c", "n": 1}
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def test_the_sites_own_settings_have_the_last_word(tmp_path: Path) -> None:
     placement = profile.Placement(site, {"default": 2}, {"stage_A": (attempt,)})
     settings = rendered(placement, attempt)
     assert settings["jobs"] == 7
-    assert settings["resources"] == {"pool_default": 2, "mem_mb": "9"}
+    assert settings["resources"] == {"pool_default": 2, "mem_mb": 9}
     own = settings["set-resources"]["stage_A"]  # type: ignore[index]
     assert own.pop("pool_default") == 1  # what the limit counts
     assert own == {"pool": '"default"', "slurm_partition": "mine", "qos": '"q"'}

@@ -1,0 +1,112 @@
+"""Snakemake with any other executor: ``python -m`` this module, then as usual.
+
+The plugin runs jobs as it does. What it submits is noted, so that a run that is killed does not
+leave jobs of which nobody knows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.executors.job_events import Submitted
+from fasthep_smk.executors.logger_plugin import report
+from fasthep_smk.executors.start import prepare
+from fasthep_smk.executors.submissions import Submissions
+from fasthep_smk.flow import patches
+from fasthep_smk.storage import layout, run_lock
+from fasthep_smk.util.executor_plugins import module_of
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
+
+    class _Executor:
+        """What executors have that this is laid over, for the type checker."""
+
+        workflow: Any
+
+        def __init__(self, *arguments: object, **options: object) -> None: ...
+
+        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
+
+        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
+
+        def report_job_error(
+            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+        ) -> None: ...
+
+        def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None: ...
+
+else:
+    _Executor = object
+
+__all__ = ["Noting", "main"]
+
+
+class Noting(_Executor):
+    """To be laid over a plugin's executor: notes what is under way."""
+
+    _system = ""
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self._submissions = Submissions(self._system)
+        super().__init__(*arguments, **options)
+
+    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
+        """Take a job as submitted."""
+        if (number := job_info.external_jobid) is not None:
+            self._submissions.taken(str(number))
+            report(Submitted(str(number)))
+        super().report_job_submission(job_info, **options)
+
+    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
+        self._submissions.ended(str(job_info.external_jobid))
+        super().report_job_success(job_info)
+
+    def report_job_error(
+        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+    ) -> None:
+        """Take a job as failed; one that a person wants to have again is at the same attempt."""
+        number = str(job_info.external_jobid)
+        again = self._submissions.is_wanted_again(number)
+        self._submissions.ended(number)
+        if again:
+            self._hand_back(job_info.job)
+        else:
+            super().report_job_error(job_info, msg=msg, **options)
+
+    def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:
+        """Cancel jobs, as the plugin does it."""
+        super().cancel_jobs(active_jobs)
+        self._have_ended(active_jobs)
+
+    def _have_ended(self, jobs: Iterable[SnakemakeJobInfo]) -> None:
+        for job in jobs:
+            self._submissions.ended(str(job.external_jobid))
+
+    def _hand_back(self, job: SnakemakeJob) -> None:
+        """Give a job back to the scheduler, at the same attempt."""
+        job.attempt -= 1  # Snakemake counts the next one
+        self.workflow.scheduler.error_callback(job)
+
+
+def main() -> None:
+    """Run Snakemake's command line."""
+    name = str(json.loads(Path(layout.REQUESTS).read_text(encoding="utf-8"))["system"])
+    plugin: Any = importlib.import_module(module_of(name))
+    executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
+    patches.OTHER.make(plugin, Executor=executor)
+    prepare()
+    # A job that runs on this machine is not taken for a process of the run, and goes on without it.
+    os.environ.pop(run_lock.MARK, None)
+    sys.argv[0] = "snakemake"
+    importlib.import_module("snakemake.cli").main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+"""What we use of FAST-HEP, by name, and whether the installed release still has it.
+
+FAST-HEP has a release each month. One that we were not tested with is looked at once, before a run:
+if it has all names, parameters and fields below, the run goes on, with a note; otherwise the run is
+refused, with what has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import UsageError
+
+__all__ = ["CALLS", "FIELDS", "METHODS", "TESTED", "DoesNotFit", "check", "differences", "refused"]
+
+#: The newest release of each package that all tests were run with.
+TESTED: Mapping[str, str] = {
+    "fasthep-flow": "2026.10.1",
+    "fasthep-carpenter": "2026.10.1",
+    "fasthep-curator": "2026.10.1",
+    "fasthep-render": "2026.10.1",
+    "fasthep-toolbench": "2026.10.1",
+}
+
+#: What is called, and the parameters that it is given.
+CALLS: Mapping[str, str] = {
+    "hepflow.api:compile_workflow_file": "workflow_path outdir chunk_size",
+    "hepflow.backends.loaders:backend_build_directories": "registry_cfg execution provenance",
+    "hepflow.backends.model:BackendResult": "backend strategy success outputs summary",
+    "hepflow.build_layout:BuildPaths": "root variation",
+    "hepflow.build_layout:ensure_build_layout": "root variation backend_directories",
+    "hepflow.build_layout:write_run_summary": "root summary variation_name",
+    "hepflow.compiler.context:CompileContext": "workflow_path project_root",
+    "hepflow.compiler.data_flow:component_spec_for_node": "node registry",
+    "hepflow.compiler.data_flow:context_symbols_from_plan": "plan registry_cfg",
+    "hepflow.compiler.data_flow:expression_registry_symbol_names": "registry_cfg",
+    "hepflow.compiler.data_flow:parse_component_data_dependencies": "spec params dep_ctx",
+    "hepflow.compiler.execution:normalize_global_execution": "raw",
+    "hepflow.compiler.execution:validate_stage_execution_resource_references": (
+        "stages resources pools"
+    ),
+    "hepflow.compiler.includes:load_workflow_with_includes": "root_path",
+    "hepflow.compiler.profiles:expand_profile_names": "names project_root entry_dir",
+    "hepflow.compiler.profiles:load_profile_config_with_provenance": "name project_root entry_dir",
+    "hepflow.compiler.profiles:normalize_profile_names": "raw",
+    "hepflow.compiler.registry_resolution:resolve_workflow_registry": "workflow context",
+    "hepflow.model.data_flow:DependencyContext": "known_functions known_constants context_symbols",
+    "hepflow.model.plan_applicability:inactive_inputs_behavior_for_node": "plan node",
+    "hepflow.model.plan_applicability:node_applies_to_plan_dataset": "node dataset",
+    "hepflow.model.plan_applicability:resolve_active_input_ref": "plan ref dataset",
+    "hepflow.progress:ProgressReporter": "partitions",
+    "hepflow.registry.defaults:default_expr_registry_config": "",
+    "hepflow.registry.defaults:default_runtime_registry_config": "",
+    "hepflow.registry.defaults:merge_registry_config": "base override",
+    "hepflow.registry.loaders:expr_registry_from_config": "cfg",
+    "hepflow.registry.loaders:load_object": "spec",
+    "hepflow.registry.loaders:runtime_registry_from_config": "cfg",
+    "hepflow.runtime.boundary:extract_boundary_products": (
+        "plan value_store partition boundary runtime_registry ctx"
+    ),
+    "hepflow.runtime.boundary:plan_partition_boundary": "plan runtime_registry",
+    "hepflow.runtime.boundary:reduce_product_values": (
+        "plan runtime_registry key values dataset_name"
+    ),
+    "hepflow.runtime.engine:_ensure_expr_registry": "ctx registry_cfg",
+    "hepflow.runtime.engine:_register_product_bindings": "ctx items",
+    "hepflow.runtime.engine:_sink_when": "node",
+    "hepflow.runtime.engine:_source_should_read_metadata_only": "plan node ctx",
+    "hepflow.runtime.engine:build_dataset_context": "plan base_ctx dataset_name",
+    "hepflow.runtime.engine:build_partition_context": "plan base_ctx partition",
+    "hepflow.runtime.engine:execute_dataset_sinks": (
+        "plan dataset_name dataset_value_store ctx registry_cfg hook_manager"
+    ),
+    "hepflow.runtime.engine:execute_final_nodes": "plan value_store ctx registry_cfg hook_manager",
+    "hepflow.runtime.engine:execute_global_side_product_nodes": (
+        "plan ctx registry_cfg hook_manager"
+    ),
+    "hepflow.runtime.engine:execute_plan_partition": (
+        "plan ctx registry_cfg initial_values hook_manager"
+    ),
+    "hepflow.runtime.hooks.loaders:hook_spec_events": "spec",
+    "hepflow.runtime.hooks.loaders:load_hook_spec": "registry_cfg kind",
+    "hepflow.runtime.materialize:materialize_final_products": (
+        "plan value_store outdir registry_cfg"
+    ),
+    "hepflow.runtime.materialize:product_id": "node",
+    "hepflow.runtime.provenance:ensure_runtime_provenance": "ctx",
+    "hepflow.runtime.reports:run_workflow_reports": "plan outdir summary",
+    "hepflow.runtime.writer_manifests:write_writer_manifests": (
+        "plan stores outdir runtime_provenance"
+    ),
+}
+
+#: Data classes, and all their fields: a new one would be lost between jobs.
+FIELDS: Mapping[str, str] = {
+    "hepflow.model.io:ArtifactManifest": (
+        "product_kind format producer_node output_name dataset_name parts metadata"
+    ),
+    "hepflow.model.io:ArtifactReference": (
+        "uri product_kind format metadata provenance producer_node output_name dataset_name "
+        "partition_id partition_index"
+    ),
+    "hepflow.model.plan:ExecutionNode": (
+        "id graph_node_id role impl inputs params outputs input_scope output_scope "
+        "partitioning materialize meta"
+    ),
+    "hepflow.model.plan:ExecutionPartition": "id dataset file source part start stop",
+    "hepflow.model.plan:ExecutionPlan": (
+        "nodes node_index partitions context registry provenance execution execution_hooks "
+        "reports data_flow"
+    ),
+    "hepflow.model.plan:PartitionSpec": "mode chunk_size",
+    "hepflow.model.plan:PlanInputRef": "node_id output_name input_name",
+}
+
+#: Methods of classes, and functions of which only the name is used here.
+METHODS: Mapping[str, str] = {
+    "hepflow.model.io:OutputResult": "",
+    "hepflow.runtime.hooks.manager:HookManager": (
+        "from_plan has_event on_node_error run_end usage_summary"
+    ),
+    "hepflow.compiler.output_claims:_node_output_claims": "",
+    "hepflow.compiler.expr_symbols:symbols_in_expr": "",
+    "hepflow.compiler.hooks.software:git_state": "",
+    "fasthep_render.render_types:RenderCommonSpec": "from_dict",
+    "fasthep_toolbench.command:CommandResult": "",
+}
+
+
+class DoesNotFit(UsageError):
+    """The installed release of FAST-HEP is not one that this package can use."""
+
+
+def check() -> str | None:
+    """Return a note if the installed release was not tested, the first time that it is found.
+
+    Raises:
+        DoesNotFit: it lacks what we use of it, or that is another thing there.
+    """
+    found = _installed()
+    untested = {name: one.version for name, one in found.items() if one.version != TESTED[name]}
+    if not untested:
+        return None
+    seen = _seen(found.values())
+    if seen.exists():
+        return None
+    if problems := differences():
+        raise refused(problems)
+    _remember(seen)
+    listed = ", ".join(f"{name} {version}" for name, version in untested.items())
+    return (
+        f"{listed} was not tested with this fasthep-smk (newest: "
+        f"{', '.join(dict.fromkeys(TESTED[name] for name in untested))}); what is used of it has "
+        "not changed"
+    )
+
+
+def differences() -> list[str]:
+    """Return what is not as it was in the release that we were tested with, in words."""
+    return [
+        *(text for name in CALLS for text in _call(name)),
+        *(text for name in FIELDS for text in _record(name)),
+        *(text for name in METHODS for text in _methods(name)),
+    ]
+
+
+def refused(problems: Iterable[object]) -> DoesNotFit:
+    """Return the message on a release that does not fit, and how to have one that does."""
+    found = {name: one.version for name, one in _installed().items()}
+    other = {name: found.get(name, "none") for name in TESTED if found.get(name) != TESTED[name]}
+    listed = [f"{name} {version}" for name, version in (other or found).items()]
+    tested = [f"{name}=={TESTED[name]}" for name in other or TESTED]
+    return DoesNotFit(
+        "\n".join(
+            [
+                "the installed FAST-HEP does not fit: it differs in what fasthep-smk uses of it",
+                *(f"    changed  {one}" for one in problems),
+                f"    found    {', '.join(listed)}",
+                f"    tested   up to {', '.join(dict.fromkeys(TESTED.values()))}",
+                f"    hint     pip install {' '.join(map(repr, tested))}, or a newer fasthep-smk",
+            ]
+        )
+    )
+
+
+def _call(name: str) -> Iterator[str]:
+    """Yield what of a function or class is no longer given as we give it."""
+    wanted = CALLS[name].split()
+    thing, gone = _thing(name)
+    if gone:
+        yield gone
+        return
+    try:
+        found = inspect.signature(thing).parameters  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        yield f"{_shown(name)} can no longer be called"
+        return
+    kinds = {one.kind for one in found.values()}
+    if inspect.Parameter.VAR_KEYWORD not in kinds and (
+        missing := [one for one in wanted if one not in found]
+    ):
+        yield f"{_shown(name)} no longer takes {_words(missing)}; it takes {_words(found)}"
+    needed = [
+        one.name
+        for one in found.values()
+        if one.default is one.empty and one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)
+    ]
+    if more := [one for one in needed if one not in wanted]:
+        yield f"{_shown(name)} needs {_words(more)}, too"
+
+
+def _record(name: str) -> Iterator[str]:
+    wanted = FIELDS[name].split()
+    thing, gone = _thing(name)
+    if gone:
+        yield gone
+    elif not dataclasses.is_dataclass(thing):
+        yield f"{_shown(name)} is no data class any more"
+    else:
+        found = [one.name for one in dataclasses.fields(thing)]
+        new, old = ([*dict.fromkeys(a)] for a in (_without(found, wanted), _without(wanted, found)))
+        if new or old:
+            texts = [f"has the new field {_words(new)}"] * bool(new)
+            texts += [f"no longer has {_words(old)}"] * bool(old)
+            yield f"{_shown(name)} {' and '.join(texts)}"
+        elif found != wanted:
+            yield f"{_shown(name)} has its fields in another order"
+
+
+def _methods(name: str) -> Iterator[str]:
+    thing, gone = _thing(name)
+    if gone:
+        yield gone
+    elif missing := [one for one in METHODS[name].split() if not callable(getattr(thing, one, 0))]:
+        yield f"{_shown(name)} no longer has {_words(missing)}"
+
+
+def _thing(name: str) -> tuple[object, str]:
+    """Return what has a name, and otherwise why there is none."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute), ""
+    except ImportError:
+        return None, f"module {module} is gone, or cannot be imported"
+    except AttributeError:
+        return None, f"{_shown(name)} is gone"
+
+
+def _without(names: Iterable[str], others: Iterable[str]) -> list[str]:
+    known = set(others)
+    return [one for one in names if one not in known]
+
+
+def _words(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def _shown(name: str) -> str:
+    return name.replace(":", ".")
+
+
+def _installed() -> dict[str, metadata.Distribution]:
+    found = {}
+    for name in TESTED:
+        try:
+            found[name] = metadata.distribution(name)
+        except metadata.PackageNotFoundError:  # which is said where it is imported
+            continue
+    return found
+
+
+def _seen(found: Iterable[metadata.Distribution]) -> Path:
+    """Return the file that is there once these releases have been looked at, by this package."""
+    where = [[one.version, str(Path(str(one.locate_file(""))).resolve())] for one in found]
+    said = [where, *map(dict, (TESTED, CALLS, FIELDS, METHODS))]
+    home = os.environ.get("XDG_CACHE_HOME", "").strip() or "~/.cache"
+    return Path(home).expanduser() / "fasthep-smk" / f"fasthep-{files.digest_of(said)}"
+
+
+def _remember(seen: Path) -> None:
+    try:
+        seen.parent.mkdir(parents=True, exist_ok=True)
+        seen.touch()
+    except OSError:  # the next run looks again
+        return

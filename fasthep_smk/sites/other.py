@@ -1,0 +1,147 @@
+"""Any other executor of Snakemake's: what its plugin offers, and what Snakemake says of each job.
+
+A package that knows more of one derives a class from :class:`Other`, and names it as an entry point
+of the group ``fasthep_smk.sites``, by the name of the executor (``docs/own-site.md``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.executor_plugins import module_of
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.site import Site
+    from fasthep_smk.sites import Draft, Queued
+
+__all__ = ["Other"]
+
+#: Variables in which batch systems tell a job its number. The first that is there counts.
+_NUMBERS = (
+    "SLURM_JOB_ID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "OAR_JOB_ID", "PANDAID", "JOB_ID",
+)  # fmt: skip
+
+
+class Other:
+    """A batch system of which nothing is known but the name of its executor."""
+
+    #: What runs in place of Snakemake's own module.
+    SNAKEMAKE = "fasthep_smk.executors.other"
+    #: Machines leave and jobs are preempted: what has failed once may well succeed.
+    RETRIES = 2
+    #: Resources that say how much a job needs: those that every Snakefile has.
+    AMOUNTS: tuple[str, ...] = ()
+    #: Commands that a run needs, each with words to which it answers, or without.
+    COMMANDS: Mapping[str, Sequence[str]] = {}
+    #: No job is sent what it needs.
+    TRAVELLING: Mapping[str, object] = {}
+    #: How the plugin writes its commands is not known: what would end one is refused.
+    NOT_IN_FOLDERS = frozenset("$`\\\"'\n\r\0")
+    NOT_IN_PROGRAMS = NOT_IN_FOLDERS | frozenset(" \t")
+    #: Whether :meth:`queued` and :meth:`cancel` know what is in the queue.
+    LISTS_JOBS = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        #: The module of Snakemake's plugin for it.
+        self.PLUGIN = module_of(name)
+
+    def settings(self, _site: Site) -> Mapping[str, object]:
+        """Return Snakemake's options for this executor."""
+        return {
+            "executor": self.name,
+            "jobs": 500,
+            "latency-wait": 60,
+            "seconds-between-status-checks": 10,
+        }
+
+    def resources(self, attempt: Attempt) -> Mapping[str, object]:
+        """Return resources of a job besides those that every Snakefile has."""
+        options = attempt.options.get("executor", {})
+        return {name: value for name, value in options.items() if value is not None}
+
+    def machine(self, _site: Site) -> ResourceRequest | None:
+        """Return nothing: jobs do not share one machine."""
+        return None
+
+    def longest(self, _attempt: Attempt) -> int | None:
+        """Return for how many seconds the site lets a job run; ``None``: not known."""
+        return None
+
+    def problems(self, _attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
+        """Yield why jobs can never run: those of this executor do not see our files."""
+        if "shared-fs-usage" in site.settings or "default-storage-provider" in site.settings:
+            return
+        if importlib.util.find_spec(self.PLUGIN) is None:  # which is said elsewhere
+            return
+        plugin = importlib.import_module(self.PLUGIN)
+        if getattr(getattr(plugin, "common_settings", None), "implies_no_shared_fs", False):
+            yield Finding(
+                file=str(site.folder / "config.yaml") if site.folder else None,
+                key="executor",
+                problem="jobs of this executor do not see the files of this machine",
+                value=repr(self.name),
+                expected="an executor whose jobs see the build folder: jobs are sent their files "
+                "on Slurm and HTCondor only (staging.mode: transfer)",
+                hint="if its jobs do see it, say so in that file: shared-fs-usage: [persistence, "
+                "input-output, software-deployment, sources, source-cache]",
+            )
+
+    def notes(self) -> list[str]:
+        """Return what a user should know of a run with this executor, said once."""
+        unknown = (
+            ""
+            if self.LISTS_JOBS
+            else (
+                " It is not known why jobs wait, and what a killed run leaves in the queue is not "
+                "taken over."
+            )
+        )
+        return [
+            f"executor {self.name!r} is none that fasthep-smk knows: jobs get threads, mem_mb, "
+            "disk_mb, runtime, gpu and what config.executor of their pool says, as its plugin of "
+            f"Snakemake's takes them.{unknown}"
+        ]
+
+    def queued(self, _folder: Path) -> list[Queued] | None:
+        """Return jobs in the queue that were submitted from a folder; ``None``: not known."""
+        return None
+
+    def cancel(self, _jobs: Iterable[str]) -> Sequence[str]:
+        """Return the command that takes jobs out of the queue."""
+        return ["true"]
+
+    def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Put jobs on hold; none is, here."""
+        return dict.fromkeys(jobs, False)
+
+    def withdraw(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
+        """Take jobs that are on hold out of the queue; none is, here."""
+        return dict.fromkeys(jobs, False)
+
+    def batch_job(self) -> str | None:
+        """Return the number of the batch job that this process runs in, if it is told one."""
+        return next((os.environ[name] for name in _NUMBERS if os.environ.get(name)), None)
+
+    def slot(self) -> str | None:
+        """Return in words which of the system's places for jobs this process runs in."""
+        return None
+
+    def draft(self) -> Draft | None:
+        """Return a first description of the site's pools; ``None``: it does not say."""
+        return None
+
+    def fate(self, _job: str) -> str | None:
+        """Return in one line what the system says of how a job ended."""
+        return None
+
+    def remedy(self, _said: str) -> str | None:
+        """Return what to do about a job that the system has not taken."""
+        return None
