@@ -26,10 +26,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["FLOORS", "Sample", "first_request", "next_request"]
+__all__ = ["LEAST_JOBS", "Sample", "first_request", "next_request", "proposal", "whole"]
 
 #: The least margin: peaks of memory between two looks, a slow disk. Bytes; seconds.
-FLOORS = {"memory": 64e6, "disk": 64e6, "walltime": 60.0}
+_FLOORS = {"memory": 64e6, "disk": 64e6, "walltime": 60.0}
+#: What people read is rounded up to whole units of this: bytes, seconds.
+_UNITS = {"memory": 10**7, "disk": 10**7, "walltime": 60}
+#: From so many jobs on nobody has to look at what is proposed: too little for four in a hundred.
+LEAST_JOBS = 3
 #: How many times the margin of memory: how long a job takes depends on its node, too.
 _MARGINS = {"memory": 1.0, "disk": 1.0, "walltime": 2.0}
 #: What a margin begins with, as a share of the most that was seen.
@@ -67,6 +71,18 @@ def first_request(
     return math.ceil(max(expected, min(taken)))
 
 
+def proposal(history: Sequence[Sample], amount: str) -> int | None:
+    """Return what all jobs of a rule ask for at first, in whole units: as much as the largest."""
+    largest = max((one.size for one in history if one.size is not None), default=None)
+    wanted = first_request(history, size=largest, amount=amount)
+    return None if wanted is None else whole(wanted, amount)
+
+
+def whole(wanted: float, amount: str) -> int:
+    """Return an amount rounded up, so that what hardly differs is the same."""
+    return math.ceil(wanted / _UNITS[amount]) * _UNITS[amount]
+
+
 def next_request(
     asked: int, history: Sequence[Sample], *, most: int | None = None, used: float | None = None
 ) -> int | None:
@@ -85,7 +101,7 @@ def next_request(
 def _margin(amounts: Sequence[float], most: float, amount: str) -> float:
     number = len(amounts)
     step = (max(amounts) - min(amounts)) / (number - 1) if number > 1 else 0.0
-    return _MARGINS[amount] * max(step, _DECAY * most / (number + 1), FLOORS[amount])
+    return _MARGINS[amount] * max(step, _DECAY * most / (number + 1), _FLOORS[amount])
 
 
 def _line(history: Sequence[Sample]) -> tuple[float, float] | None:

@@ -31,8 +31,8 @@ __all__ = ["sizes"]
 
 #: The flat request that the jobs of CMS are compared with.
 _FLAT = 2.5e9
-#: How often history is drawn at each repeat.
-_DRAWS = 4
+#: How often history is drawn at each repeat, and how many jobs of each type are then sized by it.
+_DRAWS, _SIZED = 40, 40
 _LOBSTER = "lobsterCMSsimulation.csv"
 #: With so many jobs seen: the waste of nf-core and of CMS and the share of jobs that run twice
 #: which are to be reached.
@@ -83,8 +83,8 @@ def sizes(settings: Settings) -> Result:
 class _Replay:
     held: float = 0.0
     preset: float = 0.0
-    retried: int = 0
-    jobs: int = 0
+    retried: float = 0.0
+    jobs: float = 0.0
 
     @property
     def waste(self) -> float:
@@ -92,31 +92,33 @@ class _Replay:
 
 
 def _replay(trace: Trace, first: First, seen: int, draws: int) -> _Replay:
-    """Size all jobs of a trace but those drawn, ``draws`` times."""
+    """Size jobs of a trace by others, ``draws`` times: by so many that are drawn of each type."""
     chance, total = random.Random(seen), _Replay()
     for jobs in trace.values():
         if len(jobs) <= seen:
             continue
         for _ in range(draws):
-            chosen = {*chance.sample(range(len(jobs)), seen)}
-            history = [Sample(jobs[one].memory, jobs[one].size) for one in chosen]
-            flat = first(history, None)
-            by_size = any(job.size is not None for job in jobs)
-            for number, job in enumerate(jobs):
-                if number not in chosen:
-                    _size(job, first(history, job.size) if by_size else flat, history, total)
+            drawn = chance.sample(jobs, min(len(jobs), seen + _SIZED))
+            chosen, others = drawn[:seen], drawn[seen:]
+            history = [Sample(job.memory, job.size) for job in chosen]
+            share = (len(jobs) - seen) / len(others)
+            for job in others:
+                _size(job, first(history, job.size), history, share, total)
     return total
 
 
-def _size(job: _Job, asked: float | None, history: Sequence[Sample], total: _Replay) -> None:
+def _size(
+    job: _Job, asked: float | None, history: Sequence[Sample], share: float, total: _Replay
+) -> None:
+    """Add what a job holds, which stands for ``share`` jobs."""
     asked = asked if asked is not None else job.preset
-    total.jobs += 1
-    total.retried += asked < job.memory
+    total.jobs += share
+    total.retried += share * (asked < job.memory)
     while asked < job.memory:
-        total.held += asked * job.seconds
+        total.held += share * asked * job.seconds
         asked = next_request(int(asked), history) or job.preset
-    total.held += (asked - job.memory) * job.seconds
-    total.preset += (max(job.preset, job.memory) - job.memory) * job.seconds
+    total.held += share * (asked - job.memory) * job.seconds
+    total.preset += share * (max(job.preset, job.memory) - job.memory) * job.seconds
 
 
 def _most(factor: float) -> First:
