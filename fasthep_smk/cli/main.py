@@ -369,6 +369,19 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _sizes(options: argparse.Namespace) -> int:
+    from fasthep_smk.report import sizes
+    from fasthep_smk.storage.jobs import find_build
+    from fasthep_smk.storage.measured import taken
+
+    found = sizes.evidence(taken(find_build(options.build)))
+    if options.json:
+        print(json.dumps(sizes.as_data(found), indent=1))
+    else:
+        print(sizes.as_yaml(found, options.build), end="")
+    return 0
+
+
 def _clean(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import clean
 
@@ -431,6 +444,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "site": _site,
     "status": _status,
     "report": _report,
+    "sizes": _sizes,
     "clean": _clean,
     "attach": _attach,
     "cancel": _cancel,
@@ -441,7 +455,9 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "completion": _completion,
 }
 #: Commands that are of no use if what they say cannot be written.
-_ANSWERS = ("why", "explain", "doctor", "status", "report", "pack", "ops", "schema", "completion")
+_ANSWERS = (
+    "why", "explain", "doctor", "status", "report", "sizes", "pack", "ops", "schema", "completion",
+)  # fmt: skip
 
 
 def _start(

@@ -26,7 +26,7 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
+    "sizes",    "attach", "cancel", "retry", "clean", "pack", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -195,6 +195,13 @@ def make_parser() -> Parser:
             "--shrink-to-fit",
             action="store_true",
             help="run pools that are larger than this machine with what there is",
+        )
+        command.add_argument(
+            "--sizes",
+            type=Path,
+            metavar="FILE",
+            help="memory and time of jobs as 'fasthep-smk sizes' has measured them, in place of "
+            "those of their pools",
         )
     for command in (run, translate, why, explain, check):
         _add_trust(command)
@@ -366,6 +373,14 @@ def _add_disk(commands: Commands, run: Parser) -> None:
     shown = report.add_mutually_exclusive_group()
     shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
     shown.add_argument("--json", action="store_true", help="the same as JSON")
+    sizes = commands.add_parser(
+        "sizes",
+        help="what jobs took, and what the next ones should ask for: a file for --sizes",
+        description="Print what the jobs of a build folder took of memory and time, what they had "
+        "asked for, and what such jobs should ask for, as YAML: to be read, edited, kept under "
+        "version control, and given to a run with --sizes.",
+    )
+    sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
     attach = commands.add_parser(
         "attach",
         help="show the output of a run in the background",
@@ -400,7 +415,7 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, report, attach, cancel, retry, clean):
+    for command in (status, report, sizes, attach, cancel, retry, clean):
         command.add_argument(
             "build",
             type=_folder,
@@ -514,7 +529,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--detach",
+        "--trust-build", "--cancel", "--detach", "--sizes",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)
