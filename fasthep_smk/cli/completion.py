@@ -15,7 +15,7 @@ SHELLS = {
     "zsh": 'eval "$(fasthep-smk completion zsh)"    # in ~/.zshrc, after compinit',
     "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
 }
-_FILES = ("workflow", "from_root")
+_FILES = ("workflow", "from_root", "sizes")
 _FOLDERS = ("outdir", "build", "other", "folder", "output", "profile")
 
 

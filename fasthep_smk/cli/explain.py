@@ -146,7 +146,13 @@ def as_text(placed: Placed) -> str:
         ["Pilots, which stay and run one job after the other:", *map(_pilot, data["pilots"])]
         if data["pilots"]
         else [],
-        ["What runs in each rule, and why there:", *map(_why, data["rules"], placed.rules)],
+        [
+            "What runs in each rule, and why there:",
+            *(
+                _why(one, rule, shown[rule.name])
+                for one, rule in zip(data["rules"], placed.rules, strict=True)
+            ),
+        ],
         [
             tabulate(
                 [_pool_row(pool, placed) for pool in data["pools"]],
@@ -353,12 +359,19 @@ def _credential(required: Requirement) -> str:
     return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
 
 
-def _why(rule: _Rule, planned: Rule) -> str:
+def _why(rule: _Rule, planned: Rule, given: tuple[Attempt, ...]) -> str:
     stages = ", ".join(rule["stages"]) or "what ends the run"
     queue = planned.route.fallback_after and not rule["fallback_after"]
     here = "; this machine has no queue: fallback_after has no effect" if queue else ""
     bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
-    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}"
+    measured = {
+        place: None
+        for one, stated in zip(given, planned.route.attempts, strict=True)
+        for leaf, place in one.origins.items()
+        if stated.origins.get(leaf) != place
+    }
+    sizes = "".join(f"; {place}" for place in measured)
+    return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}{sizes}"
 
 
 def _pool_row(pool: _Pool, placed: Placed) -> list[str]:

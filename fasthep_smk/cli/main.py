@@ -351,6 +351,19 @@ def _watch(options: argparse.Namespace) -> int:
     return watch.watch(options.build, port=options.port, browser=not options.no_browser)
 
 
+def _sizes(options: argparse.Namespace) -> int:
+    from fasthep_smk.report import sizes
+    from fasthep_smk.storage.jobs import find_build
+    from fasthep_smk.storage.measured import taken
+
+    found = sizes.evidence(taken(find_build(options.build)))
+    if options.json:
+        print(json.dumps(sizes.as_data(found), indent=1))
+    else:
+        print(sizes.as_yaml(found, options.build), end="")
+    return 0
+
+
 def _clean(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import clean
 
@@ -434,6 +447,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "report": _report,
     "compare": _compare,
     "watch": _watch,
+    "sizes": _sizes,
     "clean": _clean,
     "attach": _attach,
     "cancel": _cancel,
@@ -447,17 +461,9 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 #: Commands that are of no use if what they say cannot be written.
 _ANSWERS = (
-    "why",
-    "explain",
-    "doctor",
-    "status",
-    "report",
-    "compare",
-    "pack",
-    "ops",
-    "schema",
+    "why", "explain", "doctor", "status", "report", "compare", "sizes", "pack", "ops", "schema",
     "completion",
-)
+)  # fmt: skip
 
 
 def _start(

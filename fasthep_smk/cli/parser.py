@@ -27,8 +27,8 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 _LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "compare", "watch", "attach", "cancel", "retry", "clean", "pack", "enable", "disable", "ops",
-    "schema", "completion", "help",
+    "compare", "watch", "sizes", "attach", "cancel", "retry", "clean", "pack", "enable", "disable",
+    "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -198,6 +198,13 @@ def make_parser() -> Parser:
             "--shrink-to-fit",
             action="store_true",
             help="run pools that are larger than this machine with what there is",
+        )
+        command.add_argument(
+            "--sizes",
+            type=Path,
+            metavar="FILE",
+            help="memory and time of jobs as 'fasthep-smk sizes' has measured them, in place of "
+            "those of their pools",
         )
     for command in (run, translate, why, explain, check):
         _add_trust(command)
@@ -391,6 +398,14 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         "--port", type=_port, default=0, metavar="N", help="at this port (default: a free one)"
     )
     watch.add_argument("--no-browser", action="store_true", help="only print the address")
+    sizes = commands.add_parser(
+        "sizes",
+        help="what jobs took, and what the next ones should ask for: a file for --sizes",
+        description="Print what the jobs of a build folder took of memory and time, what they had "
+        "asked for, and what such jobs should ask for, as YAML: to be read, edited, kept under "
+        "version control, and given to a run with --sizes.",
+    )
+    sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
     attach = commands.add_parser(
         "attach",
         help="show the output of a run in the background",
@@ -425,7 +440,7 @@ def _add_disk(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, report, watch, attach, cancel, retry, clean):
+    for command in (status, report, watch, sizes, attach, cancel, retry, clean):
         command.add_argument(
             "build",
             type=_folder,
@@ -571,7 +586,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--detach",
+        "--trust-build", "--cancel", "--detach", "--sizes",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

@@ -128,6 +128,32 @@ class Router:
         """Return what is odd about what stages ask for themselves."""
         return [text for needs in self.needs.values() for text in settings_of([needs.own_layer])[2]]
 
+    def growth(self, pool: str, stages: Iterable[str]) -> float:
+        """Return with how much more memory jobs of ``stages`` are tried again in a pool."""
+        return self._settings(self.pools.by_name[pool], self._leader(stages)).growth
+
+    def measures(self, pool: str, stages: Iterable[str]) -> tuple[str, ...]:
+        """Return which amounts jobs of ``stages`` ask for in a pool as earlier ones took them.
+
+        What a stage itself says stays; without a limit of time nobody asks for one.
+        """
+        leader = self._leader(stages)
+        settings = self._settings(self.pools.by_name[pool], leader)
+        if not settings.measured:
+            return ()
+        needs = self.needs.get(leader or "")
+        own = needs.own if needs else {}
+        said = (own.get("resources") or {}).get("memory")
+        timed = (own.get("config") or {}).get("walltime") or (needs and needs.timeout)
+        has_time = settings.request.walltime is not None and not timed
+        return tuple(
+            name for name, is_free in (("memory", not said), ("walltime", has_time)) if is_free
+        )
+
+    def _leader(self, stages: Iterable[str]) -> str | None:
+        """Return the stage that says where a job goes that runs ``stages``."""
+        return next((stage for stage in stages if stage in self.needs), None)
+
     def key(self, stage: str | None, *, needs_gpu: bool = False) -> str:
         """Return what tells whether two stages may share a job: equal keys may."""
         first, last, _ = self._choose(stage, needs_gpu=needs_gpu)
@@ -139,7 +165,7 @@ class Router:
     def route(self, stages: Iterable[str], *, needs_gpu: bool = False) -> Route:
         """Return the route of a job that runs ``stages``, which have equal keys."""
         stages = list(stages)
-        leader = next((stage for stage in stages if stage in self.needs), None)
+        leader = self._leader(stages)
         first, last, why = self._choose(leader, needs_gpu=needs_gpu)
         timeouts = [self.needs[stage].timeout for stage in stages if stage in self.needs]
         limit = sum(timeout for timeout in timeouts if timeout) or None

@@ -61,9 +61,10 @@ class RunSettings:
     """The settings of a run; ``fasthep-smk run --help`` describes each.
 
     ``chunk_size`` is in events, ``waiting`` in seconds. ``identity`` says what makes an input file
-    the same: size and time, or the checksum. ``rerun`` are stages to run again, each with a token
-    that is new every time. ``without`` are partitions (dataset and part) that are left out of all
-    reductions, each with what went wrong with it. ``snakemake`` are further arguments for it.
+    the same: size and time, or the checksum. ``sizes`` is a file of measured amounts. ``rerun`` are
+    stages to run again, each with a token that is new every time. ``without`` are partitions
+    (dataset and part) that are left out of all reductions, each with what went wrong with it.
+    ``snakemake`` are further arguments for it.
     """
 
     workflow: Path
@@ -75,6 +76,7 @@ class RunSettings:
     variation: str | None = None
     profile: str | None = None
     shrink_to_fit: bool = False
+    sizes: Path | None = None
     identity: Literal["stat", "checksum"] = "stat"
     # Which jobs run.
     verify: bool = False

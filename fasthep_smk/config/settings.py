@@ -19,8 +19,8 @@ __all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
 
 #: The settings that ``execution.config``, a free mapping of FAST-HEP's, gives to every pool.
 CONFIG_KEYS = (
-    "walltime", "retries", "memory_growth", "partitions_per_job", "pilot", "queue", "account",
-    *SYSTEMS, "executor",
+    "walltime", "retries", "memory_growth", "sizes", "partitions_per_job", "pilot", "queue",
+    "account", *SYSTEMS, "executor",
 )  # fmt: skip
 #: What FAST-HEP's words are in each batch system's; any other executor's job has them as resources.
 _WORDS = {
@@ -37,14 +37,16 @@ _Value = TypeVar("_Value")
 class Settings:
     """What merged layers say. ``retries`` is ``None`` where the site decides.
 
-    ``growth``: with how much more memory a job is tried again, as a factor. ``fallback_after``: how
-    many seconds a job waits in the queue before it goes to its fallback.
+    ``growth``: with how much more memory a job is tried again, as a factor. ``measured``: jobs ask
+    for what earlier ones took. ``fallback_after``: how many seconds a job waits in the queue before
+    it goes to its fallback.
     """
 
     workers: int | None = None
     request: ResourceRequest = field(default_factory=ResourceRequest)
     retries: int | None = None
     growth: float = 2.0
+    measured: bool = False
     partitions_per_job: int = 1
     pilot: Pilot | None = None
     fallback_after: int | None = None
@@ -70,6 +72,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         request=request,
         retries=read(_count_or_none, "config", "retries"),
         growth=read(_factor, "config", "memory_growth") or 2.0,
+        measured=merged.get("config", "sizes") == "auto",
         partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
         pilot=_pilot(read, merged.get("config", "pilot")),
         fallback_after=read(units.parse_duration, "fallback_after"),

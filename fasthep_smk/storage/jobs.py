@@ -52,6 +52,7 @@ class TaskJob:
     scope: str
     outputs: tuple[str, ...]
     entry: JobEntry
+    stages: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -183,7 +184,7 @@ def _shown(path: Path, given: Path) -> str:
 
 def _jobs(table: TaskTable) -> list[TaskJob]:
     return [
-        TaskJob(table.rule, key, table.scope, table.outputs, entry)
+        TaskJob(table.rule, key, table.scope, table.outputs, entry, table.stages)
         for key, entry in table.jobs.items()
     ]
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate import pilots
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.sizes import measured, sized, unfit
 from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
@@ -25,22 +27,35 @@ _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", 
 
 
 def place(
-    rules: Iterable[Rule], execution: Execution, *, shrink: bool = False
+    rules: Iterable[Rule],
+    execution: Execution,
+    *,
+    shrink: bool = False,
+    sizes: Sequence[Size] = (),
+    build: Path | None = None,
 ) -> tuple[Placement, list[Finding], list[str]]:
     """Return where the rules' jobs go, what is in the way, and what a user should know.
 
     With ``shrink`` what is larger than the one machine of the site is cut, each cut in a warning.
-    Otherwise a job with a fallback that fits goes there at once; any other is refused.
+    Otherwise a job with a fallback that fits goes there at once; any other is refused. ``sizes``
+    are amounts that were measured, in place of those of the pools; ``build`` is where earlier jobs
+    are, for pools that ask for what these took.
     """
     rules = list(rules)
     site = execution.site
     system = sites.system(site.system)
     here = system.machine(site)
     attempts: dict[str, tuple[Attempt, ...]] = {}
-    findings: list[Finding] = []
-    notes = sites.notes(site.system)
+    findings, notes = unfit(sizes, rules, execution.router)
+    if findings:
+        return Placement(site), findings, notes
+    notes += sites.notes(site.system)
+    stated: dict[str, tuple[Attempt, ...]] = {}
+    known = measured(build, rules, execution.router) if build else []
     for rule in rules:
-        given = rule.route.attempts
+        given = sized(rule, sizes, known, execution.router)
+        if given != (before := sized(rule, sizes, [], execution.router)):
+            stated[rule.name] = tuple(contained(one, execution) for one in before)
         if here is not None:
             given, found = _on_one_machine(given, here, shrink=shrink)
             notes += found
@@ -91,6 +106,7 @@ def place(
         execution.credentials,
         execution.staging,
         execution.environment,
+        stated=stated,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
 

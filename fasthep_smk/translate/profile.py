@@ -58,7 +58,8 @@ class Placement:
     """Where a translation goes: a site, the workers of its pools, and what was cut to fit.
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
-    ``together`` is how many jobs of a rule share one of the batch system, where several do.
+    ``stated`` are those of rules that ask for what earlier jobs took, without that; ``together`` is
+    how many jobs of a rule share one of the batch system, where several do.
     ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
     fallback.
     ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
@@ -75,6 +76,7 @@ class Placement:
     staging: Staging = field(default_factory=Staging)
     environment: Environment | None = None
     crews: Crews | None = None
+    stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
 
     @property
     def image(self) -> str | None:
@@ -88,7 +90,10 @@ class Placement:
         return self.staging.sends(self.site.system)
 
     def submitted_as(self) -> dict[str, list[str]]:
-        """Return digests of what jobs of each rule are submitted with, attempt by attempt."""
+        """Return digests of what jobs of each rule are submitted with, attempt by attempt.
+
+        Jobs in the queue are no others if what is measured has changed since.
+        """
         site = {
             name: value
             for name, value in _adjusted(self.site).items()
@@ -99,7 +104,7 @@ class Placement:
                 digest_of([one.pool, vars(one.request), dict(one.options), site])
                 for one in attempts
             ]
-            for rule, attempts in self.attempts.items()
+            for rule, attempts in {**self.attempts, **self.stated}.items()
         }
 
 

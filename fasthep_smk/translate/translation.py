@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -13,6 +13,7 @@ from fasthep_smk.config import schema
 from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
+from fasthep_smk.config.sizes import Size, read_sizes
 from fasthep_smk.flow import contract
 from fasthep_smk.flow.check import plan_findings, registry_findings
 from fasthep_smk.flow.compile import (
@@ -123,7 +124,7 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded(Start):
-    """The workflow with its includes, and where its stages may run.
+    """The workflow with its includes, where its stages may run, and sizes that were measured.
 
     ``digests`` are those of the files that the workflow is made of, by path.
     """
@@ -131,6 +132,7 @@ class Loaded(Start):
     document: YamlMapping
     digests: Mapping[str, str]
     execution: Execution
+    sizes: Sequence[Size]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +219,10 @@ def load(start: Start) -> Loaded:
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
     if note:
         execution = replace(execution, notices=(note, *execution.notices))
-    return _adding(Loaded, start, document=document, digests=digests, execution=execution)
+    sizes = read_sizes(settings.sizes) if settings.sizes else []
+    return _adding(
+        Loaded, start, document=document, digests=digests, execution=execution, sizes=sizes
+    )
 
 
 @quick_yaml()
@@ -313,11 +318,15 @@ def place(planned: Planned) -> Placed:
 
     Raises:
         Findings: a stage has no pool, or asks for what there is not; or a container cannot be shown
-            a folder of that name.
+            a folder of that name; or a size fits no rule or pool.
     """
     settings, earlier = planned.settings, planned.earlier
     placement, findings, notes = place_rules(
-        planned.rules, planned.execution, shrink=settings.shrink_to_fit
+        planned.rules,
+        planned.execution,
+        shrink=settings.shrink_to_fit,
+        sizes=planned.sizes,
+        build=earlier,
     )
     _raise_if_any(findings)
     refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))

@@ -25,7 +25,14 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"fasthep-smk-{name}-", dir=parent.resolve()))
         try:
             other = str(options.other.absolute()) if options.other else None
-            settings = Settings(folder, options.repeats, options.events, options.files, other)
+            settings = Settings(
+                folder,
+                options.repeats,
+                options.events,
+                options.files,
+                other,
+                traces=options.traces,
+            )
             results.append({**CASES, **LONG}[name](settings))
             told = pairs(name, settings.pairs) if settings.pairs else text(results[-1])
             paired |= bool(settings.pairs)
@@ -54,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--files", type=_positive, default=10_000, help="of the case scale")
     parser.add_argument("--folder", type=Path, help="where builds go (default: temporary files)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="all tables as a document")
+    parser.add_argument("--traces", type=Path, metavar="FOLDER", help="clones, of the case sizes")
     parser.add_argument(
         "--other",
         type=Path,

@@ -14,6 +14,7 @@ from .page import page
 from .patches import patches
 from .report import Figure, Result, Row
 from .size import marginal, plots, scale
+from .sizes import sizes
 from .steps import (
     Settings,
     Step,
@@ -258,4 +259,5 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "slurm": slurm,
     "htcondor": htcondor,
     "page": page,
+    "sizes": sizes,
 }

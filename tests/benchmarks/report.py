@@ -68,18 +68,17 @@ class Result:
 
 def text(result: Result) -> str:
     """Return a case's table, its other figures, and its notes."""
-    lines = [
-        f"## {result.name}",
-        "",
-        result.title,
-        "",
-        "| command | wall time | min – max | CPU | largest process | all processes | ratio "
-        "| to reach |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|",
-        *map(_row, result.rows),
-    ]
+    lines = [f"## {result.name}", "", result.title, ""]
+    if result.rows:
+        lines += [
+            "| command | wall time | min – max | CPU | largest process | all processes | ratio "
+            "| to reach |",
+            "|---|--:|--:|--:|--:|--:|--:|--:|",
+            *map(_row, result.rows),
+            "",
+        ]
     if result.figures:
-        lines += ["", "| figure | measured | to reach | |", "|---|--:|--:|---|"]
+        lines += ["| figure | measured | to reach | |", "|---|--:|--:|---|"]
         lines += [
             f"| {item.what} | {_number(item.value)}{item.unit} | {_number(item.limit)}{item.unit} "
             f"| {'reached' if item.met else '**not reached**'} |"

@@ -31,7 +31,7 @@ class Settings:
     """What the command line says. ``folder`` is for builds; it is empty at the start of a case.
 
     ``other`` is the Python of another installation of this package; what its commands and ours
-    took goes to ``pairs``.
+    took goes to ``pairs``. ``traces`` is where the records of other people's workflows are.
     """
 
     folder: Path
@@ -40,6 +40,7 @@ class Settings:
     files: int
     other: str | None = None
     pairs: Pairs = field(default_factory=dict)
+    traces: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,140 @@
+"""A file of sizes: what the jobs of rules ask for, as ``fasthep-smk sizes`` writes it.
+
+A rule is known by its stages and its pool, which survive an edit of the workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from fasthep_smk.config import schema
+from fasthep_smk.util import units
+from fasthep_smk.util.bounded_yaml import load
+from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
+
+__all__ = ["SCOPES", "Size", "entry_of", "read_sizes", "unknown_names"]
+
+#: Which jobs of the stages are meant; those of partitions, if nothing is said.
+SCOPES = ("side", "partition", "merge", "finish", "publish")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What jobs ask for at first: bytes and seconds, ``None``: what their pool says.
+
+    ``file`` and ``key`` are where it stands; one that a run has measured itself has no file.
+    """
+
+    stages: tuple[str, ...]
+    pool: str
+    scope: str = "partition"
+    memory: int | None = None
+    walltime: int | None = None
+    file: str = ""
+    key: str = ""
+
+    def place(self, leaf: str) -> str:
+        """Return where an amount stands, for a message."""
+        return f"{self.file}: {self.key}.{leaf}" if self.file else self.key
+
+
+def read_sizes(path: Path) -> list[Size]:
+    """Return what a file of sizes says.
+
+    Raises:
+        WrongArgument: there is no such file.
+        Findings: it cannot be read, or something in it is wrong.
+    """
+    try:
+        content: Any = load(path)
+    except FileNotFoundError:
+        raise WrongArgument.one(
+            "there is no such file",
+            key="--sizes",
+            value=str(path),
+            expected="a file that 'fasthep-smk sizes > sizes.yaml' has written",
+        ) from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        text = " ".join(str(error).split())
+        raise Findings.one(f"cannot be read: {text}", file=str(path)) from error
+    findings = schema.findings_of(content, "sizes", file=str(path))
+    found = [] if findings else [*_sizes(content["sizes"], str(path), findings)]
+    findings += [] if findings else _twice(found)
+    if findings:
+        raise Findings(findings)
+    return found
+
+
+def _sizes(entries: Sequence[Any], file: str, findings: list[Finding]) -> Iterator[Size]:
+    for number, entry in enumerate(entries):
+        key, ask = f"sizes[{number}]", entry.get("ask") or {}
+        amounts: dict[str, int] = {}
+        for name, parse in (("memory", units.parse_bytes), ("walltime", units.parse_duration)):
+            try:
+                if ask.get(name) is not None:
+                    amounts[name] = parse(ask[name])
+            except ValueError as error:
+                findings.append(
+                    Finding(
+                        file=file,
+                        key=f"{key}.ask.{name}",
+                        problem="is not a valid value",
+                        value=repr(ask[name]),
+                        expected=str(error),
+                    )
+                )
+        yield Size(
+            stages=tuple(entry["stages"]),
+            pool=entry["pool"],
+            scope=entry.get("scope") or "partition",
+            memory=amounts.get("memory"),
+            walltime=amounts.get("walltime"),
+            file=file,
+            key=key,
+        )
+
+
+def _twice(sizes: Iterable[Size]) -> Iterator[Finding]:
+    """Yield entries of a rule that has one already."""
+    known: dict[object, Size] = {}
+    for one in sizes:
+        first = known.setdefault((one.scope, frozenset(one.stages), one.pool), one)
+        if first is not one:
+            yield Finding(
+                file=one.file,
+                key=one.key,
+                problem=f"says again what the jobs of {first.key} ask for",
+                value=", ".join(one.stages),
+                expected="one entry for the same scope, stages and pool",
+            )
+
+
+def unknown_names(
+    sizes: Iterable[Size], *, stages: Iterable[str], pools: Iterable[str]
+) -> Iterator[Finding]:
+    """Yield stages and pools that a workflow does not have, each with the nearest that it has."""
+    stages, pools = list(stages), list(pools)
+    for one in sizes:
+        for number, stage in enumerate(one.stages):
+            if stage not in stages:
+                problem = "the workflow has no such stage"
+                key = f"{one.key}.stages[{number}]"
+                yield not_among(stage, stages, problem=problem, file=one.file, key=key)
+        if one.pool not in pools:
+            problem = "no pool of this name"
+            yield not_among(one.pool, pools, problem=problem, file=one.file, key=f"{one.key}.pool")
+
+
+def entry_of(sizes: Iterable[Size], *, scope: str, stages: Sequence[str], pool: str) -> list[Size]:
+    """Return the entries that jobs of a rule take in a pool: that of its stages.
+
+    A rule that has more stages than when it was measured takes the entries of some of them.
+    """
+    there = [one for one in sizes if one.scope == scope and one.pool == pool]
+    exact = [one for one in there if set(one.stages) == set(stages)]
+    return exact or [one for one in there if one.stages and set(one.stages) <= set(stages)]

@@ -1,0 +1,147 @@
+"""Attempts with amounts that were measured, in place of those of their pool.
+
+A file of sizes says them, or earlier jobs, where a pool has ``sizes: auto``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+
+from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.routing import Router
+from fasthep_smk.config.sizes import Size, entry_of, unknown_names
+from fasthep_smk.plan.rules import Rule
+from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
+from fasthep_smk.storage.measured import Taken, taken
+from fasthep_smk.util.errors import Finding, SmkError
+from fasthep_smk.util.units import format_bytes, format_duration
+
+__all__ = ["measured", "sized", "unfit"]
+
+
+def unfit(
+    sizes: Sequence[Size], rules: Iterable[Rule], router: Router
+) -> tuple[list[Finding], list[str]]:
+    """Return what of a file of sizes no rule can ask for, and what has no effect."""
+    rules = list(rules)
+    stages = dict.fromkeys(stage for rule in rules for stage in rule.stages)
+    findings = [*unknown_names(sizes, stages=stages, pools=router.pools.by_name)]
+    if findings:
+        return findings, []
+    taken = {
+        one.key: rule
+        for rule in rules
+        for pool in rule.route.pools
+        for one in entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=pool)
+    }
+    for one in sizes:
+        most = router.pools.by_name[one.pool].settings
+        for leaf, asked, has, shown in (
+            ("memory", one.memory, most.request.memory, format_bytes),
+            ("walltime", one.walltime, most.request.walltime, format_duration),
+        ):
+            if asked is not None and has is not None and asked > has:
+                origin = most.origins.get(_leaf(leaf))
+                findings.append(
+                    Finding(
+                        file=one.file,
+                        key=f"{one.key}.ask.{leaf}",
+                        problem=f"asks for more than a worker of pool {one.pool!r} has",
+                        value=shown(asked),
+                        expected=f"at most {shown(has)}" + (f" ({origin})" if origin else ""),
+                        hint=f"ask for less, or give pool {one.pool!r} larger workers",
+                    )
+                )
+    notes = [
+        f"{one.file}: {one.key}: no rule of pool {one.pool!r} has these stages together, "
+        f"{', '.join(one.stages) or 'none'}: it has no effect"
+        for one in sizes
+        if one.key not in taken
+    ]
+    return findings, notes
+
+
+def measured(build: Path, rules: Iterable[Rule], router: Router) -> list[Size]:
+    """Return what the jobs that earlier runs have left took, where rules ask for that.
+
+    Of a few jobs it says too little.
+    """
+    routes = [(pool, rule.stages) for rule in rules for pool in rule.route.pools]
+    if not any(router.measures(pool, stages) for pool, stages in routes):
+        return []
+    groups: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
+    with contextlib.suppress(OSError, SmkError):  # what cannot be read says nothing
+        for one in taken(build):
+            groups[one.scope, one.stages, one.pool].append(one)
+    return [
+        Size(
+            stages=stages,
+            scope=scope,
+            pool=pool,
+            memory=proposal([Sample(one.memory, one.events) for one in jobs], "memory"),
+            walltime=proposal([Sample(one.seconds, one.events) for one in jobs], "walltime"),
+            key=f"sizes: auto, {len(jobs)} jobs measured",
+        )
+        for (scope, stages, pool), jobs in groups.items()
+        if len(jobs) >= LEAST_JOBS
+    ]
+
+
+def sized(
+    rule: Rule, sizes: Sequence[Size], found: Sequence[Size], router: Router
+) -> tuple[Attempt, ...]:
+    """Return the attempts of a rule's jobs, asking for what a file says, or for what was ``found``.
+
+    What is tried again asks for more memory, up to all that a worker of its pool has, and for all
+    the time of its pool. Jobs of pilots ask for nothing: their slots are cut.
+    """
+    made: list[Attempt] = []
+    for attempt in rule.route.attempts:
+        names: tuple[str, ...] = ("memory", "walltime")
+        of_rule = partial(entry_of, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
+        entries = of_rule(sizes)
+        if not entries:
+            names = router.measures(attempt.pool, rule.stages)
+            entries = of_rule(found) if names else []
+        if not entries or attempt.pilot:
+            made.append(attempt)
+            continue
+        before = sum(one.pool == attempt.pool for one in made)
+        made.append(_sized(attempt, entries, names, rule, router, before))
+    return tuple(made)
+
+
+def _sized(
+    attempt: Attempt,
+    entries: Sequence[Size],
+    names: Sequence[str],
+    rule: Rule,
+    router: Router,
+    before: int,
+) -> Attempt:
+    """Return an attempt that has ``before`` others in its pool before it."""
+    most = router.pools.by_name[attempt.pool].settings.request
+    request, origins = attempt.request, dict(attempt.origins)
+    memories = [one.memory for one in entries if one.memory is not None]
+    if memories and "memory" in names:
+        growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
+        memory = math.ceil(growth**before * max(memories))
+        request = replace(request, memory=min(memory, most.memory or memory))
+        origins[_leaf("memory")] = entries[0].place("ask.memory")
+    times = [one.walltime for one in entries if one.walltime is not None]
+    if times and "walltime" in names and not before:
+        walltime = sum(times)  # one after the other
+        request = replace(request, walltime=min(walltime, most.walltime or walltime))
+        origins[_leaf("walltime")] = entries[0].place("ask.walltime")
+    return replace(attempt, request=request, origins=origins)
+
+
+def _leaf(name: str) -> str:
+    return "config.walltime" if name == "walltime" else f"resources.{name}"

@@ -1,0 +1,202 @@
+"""Amounts that were measured, in place of those of the pools."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.sizes import Size
+from fasthep_smk.plan.jobs import make_rules
+from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.translate import profile
+from fasthep_smk.translate.placement import place
+from fasthep_smk.translate.snakefile import render
+from tests.support.measured import build_of
+from tests.unit.plans import define, graph, node
+
+MB, GB = 10**6, 10**9
+POOLS = """\
+pools:
+  default: {resources: {memory: 4GB}, config: {walltime: 2h, retries: 3}}
+  spot: {config: {retries: 1}}
+"""
+
+
+def workflow(
+    stage: dict[str, Any] | None = None, execution: str = POOLS
+) -> tuple[Execution, list[Rule]]:
+    """A workflow of one stage, ``A``, and one file."""
+    document = {
+        "execution": yaml.safe_load(execution),
+        "analysis": {"stages": [{"id": "A", "execution": stage}]},
+    }
+    found, findings = read_execution(document, {}, profile=None, workflow="workflow.yaml")
+    assert found is not None, findings
+    sim = {"name": "sim", "eventtype": "mc", "files": ["s.root"]}
+    source = node("source", "events", tree="events", branches=["px"])
+    made = define("A", "read.events", "px", execution=stage)
+    partition = Partition("events__sim__0_0", "sim", "s.root", "events", "0_0")
+    variation = Variation(None, graph(source, made, datasets={"sim": sim}), (partition,))
+    return found, make_rules([variation], "auto", identity=str, router=found.router)
+
+
+def size(**said: Any) -> Size:
+    given: dict[str, Any] = {
+        "stages": ("A",),
+        "pool": "default",
+        "file": "s.yaml",
+        "key": "sizes[0]",
+    }
+    return Size(**{**given, **said})
+
+
+def asked(stage: dict[str, Any] | None, *sizes: Size) -> list[tuple[int | None, int | None]]:
+    """Return memory and time of the attempts of the stage's jobs."""
+    execution, rules = workflow(stage)
+    placement, findings, notes = place(rules, execution, sizes=sizes)
+    assert (findings, notes) == ([], [])
+    (rule,) = (one for one in rules if "A" in one.stages)
+    requests = [one.request for one in placement.attempts[rule.name]]
+    return [(one.memory, one.walltime) for one in requests]
+
+
+def test_jobs_ask_for_what_was_measured_and_for_more_when_tried_again() -> None:
+    assert asked(None) == [(4 * GB, 7200)] * 4
+    assert asked(None, size(memory=700 * MB)) == [
+        (700 * MB, 7200),
+        (1400 * MB, 7200),
+        (2800 * MB, 7200),
+        (4 * GB, 7200),  # all that a worker of the pool has
+    ]
+    assert asked(None, size(walltime=600)) == [(4 * GB, 600), *[(4 * GB, 7200)] * 3]
+
+
+def test_what_was_measured_counts_more_than_what_a_stage_says() -> None:
+    stage = {"resources": {"memory": "2GB"}, "config": {"memory_growth": 1.5}}
+    assert [memory for memory, _ in asked(stage, size(memory=1 * GB))] == [
+        1 * GB, 1.5 * GB, 2.25 * GB, 3.375 * GB,
+    ]  # fmt: skip
+
+
+def test_where_a_pool_says_no_amount_what_was_measured_is_all_there_is() -> None:
+    spot = {"require": "spot"}
+    assert asked(spot, size(pool="spot", memory=1 * GB)) == [(1 * GB, None), (2 * GB, None)]
+
+
+def test_each_pool_of_a_job_has_sizes_of_its_own() -> None:
+    stage = {"prefer": "spot", "fallback": "default"}
+    assert asked(stage, size(memory=1 * GB)) == [(None, None), (1 * GB, 7200)]
+
+
+def test_stages_that_run_together_now_take_the_most_memory_and_all_their_time() -> None:
+    both = size(stages=("A",), memory=1 * GB, walltime=60)
+    source = size(stages=("read.events",), memory=3 * GB, walltime=30, key="sizes[1]")
+    assert asked(None, both, source)[0] == (3 * GB, 90)
+
+
+@pytest.mark.parametrize(
+    ("one", "message"),
+    [
+        (
+            size(memory=5 * GB),
+            "s.yaml: sizes[0].ask.memory: asks for more than a worker of pool 'default' has\n"
+            "    found: 5 GB\n"
+            "    expected: at most 4 GB (workflow.yaml: execution.pools.default.resources.memory)\n"
+            "    hint: ask for less, or give pool 'default' larger workers",
+        ),
+        (
+            size(stages=("B",)),
+            "s.yaml: sizes[0].stages[0]: the workflow has no such stage\n"
+            "    found: 'B'\n    expected: read.events or A",
+        ),
+    ],
+)
+def test_what_fits_no_worker_or_stage_is_refused(one: Size, message: str) -> None:
+    execution, rules = workflow()
+    _, findings, _ = place(rules, execution, sizes=[one])
+    assert "\n".join(map(str, findings)) == message
+
+
+def test_what_no_rule_takes_is_said() -> None:
+    execution, rules = workflow()
+    _, findings, notes = place(rules, execution, sizes=[size(scope="merge")])
+    assert findings == []
+    assert notes == [
+        "s.yaml: sizes[0]: no rule of pool 'default' has these stages together, A: it has no effect"
+    ]
+
+
+def test_the_snakefile_stays_the_same_and_the_profile_asks_for_what_was_measured() -> None:
+    execution, rules = workflow()
+    placement, _, _ = place(rules, execution, sizes=[size(memory=1 * GB)])
+    assert "mem_mb=4000," in render(rules, workflow="w")
+    own = yaml.safe_load(profile.render(rules, placement))["set-resources"]
+    assert {one["mem_mb"] for one in own.values()} == {
+        "[1000, 2000, 4000, 4000][min(attempt, 4) - 1]"
+    }
+
+
+AUTO = """\
+config: {sizes: auto}
+pools:
+  default: {resources: {memory: 4GB}, config: {walltime: 2h, retries: 3}}
+  spot: {resources: {memory: 4GB}, config: {sizes: null}}
+"""
+
+
+def automatic(
+    build: Path, stage: dict[str, Any] | None = None, execution: str = AUTO
+) -> list[tuple[int | None, int | None]]:
+    """Return memory and time of the attempts of the stage's jobs where earlier ones are done."""
+    found, rules = workflow(stage, execution)
+    placement, findings, notes = place(rules, found, build=build)
+    assert (findings, notes) == ([], [])
+    (rule,) = (one for one in rules if "A" in one.stages)
+    assert placement.submitted_as()[rule.name] == place(rules, found)[0].submitted_as()[rule.name]
+    requests = [one.request for one in placement.attempts[rule.name]]
+    return [(one.memory, one.walltime) for one in requests]
+
+
+@pytest.fixture
+def three_done(tmp_path: Path) -> Path:
+    """A build folder where three jobs of the stage took 1 GB and a minute."""
+    return build_of(tmp_path, [{"memory": GB, "seconds": 60}] * 3, stages=("read.events", "A"))
+
+
+def test_with_sizes_auto_jobs_ask_for_what_earlier_ones_took(three_done: Path) -> None:
+    assert automatic(three_done) == [
+        (1190 * MB, 180),  # a fifth more, and twice the least margin of a minute
+        (2380 * MB, 7200),  # tried again: more memory, and all the time of the pool
+        (4 * GB, 7200),
+        (4 * GB, 7200),
+    ]
+
+
+def test_two_jobs_say_too_little(tmp_path: Path) -> None:
+    build = build_of(tmp_path, [{}, {}], stages=("read.events", "A"))
+    assert automatic(build) == [(4 * GB, 7200)] * 4
+    assert automatic(tmp_path / "no build folder yet") == [(4 * GB, 7200)] * 4
+
+
+def test_a_pool_takes_sizes_auto_back_and_a_stage_asks_for_it(three_done: Path) -> None:
+    build_of(three_done, [{"asked": {"pool": "spot"}}] * 3, stages=("read.events", "A"))
+    assert automatic(three_done, {"require": "spot"})[0] == (4 * GB, None)
+    stage = {"require": "spot", "config": {"sizes": "auto"}}
+    assert automatic(three_done, stage)[0] == (1190 * MB, None)
+
+
+def test_what_a_stage_says_itself_stays(three_done: Path) -> None:
+    assert automatic(three_done, {"resources": {"memory": "3GB"}})[0] == (3 * GB, 180)
+    assert automatic(three_done, {"timeout": 900})[0] == (1190 * MB, 900)
+
+
+def test_a_file_of_sizes_counts_more_than_what_earlier_jobs_took(three_done: Path) -> None:
+    found, rules = workflow(None, AUTO)
+    placement, _, _ = place(rules, found, sizes=[size(memory=2 * GB)], build=three_done)
+    (rule,) = (one for one in rules if "A" in one.stages)
+    assert placement.attempts[rule.name][0].request.memory == 2 * GB
