@@ -245,8 +245,10 @@ def _thing(name: str) -> tuple[object, str]:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute), ""
-    except ImportError:
-        return None, f"module {module} is gone, or cannot be imported"
+    except ModuleNotFoundError as error:
+        return None, f"there is no module {error.name}"
+    except ImportError as error:
+        return None, f"module {module} cannot be imported: {' '.join(str(error).split())}"
     except AttributeError:
         return None, f"{_shown(name)} is gone"
 
