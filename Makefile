@@ -12,12 +12,14 @@ SLIPS ?= 5
 # What of the tests `make coverage` runs.
 TESTS ?= tests
 CHAOS_SEED ?= $(shell date +%s)
+# Which releases of FAST-HEP are installed: those that were tested. Empty: the newest.
+CONSTRAINTS ?= .ci/tested.txt
 RUN = "$(VENV)/bin/python"
 # Its own environment: with fasthep-distributed, FAST-HEP compiles other plans.
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit lint audit messages house reference man docs nightly bench clean coverage pictures
+.PHONY: help demo test unit lint audit messages house reference man docs newest oldest nightly bench clean coverage pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -30,6 +32,8 @@ help:
 	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
 	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
+	@echo "make newest    all tests with the newest FAST-HEP, which may be one that nobody has tested"
+	@echo "make oldest    all tests with the oldest FAST-HEP and Snakemake that are allowed"
 	@echo "make nightly   all cases of all tests: hours; $(CHAOS_ROUNDS) kills, $(EDIT_ROUNDS) runs with edits"
 	@echo "make coverage  which lines the tests run, also in jobs: twice the time of the tests"
 	@echo "make bench     time everything against fasthep run: half an hour; BENCH_ARGS='zmumu --repeats 1'"
@@ -37,10 +41,10 @@ help:
 	@echo "make clean     remove the virtual environment and what the demo made"
 
 $(VENV)/.installed: pyproject.toml .ci/make-venv
-	@.ci/make-venv "$(PYTHON)" "$(VENV)" "."
+	@.ci/make-venv "$(PYTHON)" "$(VENV)" "." "$(CONSTRAINTS)"
 
 $(VENV)/.installed-test: pyproject.toml .ci/make-venv
-	@.ci/make-venv "$(PYTHON)" "$(VENV)" ".[test]"
+	@.ci/make-venv "$(PYTHON)" "$(VENV)" ".[test]" "$(CONSTRAINTS)"
 
 demo: $(VENV)/.installed
 	@cd workflow/demo && "$(abspath .)/$(VENV)/bin/python" make_events.py
@@ -78,6 +82,13 @@ docs: $(VENV)/.installed-test
 test: lint audit
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
+newest:
+	$(MAKE) VENV=.venv-newest CONSTRAINTS= test
+
+oldest:
+	mkdir -p build && "$(PYTHON)" .ci/oldest > build/oldest.txt
+	$(MAKE) VENV=.venv-oldest CONSTRAINTS=build/oldest.txt test
+
 nightly: $(VENV)/.installed-test
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
 	FASTHEP_SMK_EDIT_ROUNDS=$(EDIT_ROUNDS) FASTHEP_SMK_EDIT_SEED=$(CHAOS_SEED) \
@@ -95,7 +106,7 @@ coverage: $(VENV)/.installed-test
 	COVERAGE_FILE="$(abspath build/coverage)/data" $(RUN) -m coverage report --skip-covered --sort=miss
 
 $(BENCH_VENV)/.installed: pyproject.toml .ci/make-venv
-	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]"
+	@.ci/make-venv "$(PYTHON)" "$(BENCH_VENV)" ".[bench]" "$(CONSTRAINTS)"
 
 bench: $(BENCH_VENV)/.installed
 	"$(BENCH_VENV)/bin/python" -m tests.benchmarks $(BENCH_ARGS)
@@ -104,4 +115,4 @@ pictures: demo
 	@.ci/make-pictures "$(VENV)"
 
 clean:
-	rm -rf "$(VENV)" "$(BENCH_VENV)" build/docs workflow/demo/build workflow/demo/data tests/.cache
+	rm -rf "$(VENV)" "$(BENCH_VENV)" .venv-newest .venv-oldest build/docs workflow/demo/build workflow/demo/data tests/.cache

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Attempt", "Pilot", "ResourceRequest", "Route"]
+__all__ = ["SYSTEMS", "Attempt", "Pilot", "ResourceRequest", "Route"]
+
+#: The systems that we know; a profile may name any other executor of Snakemake's.
+SYSTEMS = ("local", "slurm", "htcondor")
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
-from fasthep_smk.config.requests import Pilot, ResourceRequest
-from fasthep_smk.config.site import SYSTEMS
+from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding

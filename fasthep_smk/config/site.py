@@ -16,6 +16,7 @@ from typing import Any, TypeGuard
 import yaml
 
 from fasthep_smk.config import schema
+from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.util import executor_plugins as plugins
 from fasthep_smk.util.bounded_yaml import load
@@ -23,10 +24,8 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.units import parse_bytes, parse_duration
 
-__all__ = ["SYSTEMS", "Site", "load_site"]
+__all__ = ["Site", "load_site"]
 
-#: The systems that we know; a profile may name any other executor of Snakemake's.
-SYSTEMS = ("local", "slurm", "htcondor")
 #: FAST-HEP's names for running on the machine where one is.
 _LOCAL_STRATEGIES = ("default", "local", "threads", "processes", "synchronous")
 _CONFIGS = ("config.v9+.yaml", "config.yaml")

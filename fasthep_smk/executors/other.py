@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,17 +54,19 @@ class Noting(_Executor):
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._submissions = Submissions(self._system)
+        self._under_way: dict[str, SnakemakeJobInfo] = {}
         super().__init__(*arguments, **options)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
         if (number := job_info.external_jobid) is not None:
             self._submissions.taken(str(number))
+            self._under_way[str(number)] = job_info
             report(Submitted(str(number)))
         super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
-        self._submissions.ended(str(job_info.external_jobid))
+        self._ended(str(job_info.external_jobid))
         super().report_job_success(job_info)
 
     def report_job_error(
@@ -74,20 +75,25 @@ class Noting(_Executor):
         """Take a job as failed; one that a person wants to have again is at the same attempt."""
         number = str(job_info.external_jobid)
         again = self._submissions.is_wanted_again(number)
-        self._submissions.ended(number)
+        self._ended(number)
         if again:
             self._hand_back(job_info.job)
         else:
             super().report_job_error(job_info, msg=msg, **options)
 
     def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:
-        """Cancel jobs, as the plugin does it."""
-        super().cancel_jobs(active_jobs)
-        self._have_ended(active_jobs)
+        """Cancel jobs, as the plugin does it.
 
-    def _have_ended(self, jobs: Iterable[SnakemakeJobInfo]) -> None:
-        for job in jobs:
-            self._submissions.ended(str(job.external_jobid))
+        While their states are asked for, Snakemake knows of no active jobs: we do.
+        """
+        unnumbered = [one for one in active_jobs if one.external_jobid is None]
+        super().cancel_jobs([*self._under_way.values(), *unnumbered])
+        for number in list(self._under_way):
+            self._ended(number)
+
+    def _ended(self, number: str) -> None:
+        self._under_way.pop(number, None)
+        self._submissions.ended(number)
 
     def _hand_back(self, job: SnakemakeJob) -> None:
         """Give a job back to the scheduler, at the same attempt."""

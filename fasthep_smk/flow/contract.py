@@ -132,6 +132,8 @@ METHODS: Mapping[str, str] = {
     "fasthep_render.render_types:RenderCommonSpec": "from_dict",
     "fasthep_toolbench.command:CommandResult": "",
 }
+#: How many changes are shown.
+_SHOWN = 12
 
 
 class DoesNotFit(UsageError):
@@ -164,15 +166,18 @@ def check() -> str | None:
 
 def differences() -> list[str]:
     """Return what is not as it was in the release that we were tested with, in words."""
-    return [
+    found = [
         *(text for name in CALLS for text in _call(name)),
         *(text for name in FIELDS for text in _record(name)),
         *(text for name in METHODS for text in _methods(name)),
     ]
+    return list(dict.fromkeys(found))  # many modules may lack the same one
 
 
 def refused(problems: Iterable[object]) -> DoesNotFit:
     """Return the message on a release that does not fit, and how to have one that does."""
+    listed_problems = [*problems]
+    more = len(listed_problems) - _SHOWN
     found = {name: one.version for name, one in _installed().items()}
     other = {name: found.get(name, "none") for name in TESTED if found.get(name) != TESTED[name]}
     listed = [f"{name} {version}" for name, version in (other or found).items()]
@@ -181,7 +186,8 @@ def refused(problems: Iterable[object]) -> DoesNotFit:
         "\n".join(
             [
                 "the installed FAST-HEP does not fit: it differs in what fasthep-smk uses of it",
-                *(f"    changed  {one}" for one in problems),
+                *(f"    changed  {one}" for one in listed_problems[:_SHOWN]),
+                *([f"             ... and {more} more"] if more > 0 else []),
                 f"    found    {', '.join(listed)}",
                 f"    tested   up to {', '.join(dict.fromkeys(TESTED.values()))}",
                 f"    hint     pip install {' '.join(map(repr, tested))}, or a newer fasthep-smk",
@@ -247,8 +253,10 @@ def _thing(name: str) -> tuple[object, str]:
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute), ""
-    except ImportError:
-        return None, f"module {module} is gone, or cannot be imported"
+    except ModuleNotFoundError as error:
+        return None, f"there is no module {error.name}"
+    except ImportError as error:
+        return None, f"it cannot be imported: {' '.join(str(error).split())}"
     except AttributeError:
         return None, f"{_shown(name)} is gone"
 

@@ -15,8 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.config.site import SYSTEMS
+from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, SmkError, UsageError
 from fasthep_smk.util.executor_plugins import distribution_of
@@ -185,7 +184,7 @@ class Batch(Protocol):
 
 
 def system(name: str) -> System:
-    """Return the module of a system, by its name in :data:`fasthep_smk.config.site.SYSTEMS`.
+    """Return the module of a system, by its name in :data:`fasthep_smk.config.requests.SYSTEMS`.
 
     Of any other executor, what an installed package says of it, or what holds for all.
 

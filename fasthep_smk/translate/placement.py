@@ -13,7 +13,7 @@ from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.translate import pilots
+from fasthep_smk.translate import pilots, snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.sizes import measured, sized, unfit
 from fasthep_smk.translate.snakefile import lengthened
@@ -79,6 +79,7 @@ def place(
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
     findings += pilots.too_short(used)
+    findings += snakemake_release.findings(execution.environment, site)
     if any(one.pilot for one in used) and (
         why := _no_pilots(execution, here is not None, transfers)
     ):

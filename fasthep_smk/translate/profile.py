@@ -19,8 +19,9 @@ from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
+from fasthep_smk.translate.snakemake_release import container_settings
 from fasthep_smk.util.files import digest_of
-from fasthep_smk.util.names import literal, shell
+from fasthep_smk.util.names import literal
 
 __all__ = ["Placement", "may_spread", "render"]
 
@@ -158,10 +159,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         settings["groups"] = {name: name for name in placement.together}
         settings["group-components"] = dict(placement.together)
     if image := placement.image:
-        settings["software-deployment-method"] = ["apptainer"]
-        binds = [word for path in dict.fromkeys(seen) for word in ("--bind", str(path))]
-        options = str(settings.get("apptainer-args") or "")
-        settings["apptainer-args"] = " ".join(filter(None, [shell(binds), options]))
+        settings |= container_settings(seen, settings)
         settings["config"] = {"container": image, **_as_mapping(settings.get("config", {}))}
     if placement.transfers:
         settings |= system.TRAVELLING

@@ -17,7 +17,14 @@ from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.storage.record import Asked
-from fasthep_smk.translate import bundles, profile, result_rules, snakefile, task_tables
+from fasthep_smk.translate import (
+    bundles,
+    profile,
+    result_rules,
+    snakefile,
+    snakemake_release,
+    task_tables,
+)
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
@@ -137,7 +144,7 @@ def write(contents: Contents) -> Written:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = Written.below(build)
     # Snakemake takes braces in the path of an environment file for wildcards.
-    conda = not set(str(build)) & set("{}")
+    conda = not set(str(build)) & set("{}") and not snakemake_release.is_by_plugins()
     files.write_text(build / layout.RESULTS, result_rules.RULES)
     files.write_text(
         build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)

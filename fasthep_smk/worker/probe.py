@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from fasthep_smk import sites
-from fasthep_smk.config.site import SYSTEMS
+from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.util import files
 
 __all__ = ["PACKAGES", "describe_worker"]

@@ -161,6 +161,26 @@ def test_what_a_killed_run_has_left_is_named(grid_engine: Cluster) -> None:
 
 
 @LONG
+def test_a_run_that_is_cancelled_leaves_nothing_in_the_queue(grid_engine: Cluster) -> None:
+    """By the command of the site; the next run has nothing to ask for."""
+    folder = grid_engine.new_folder()
+    workflow = analysis(folder)
+    set_mood(folder, sleep=300)
+    given_away(folder)
+    run = start(grid_engine, workflow, "--profile", "site")
+    assert within(120, lambda: both_run(folder))
+    stopped = grid_engine.run(FASTHEP_SMK, "cancel", "build", cwd=folder)
+    assert stopped.returncode == 0, stopped.stderr
+    assert run.wait(timeout=30) == 130
+    assert within(30, lambda: not queued(grid_engine))
+    set_mood(folder)
+    given_away(folder)
+    again = grid_engine.run(FASTHEP_SMK, workflow.name, "--profile", "site", cwd=folder)
+    assert again.returncode == 0, again.stderr
+    assert "earlier run" not in again.stdout + again.stderr
+
+
+@LONG
 def test_the_doctor_sends_a_job_to_each_pool(grid_engine: Cluster) -> None:
     folder = grid_engine.new_folder()
     workflow = analysis(folder)

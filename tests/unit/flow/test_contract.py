@@ -60,7 +60,7 @@ def test_what_has_changed_is_said(
 
 def test_a_module_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "CALLS", {"hepflow.moved:run": ""})
-    assert contract.differences() == ["module hepflow.moved is gone, or cannot be imported"]
+    assert contract.differences() == ["there is no module hepflow.moved"]
 
 
 @pytest.fixture
@@ -111,6 +111,12 @@ def test_a_release_that_does_not_fit_is_refused_each_time(monkeypatch: pytest.Mo
     assert lines[2].startswith("    found    fasthep-flow 2026.12.0, fasthep-carpenter 2026.12.0")
     assert lines[3] == "    tested   up to 2026.10.1"
     assert lines[4].startswith("    hint     pip install 'fasthep-flow==2026.10.1' ")
+
+
+def test_the_tests_are_run_with_the_tested_releases() -> None:
+    text = (Path(__file__).parents[3] / ".ci" / "tested.txt").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines == [f"{name}=={version}" for name, version in contract.TESTED.items()]
 
 
 def test_the_tested_release_costs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of pilots that an earlier run has left in the queue."""
+"""What becomes of pilots that an earlier run has left, and of jobs of an unknown executor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fasthep_smk.run import earlier_jobs
 from fasthep_smk.sites import slurm
 from fasthep_smk.storage import batch_jobs
 from fasthep_smk.storage.batch_jobs import BatchJob
-from fasthep_smk.util.errors import WrongArgument
+from fasthep_smk.util.errors import RunFailed, WrongArgument
 
 
 @pytest.fixture
@@ -76,3 +76,44 @@ def test_a_pilot_is_not_tried_again(build: Path) -> None:
     with pytest.raises(WrongArgument) as caught:
         background.retry("41", build)
     assert "is a pilot of pool 'gpu', which runs one job after the other" in str(caught.value)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A build folder with two jobs of an executor that cannot be asked."""
+    (tmp_path / "smk/tasks").mkdir(parents=True)
+    for number in ("7.1", "8"):
+        told: dict[str, Any] = dict.fromkeys(("record", "rule", "key", "name"), "")
+        job = BatchJob(token=number, system="cluster-generic", **told)
+        batch_jobs.submitting(tmp_path, job)
+        batch_jobs.queued(tmp_path, number, number, "")
+    return tmp_path
+
+
+UNKNOWN = "executor 'cluster-generic' cannot be asked what is in its queue"
+
+
+def test_no_run_begins_beside_jobs_that_nobody_can_ask_for(other: Path) -> None:
+    placed: Any = SimpleNamespace(build=other)
+    with pytest.raises(RunFailed) as error:
+        earlier_jobs.settle(placed)
+    assert str(error.value).splitlines() == [
+        f"{UNKNOWN}: jobs of an earlier run may be left in it. Cancel them there: 7.1, 8",
+        "or go on without them: add --cancel",
+    ]
+    assert len(batch_jobs.read(other)) == 2
+    (said,) = earlier_jobs.settle(placed, cancel=True)
+    assert said.endswith("Cancel them there: 7.1, 8")
+    assert batch_jobs.read(other) == []
+    assert earlier_jobs.settle(placed) == []
+
+
+def test_what_may_go_on_is_named_where_nobody_can_be_asked(other: Path) -> None:
+    assert f"{UNKNOWN}: jobs of this run may be left in it" in str(earlier_jobs.stay(other))
+    with pytest.raises(RunFailed, match=r"Cancel them there: 7\.1, 8"):
+        earlier_jobs.cancel_all(other)
+    assert f"{UNKNOWN}; submitted, and not known to have ended: 7.1, 8" in status.as_text(
+        status.look(other)
+    )
+    with pytest.raises(RunFailed, match="cancel the job there, and it is tried again"):
+        background.retry("8", other)

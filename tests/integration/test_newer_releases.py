@@ -1,4 +1,4 @@
-"""A made-up release of FAST-HEP: it runs with a note, or is refused with what has changed."""
+"""Made-up releases: they run with a note, or are refused with what has changed."""
 
 from __future__ import annotations
 
@@ -15,38 +15,41 @@ import pytest
 from tests.support.project import make_project
 
 pytestmark = pytest.mark.integration
+#: What is replaced in all its files, and how the message begins.
 CHANGES = {
     "signature": (
-        "runtime/engine.py",
         "def execute_plan_partition(\n    plan: ExecutionPlan,",
         "def execute_plan_partition(\n    execution_plan: ExecutionPlan,",
         "hepflow.runtime.engine.execute_plan_partition no longer takes 'plan'",
     ),
     "name": (
-        "runtime/materialize.py",
-        "def materialize_final_products(",
-        "def materialize_all_products(",
+        "materialize_final_products",
+        "materialize_all_products",
         "hepflow.runtime.materialize.materialize_final_products is gone",
     ),
 }
 
 
-def december(folder: Path) -> Path:
+def december(folder: Path, old: str = "", new: str = "") -> None:
     """A copy of the installed hepflow that says it is of December, to be put first."""
     package = folder / "hepflow"
     shutil.copytree(Path(hepflow.__file__).parent, package)
-    old = metadata.distribution("fasthep-flow")
+    if old:
+        for path in package.rglob("*.py"):
+            path.write_text(path.read_text().replace(old, new))
+    now = metadata.distribution("fasthep-flow")
     about = folder / "fasthep_flow-2026.12.0.dist-info"
     about.mkdir()
-    text = old.read_text("METADATA") or ""
-    (about / "METADATA").write_text(text.replace(f"Version: {old.version}", "Version: 2026.12.0"))
-    return package
+    text = now.read_text("METADATA") or ""
+    (about / "METADATA").write_text(text.replace(f"Version: {now.version}", "Version: 2026.12.0"))
 
 
-def run(folder: Path, first: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, first: Path, *options: str, command: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(first), "XDG_CACHE_HOME": str(folder / "cache")}
     return subprocess.run(
-        [sys.executable, "-m", "fasthep_smk", "workflow.yaml"],
+        [sys.executable, "-m", "fasthep_smk", *command, "workflow.yaml", *options],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -59,8 +62,8 @@ def test_a_release_without_a_change_runs_with_a_note(tmp_path: Path) -> None:
     december(tmp_path / "new")
     folder = make_project(tmp_path / "project").folder
     notes = []
-    for _ in range(2):
-        done = run(folder, tmp_path / "new")
+    for options in ([], ["-n"]):
+        done = run(folder, tmp_path / "new", *options)
         assert done.returncode == 0, done.stderr
         notes.append([line for line in done.stderr.splitlines() if "was not tested" in line])
     assert notes == [
@@ -76,11 +79,8 @@ def test_a_release_without_a_change_runs_with_a_note(tmp_path: Path) -> None:
 def test_a_release_with_a_change_is_refused_with_what_has_changed(
     change: str, tmp_path: Path
 ) -> None:
-    path, old, new, message = CHANGES[change]
-    module = december(tmp_path / "new") / path
-    text = module.read_text()
-    assert old in text
-    module.write_text(text.replace(old, new))
+    old, new, message = CHANGES[change]
+    december(tmp_path / "new", old, new)
     folder = make_project(tmp_path / "project").folder
     done = run(folder, tmp_path / "new")
     assert done.returncode == 2
@@ -94,3 +94,15 @@ def test_a_release_with_a_change_is_refused_with_what_has_changed(
         "    hint     pip install 'fasthep-flow==2026.10.1', or a newer fasthep-smk",
     ]
     assert not list((folder / "build").rglob("record.json"))
+
+
+def test_snakemake_10_is_given_no_environment_whose_meaning_has_changed(tmp_path: Path) -> None:
+    """Its code is that of 9: what is shown here is what is written for 10."""
+    about = tmp_path / "new" / "snakemake-10.0.1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: snakemake\nVersion: 10.0.1\n")
+    folder = make_project(tmp_path / "project").folder
+    for first, named in ((tmp_path / "none", True), (tmp_path / "new", False)):
+        done = run(folder, first, command=("translate",))
+        assert done.returncode == 0, done.stderr
+        assert ("conda:" in (folder / "build" / "smk" / "Snakefile").read_text()) == named
