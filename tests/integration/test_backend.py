@@ -32,7 +32,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def told_by(summary: Path) -> str:
-    """What a summary tells, but for the id of what is compiled: that changes with an edit of ours."""
+    """What a summary tells, but for the id of what is compiled, of which our own code is."""
     return re.sub(r"^bundle_id: .*$", "", summary.read_text(), flags=re.MULTILINE)
 
 
