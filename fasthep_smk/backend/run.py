@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["run", "settings_of"]
 
+#: In a plan's context: the workflow, as the command line has it.
+_NAMED = "workflow_path"
+
 
 def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
     """Run the workflow that a plan was compiled from; return FAST-HEP's result.
@@ -122,7 +125,8 @@ def _workflow(plan: Plan) -> Path:
     if path.name != Path(layout.OVERLAY).name:
         return path
     # What we gave the compiler in the workflow's place, which it includes.
-    return Path(yaml.safe_load(path.read_text(encoding="utf-8"))["include"][0])
+    workflow = Path(yaml.safe_load(path.read_text(encoding="utf-8"))["include"][0])
+    return workflow.relative_to(Path.cwd()) if Path.cwd() in workflow.parents else workflow
 
 
 def _agree(placed: Placed, plan: Plan, ctx: Mapping[str, Any]) -> None:
@@ -163,7 +167,8 @@ def _agree(placed: Placed, plan: Plan, ctx: Mapping[str, Any]) -> None:
 def _content(plan: Plan) -> tuple[object, ...]:
     """Return what of a plan tells it from others: not where and how it runs."""
     document = plan.to_dict()
-    return document["nodes"], document["partitions"], document["context"], document.get("reports")
+    context = {name: value for name, value in document["context"].items() if name != _NAMED}
+    return document["nodes"], document["partitions"], context, document.get("reports")
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ SHELLS = {
     "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
 }
 _FILES = ("workflow", "from_root", "sizes")
-_FOLDERS = ("outdir", "build", "other", "folder", "output", "profile")
+_FOLDERS = ("outdir", "build", "other", "folder", "out", "output", "profile")
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:

@@ -403,6 +403,27 @@ def _pack(options: argparse.Namespace) -> int:
     return 0
 
 
+def _export(options: argparse.Namespace) -> int:
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.transfer import bundle
+    from fasthep_smk.util.scratch import scratch
+
+    bundle.require_new(options.out)
+    options.outdir = options.out / bundle.BUILD
+    build = options.outdir.absolute()
+    with scratch() as folder:
+        placed = pipeline.up_to(pipeline.place, _start(options, build, folder / "aside"))
+        translation = pipeline.accepted(placed)
+        pipeline.warn(translation.warnings)
+        found = bundle.write_bundle(translation, options.out)
+    print(f"bundle:  {options.out / bundle.MANIFEST}")
+    for target, features in found["mapping"].items():
+        for one in features:
+            if one["state"] != "supported":
+                print(f"{target}: {one['feature']}: {one['state']}: {one['reason']}")
+    return 0
+
+
 def _enable(options: argparse.Namespace) -> int:
     from fasthep_smk.backend import project_profile
 
@@ -453,6 +474,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "cancel": _cancel,
     "retry": _retry,
     "pack": _pack,
+    "export": _export,
     "enable": _enable,
     "disable": _disable,
     "ops": _ops,

@@ -27,8 +27,8 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 _LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "compare", "watch", "sizes", "attach", "cancel", "retry", "clean", "pack", "enable", "disable",
-    "ops", "schema", "completion", "help",
+    "compare", "watch", "sizes", "attach", "cancel", "retry", "clean", "pack", "export", "enable",
+    "disable", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -144,6 +144,7 @@ def make_parser() -> Parser:
     init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
     _add_disk(commands, run)
     _add_pack(commands)
+    _add_export(commands)
     _add_backend(commands)
     _add_ops(commands)
     _add_help(commands)
@@ -498,6 +499,22 @@ def _add_pack(commands: Commands) -> None:
         help=f"where archives lie, if not in the build folder ({ARCHIVES})",
     )
     _add_trust(pack)
+
+
+def _add_export(commands: Commands) -> None:
+    export = commands.add_parser("export", help="write a bundle for others", description="Export.")
+    actions = export.add_subparsers(dest="action", metavar="ACTION", required=True)
+    bundle = actions.add_parser(
+        "bundle",
+        help="plans, sources, environment, how to launch, and what maps to what",
+        description="Write plans, the files of an analysis, the packages of this environment, its "
+        "Snakemake workflow and how to launch it into a new folder. bundle.json says of each "
+        "feature that the workflow uses whether plain Snakemake and REANA support it.",
+    )
+    bundle.add_argument("workflow", type=Path, help="the workflow's YAML file")
+    bundle.add_argument("out", type=_folder, metavar="OUT", help="a new or an empty folder")
+    bundle.add_argument("--profile", metavar="SITE", help="as for run")
+    bundle.add_argument("--chunk-size", type=_events, metavar="EVENTS", help="as for run")
 
 
 def _add_backend(commands: Commands) -> None:

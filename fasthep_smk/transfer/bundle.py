@@ -1,0 +1,134 @@
+"""A bundle of an analysis: plans, sources, environment, how to launch it, and what maps to what.
+
+It holds the Snakemake workflow too, in ``build``. Event files stay where they are.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Iterable
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
+
+from fasthep_smk.flow.modules import own_modules_of
+from fasthep_smk.flow.op_identity import own_sources
+from fasthep_smk.transfer.mapping import TARGETS, Mapped, mapping
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.names import shell
+
+if TYPE_CHECKING:
+    from fasthep_smk.translate.translation import Translation
+
+__all__ = ["BUILD", "FORMAT", "MANIFEST", "SCHEMA", "Manifest", "require_new", "write_bundle"]
+
+FORMAT = 1
+MANIFEST = "bundle.json"
+#: The published schema of the manifest.
+SCHEMA = Path(__file__).with_name("bundle.schema.json")
+#: Where parts of a bundle lie in it.
+BUILD, _ANALYSIS, _REQUIREMENTS = "build", "analysis", "requirements.txt"
+
+
+class Manifest(TypedDict):
+    """``bundle.json``; the schema says what its parts are."""
+
+    format: int
+    fasthep_smk: str
+    workflow: str
+    plans: list[dict[str, str | None]]
+    analysis: list[dict[str, object]]
+    environment: dict[str, str | None]
+    launch: dict[str, object]
+    mapping: dict[str, list[Mapped]]
+
+
+def require_new(folder: Path) -> None:
+    """Refuse a folder that holds something.
+
+    Raises:
+        Findings: it does, or it is a file.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise Findings.one(
+            "something is here already: nothing was written",
+            key="OUT",
+            value=str(folder),
+            expected="a new or an empty folder",
+        )
+
+
+def write_bundle(translation: Translation, folder: Path) -> Manifest:
+    """Write a bundle of what was translated into ``folder/build``; return its manifest."""
+    analysis = _copied(translation, folder / _ANALYSIS)
+    versions = {one.metadata["Name"]: one.version for one in metadata.distributions()}
+    pinned = "".join(f"{name}=={versions[name]}\n" for name in sorted(versions, key=str.lower))
+    files.write_text(folder / _REQUIREMENTS, pinned)
+    shutil.copyfile(SCHEMA, folder / SCHEMA.name)
+    environment = translation.placement.environment
+    workflow = translation.settings.workflow
+    manifest: Manifest = {
+        "format": FORMAT,
+        "fasthep_smk": metadata.version("fasthep-smk"),
+        "workflow": str(workflow),
+        "plans": [
+            {
+                "variation": one.variation,
+                "path": str(Path(BUILD, "compile", one.variation or "", "plan.yaml")),
+            }
+            for one in translation.plans
+        ],
+        "analysis": analysis,
+        "environment": {
+            "python": platform.python_version(),
+            "requirements": _REQUIREMENTS,
+            "asked": environment.type if environment else None,
+            "image": environment.image if environment else None,
+        },
+        "launch": {
+            "folder": str(translation.root),
+            "python": sys.executable,
+            "commands": {
+                "snakemake": shell(["snakemake", "--profile", "smk/profile"]),
+                "fasthep-smk": shell(["fasthep-smk", workflow]),
+            },
+            "snakefile": str(Path(BUILD, "smk", "Snakefile")),
+            "snakemake_in": BUILD,
+        },
+        "mapping": {target: mapping(translation, target) for target in TARGETS},
+    }
+    files.write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    return manifest
+
+
+def _copied(translation: Translation, goal: Path) -> list[dict[str, object]]:
+    """Copy the files that an analysis is made of; say which they are."""
+    found = []
+    for path in _sources(translation):
+        inside = path.is_relative_to(translation.root)
+        name = path.relative_to(translation.root) if inside else Path("elsewhere", path.name)
+        copy = goal / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
+        found.append({"path": str(name), "from": str(path), **files.described(copy)})
+    return found
+
+
+def _sources(translation: Translation) -> Iterable[Path]:
+    """Return the workflow with its includes and local profiles, and own modules."""
+    plans = [one.plan for one in translation.plans]
+    noted = [one for plan in plans for one in plan.provenance.get("inputs") or ()]
+    paths = [Path(one) for one in translation.digests]
+    paths += [Path(str(one["resolved"])) for one in noted if one.get("resolved")]
+    for name in sorted({name for plan in plans for name in own_modules_of(plan)}):
+        paths += own_sources(name).values()
+    aside = (translation.aside.resolve(), translation.build.resolve())
+    return sorted(
+        path
+        for path in {one.resolve() for one in paths}
+        if path.is_file() and not any(path.is_relative_to(one) for one in aside)
+    )
