@@ -116,6 +116,27 @@ def test_rules_are_those_of_the_records(
             assert row["speed"] == pytest.approx(events / sum(times))
 
 
+def test_pools_and_cores_are_those_of_the_records(
+    data: dict[str, Any], records: list[dict[str, Any]]
+) -> None:
+    *pools, cores = data["pools"]
+    assert [row["pool"] for row in pools] == sorted({one["asked"]["pool"] for one in records})
+    assert (cores["unit"], cores["limit"]) == ("cores", 2)  # -j 2
+    times = sorted({time for one in records for time in (one["started"], one["ended"])})
+
+    def at(time: float, pool: str | None = None) -> list[int]:
+        return [
+            one["threads"] if pool is None else 1
+            for one in records
+            if one["started"] <= time < one["ended"] and pool in (None, one["asked"]["pool"])
+        ]
+
+    assert cores["most"] == max(sum(at(time)) for time in times)
+    for row in pools:
+        assert row["most"] == max(len(at(time, row["pool"])) for time in times)
+        assert row["reasons"] == {}
+
+
 def test_each_rule_is_that_of_the_records_and_of_the_workflow(
     ran: Path, data: dict[str, Any], records: list[dict[str, Any]]
 ) -> None:
