@@ -115,6 +115,7 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.run.display import is_terminal
     from fasthep_smk.run.hangup import outliving_the_terminal
     from fasthep_smk.run.lock import hold
+    from fasthep_smk.run.notify import at_end
     from fasthep_smk.run.prestart import is_likely_idle, prestart
     from fasthep_smk.storage.outdir import build_folder
     from fasthep_smk.util.scratch import scratch
@@ -127,6 +128,7 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
     with (
+        at_end(options.notify, build) as notice,
         hold(build, options.outdir) as held,
         outliving_the_terminal(build),
         scratch() as folder,
@@ -135,12 +137,15 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
         wanted = here and not is_likely_idle(options.workflow, build)
         with prestart(build, held, wanted=wanted) as prestarted:
             start = _start(options, build, folder / "aside", snakemake=extra)
-            return _run_held(start, options, held, prestarted)
+            found = _run_held(start, options, held, prestarted)
+            notice.status = "partial" if found.incomplete else "finished"
+            notice.summary = found.incomplete or _last_line(found)
+    return 0
 
 
 def _run_held(
     start: Start, options: argparse.Namespace, held: int | None, prestarted: Prestarted | None
-) -> int:
+) -> Concluded:
     from fasthep_smk import sites
     from fasthep_smk.run import pipeline
     from fasthep_smk.storage.outdir import results_in
@@ -156,7 +161,7 @@ def _run_held(
     if found.incomplete:
         sys.stdout.flush()  # where both go to one file, this is last
         print(f"fasthep-smk: {found.incomplete}", file=sys.stderr)
-    return 0
+    return found
 
 
 def _dry_run(options: argparse.Namespace, extra: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ import yaml
 
 from fasthep_smk.report import facts, page, watch
 from tests.integration.conftest import WORKFLOW, Run
-from tests.support.browser import show
+from tests.support.browser import printed, show
 
 pytestmark = pytest.mark.integration
 
@@ -287,6 +287,15 @@ def test_a_page_reloads_itself_as_long_as_a_run_goes_on(
     assert [urlsplit(server.url).path] * 2 == asked
 
 
+def test_it_can_be_printed(ran: Path, tmp_path: Path) -> None:
+    """On sheets of A4 that are wider than high: tables are wide."""
+    text = printed(ran / "report.html", tmp_path)
+    assert text.startswith(b"%PDF")
+    sheets = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", text)
+    assert {(round(float(width)), round(float(height))) for width, height in sheets} == {(842, 595)}
+    assert 2 <= len(re.findall(rb"/Type /Page\b", text)) <= 12
+
+
 def test_what_a_page_asks_for_would_be_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text('<img src="http://127.0.0.1:1/asked.png"><script>no_such_name</script>')
@@ -324,8 +333,12 @@ def test_snakemakes_own_report_shows_plots_and_times(
 
 def test_a_logger_plugin_writes_beside_ours(analysis: Path, smk: Run) -> None:
     pytest.importorskip("snakemake_logger_plugin_rich")
-    done = smk("workflow.yaml", "-j", "2", "--", "--logger", "rich", cwd=analysis)
+    hook = 'echo "$FASTHEP_SMK_STATUS: $FASTHEP_SMK_SUMMARY" > told'
+    options = ("-j", "2", "--notify", hook, "--", "--logger", "rich")
+    done = smk("workflow.yaml", *options, cwd=analysis)
     assert done.returncode == 0, done.stderr
+    told = (analysis / "told").read_text()
+    assert re.fullmatch(r"finished: \d+ jobs done; results in \S+/build\n", told)
     assert re.search(r"^\[\d+/\d+\] jobs done", done.stderr, re.MULTILINE)  # ours
     log = (analysis / "build/debug/distributed/snakemake.log").read_text()
     assert "Workflow start" in log and "Workflow Finished" in log  # theirs
@@ -342,8 +355,12 @@ def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run) -> None:
         1,
     ).replace("    - id: Cuts\n", "    - {id: Fails, op: own.fail}\n    - id: Cuts\n")
     (analysis / "workflow.yaml").write_text(text)
-    done = smk("workflow.yaml", "-j", "2", "-k", cwd=analysis)
+    hook = 'echo "$FASTHEP_SMK_STATUS: $FASTHEP_SMK_SUMMARY" > told; exit 3'
+    done = smk("workflow.yaml", "-j", "2", "-k", "--notify", hook, cwd=analysis)
     assert done.returncode == 1
+    told = (analysis / "told").read_text()
+    assert told.startswith("failed: 1 job failed; what finished is kept: ")
+    assert "Fails" in told and "hunter2" not in told
     page = analysis / "build/report.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     text = page.read_text()
