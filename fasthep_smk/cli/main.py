@@ -102,8 +102,9 @@ def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
     from fasthep_smk.run.display import is_terminal
+    from fasthep_smk.run.notify import at_end
     from fasthep_smk.run.whole_run import run_whole
-    from fasthep_smk.storage.outdir import build_folder, results_in
+    from fasthep_smk.storage.outdir import build_folder
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
@@ -112,15 +113,25 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     build = build_folder(options.outdir)
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
-    found = run_whole(_settings(options, extra), cancel=options.cancel)
+    with at_end(options.notify, build) as notice:
+        found = run_whole(_settings(options, extra), cancel=options.cancel)
+        _print_end(found, build, quiet=options.quiet)
+        notice.status = "partial" if found.incomplete else "finished"
+        notice.summary = found.incomplete or _last_line(found)
+    return 0
+
+
+def _print_end(found: Concluded, build: Path, *, quiet: bool) -> None:
+    """Print how a run has ended."""
+    from fasthep_smk.storage.outdir import results_in
+
     print(_last_line(found))
-    if not options.quiet:
+    if not quiet:
         print(results_in(build), end="")
         print(found.disk)
     if found.incomplete:
         sys.stdout.flush()  # where both go to one file, this is last
         print(f"fasthep-smk: {found.incomplete}", file=sys.stderr)
-    return 0
 
 
 def _dry_run(options: argparse.Namespace, extra: Sequence[str]) -> int:

@@ -260,6 +260,12 @@ def make_parser() -> Parser:
         "the run says",
     )
     run.add_argument(
+        "--notify",
+        metavar="COMMAND",
+        help="run this command of a shell when the run has ended, however it has; it finds "
+        "FASTHEP_SMK_STATUS, FASTHEP_SMK_SUMMARY and FASTHEP_SMK_BUILD in its environment",
+    )
+    run.add_argument(
         "--cancel",
         action="store_true",
         help="cancel the batch jobs of an earlier run that are still in the queue; without it, "
@@ -603,7 +609,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--detach", "--sizes",
+        "--trust-build", "--cancel", "--detach", "--sizes", "--notify",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

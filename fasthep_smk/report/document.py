@@ -68,6 +68,12 @@ def as_data(facts: Facts) -> JsonObject:
         "files": results.result_files(build),
         "rules": measures.rules(facts.done),
         "each_rule": rules.of_each(facts),
+        "pools": measures.pools(
+            facts.new,
+            run.get("limits", {}) if run else {},
+            run.get("cores") if run else None,
+            facts.waited,
+        ),
         "requested": [
             {**asdict(one), "saved": one.saved} for one in measures.requested(facts.done)
         ],
@@ -226,6 +232,7 @@ def sections(data: JsonObject) -> list[Section]:
         _histograms(data),
         _files(data),
         _rules(data),
+        _pools(data),
         _requested(data),
         _critical(data),
         _slowest(data),
@@ -373,7 +380,7 @@ def _rules(data: JsonObject) -> Section:
 
 
 def _requested(data: JsonObject) -> Section:
-    shown = {"memory": about_bytes, "time": duration}
+    shown = {"memory": about_bytes, "time": duration, "cores": _cores}
     rows = [
         [
             one["pool"],
@@ -388,9 +395,9 @@ def _requested(data: JsonObject) -> Section:
     ]
     headers = ["pool", "what", "jobs", "asked", "most used", "by rule", "advice"]
     note = (
-        f"Advised is {measures.MARGIN:g} times the most that one job took, rounded up: where three "
-        "jobs or more have asked for the same, none died for want of it, and a fifth or more is "
-        "saved."
+        f"Advised is {measures.MARGIN:g} times the most that one job took, rounded up (of cores, "
+        "the most that were busy, on average over a job): where three jobs or more have asked for "
+        "the same, none died for want of it, and a fifth or more is saved."
     )
     return Section(
         "requested",
@@ -400,6 +407,62 @@ def _requested(data: JsonObject) -> Section:
         [note],
         frozenset(("jobs", "asked", "most used")),
     )
+
+
+def _cores(value: float) -> str:
+    many = f"{value:.1f}".removesuffix(".0")
+    return f"{many} core{'' if many == '1' else 's'}"
+
+
+#: A limit that was reached for this share of the time while jobs waited may be raised; of cores or
+#: workers of which less than this share was busy, there are enough.
+_FULL, _IDLE = 0.5, 0.5
+
+
+def _pools(data: JsonObject) -> Section:
+    headers = ["pool", "limit", "most", "mean", "waiting", "full", "advice", "why jobs waited"]
+    rows = [
+        [
+            row["pool"] or ("all, in cores" if row["unit"] == "cores" else ""),
+            amount(row["limit"]),
+            amount(row["most"]),
+            f"{row['mean']:.1f}",
+            f"{row['waiting']:.1f}",
+            _percent(row["full"]),
+            _limit_advice(row),
+            ", ".join(f"{reason} ({amount(many)})" for reason, many in row["reasons"].items()),
+        ]
+        for row in data["pools"]
+    ]
+    notes = [
+        "Jobs of the last run that ran at a time in each pool, and that could have run and waited: "
+        "means over the time in which any did. Full: the share of that time in which as many ran "
+        "as may."
+    ]
+    if any(row["reasons"] for row in data["pools"]):
+        notes.append(
+            "Why jobs waited: what the batch system said when it was asked, every half a minute, "
+            "and how many waited for that at most."
+        )
+    else:
+        headers, rows = headers[:-1], [row[:-1] for row in rows]
+    right = frozenset(("limit", "most", "mean", "waiting", "full"))
+    return Section("pools", "Pools and their limits", headers, rows, notes, right)
+
+
+def _limit_advice(row: JsonObject) -> str:
+    limit, full = row["limit"], row["full"]
+    if limit is None:
+        return "–"
+    if full >= _FULL and row["waiting"] >= 1:
+        return (
+            "more may end the run sooner"
+            if row["unit"] == "jobs"
+            else "more cores may end it sooner"
+        )
+    if limit > 1 and row["most"] <= limit * _IDLE:
+        return f"{amount(row['most'])} would have done"
+    return "–"
 
 
 def _advice(one: JsonObject, shown: Any) -> str:

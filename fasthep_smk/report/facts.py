@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from fasthep_smk.storage import failures, last_run, layout, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.storage.last_run import LastRun
+from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
@@ -55,6 +56,7 @@ class JobFacts:
     memory: int = 0
     asked_memory: int | None = None
     asked_time: int | None = None
+    asked_cpus: int | None = None
     read: int | None = None
     written: int | None = None
     retries: int = 0
@@ -91,7 +93,8 @@ class Facts:
     """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
 
     ``events`` are those of all partitions, also of those that the results lack. ``nodes`` are those
-    of each rule's jobs, each with the file of the plan that it is of.
+    of each rule's jobs, each with the file of the plan that it is of; ``waited`` is why jobs have
+    waited in the last run, as far as a batch system was asked.
     """
 
     build: Path
@@ -103,6 +106,7 @@ class Facts:
     inputs: list[tuple[str, int | None, int | None]]
     events: Mapping[Partition, int | None]
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    waited: Sequence[Waited] = ()
 
     @property
     def is_running(self) -> bool:
@@ -171,6 +175,7 @@ def gather(build: Path) -> Facts:
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
         events=events | {one.place: one.events for one in lacking},
         nodes=nodes,
+        waited=noted(build),
     )
 
 
@@ -225,6 +230,7 @@ def _finished(
         memory=_whole(used.get("memory")) or 0,
         asked_memory=_whole(asked.get("memory")),
         asked_time=_whole(asked.get("walltime")),
+        asked_cpus=_whole(asked.get("cpus")),
         read=_whole(used.get("read")),
         written=_whole(used.get("written")),
         retries=len(earlier),

@@ -6,10 +6,11 @@ import heapq
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fasthep_smk.report.facts import JobFacts
+from fasthep_smk.storage.queue import Waited
 from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "concurrency",
     "critical_path",
     "lanes",
+    "pools",
     "queue_waits",
     "requested",
     "rules",
@@ -28,6 +30,8 @@ __all__ = [
 #: What is advised is so many times the most that any job took, rounded up to two digits; it is
 #: advised from so many jobs on, if it saves at least this share.
 MARGIN, _LEAST_JOBS, _LEAST_SAVED = 1.2, 3, 0.2
+#: Seconds; in a shorter job, what it used of its cores says little.
+_LONG = 1.0
 #: Points of a curve; more cannot be told apart.
 _POINTS = 1000
 
@@ -97,8 +101,8 @@ def _sum(values: Iterable[int | None]) -> int | None:
 class Requested:
     """What the jobs of a pool asked for and the most that one of them took.
 
-    ``amount`` is ``memory`` in bytes or ``time`` in seconds; ``advised`` is what would do, and
-    ``saved`` the share that this saves; ``None``: there is nothing to advise.
+    ``amount`` is ``memory`` in bytes, ``time`` in seconds or ``cores``; ``advised`` is what would
+    do, and ``saved`` the share that this saves; ``None``: there is nothing to advise.
     """
 
     pool: str
@@ -126,25 +130,35 @@ def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
 
 
 def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
-    for amount in ("memory", "time"):
-        is_memory = amount == "memory"
-        asked = [job.asked_memory if is_memory else job.asked_time for job in jobs]
-        known = [one for one in asked if one]
+    amounts: dict[str, list[tuple[int | None, float]]] = {
+        "memory": [(job.asked_memory, float(job.memory)) for job in jobs],
+        "time": [(job.asked_time, job.seconds) for job in jobs],
+        # One core is the least, and of a short job it is the start that counts.
+        "cores": [
+            (job.asked_cpus, job.cpu / job.seconds if job.seconds >= _LONG else 1.0)
+            for job in jobs
+            if (job.asked_cpus or 1) > 1
+        ],
+    }
+    for amount, pairs in amounts.items():
+        known = [asked for asked, _ in pairs if asked]
         if not known:
             continue
-        used = [float(job.memory) if is_memory else job.seconds for job in jobs]
+        used = [took for _, took in pairs]
         most = max(used)
-        advised = _rounded_up(most * MARGIN)
-        sure = len(jobs) >= _LEAST_JOBS and most > 0 and len({*asked}) == 1
-        sure &= not (is_memory and any(job.for_memory for job in jobs))
+        of = [job for job in jobs if amount != "cores" or (job.asked_cpus or 1) > 1]
+        advised = max(1, math.ceil(most)) if amount == "cores" else _rounded_up(most * MARGIN)
+        sure = len(pairs) >= _LEAST_JOBS and most > 0 and len({asked for asked, _ in pairs}) == 1
+        sure &= not (amount == "memory" and any(job.for_memory for job in jobs))
+        sure &= amount != "cores" or all(job.seconds >= _LONG for job in of)
         worth = advised <= known[0] * (1 - _LEAST_SAVED)
         yield Requested(
             pool=pool,
             amount=amount,
-            jobs=len(jobs),
+            jobs=len(pairs),
             asked=max(known),
             used=most,
-            rule=jobs[used.index(most)].rule,
+            rule=of[used.index(most)].rule,
             advised=advised if sure and worth else None,
         )
 
@@ -206,6 +220,71 @@ def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
                 grey[number] = min(job.started, max(job.waited_from, until))
             heapq.heappush(free, (job.ended, row[number]))
     return names, row, grey
+
+
+def pools(
+    jobs: Sequence[JobFacts],
+    limits: Mapping[str, int],
+    cores: int | None = None,
+    waited: Iterable[Waited] = (),
+) -> list[JsonObject]:
+    """Return for each pool how many of its jobs ran and waited at a time, against its limit.
+
+    ``mean`` and ``waiting`` are means over the time in which jobs of the pool ran or waited;
+    ``full`` is the share of it in which as many ran as may. ``reasons`` are how many jobs waited
+    for each, at most, by what the batch system said. With ``cores``, a last row is of all jobs on
+    the machine, in cores.
+    """
+    groups: dict[str, list[JobFacts]] = defaultdict(list)
+    for job in jobs:
+        groups[job.pool].append(job)
+    reasons: dict[str, dict[str, int]] = defaultdict(dict)
+    for one in waited:
+        known = reasons[one.pool]
+        known[one.reason] = max(one.jobs, known.get(one.reason, 0))
+        groups.setdefault(one.pool, [])
+    found = [
+        {
+            "pool": pool,
+            "unit": "jobs",
+            **_use([(job, 1) for job in members], limits.get(pool)),
+            "reasons": dict(sorted(reasons[pool].items(), key=lambda one: -one[1])),
+        }
+        for pool, members in sorted(groups.items())
+    ]
+    if cores is not None and jobs:
+        use = _use([(job, job.threads) for job in jobs], cores)
+        found.append({"pool": "", "unit": "cores", **use, "reasons": {}})
+    return found
+
+
+def _use(jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> JsonObject:
+    changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
+    for job, many in jobs:
+        changes[job.started][0] += many
+        changes[job.ended][0] -= many
+        if job.waited_from is not None:
+            changes[job.waited_from][1] += many
+            changes[job.started][1] -= many
+    most = running = waiting = 0
+    busy = ran = stood = full = 0.0
+    before = 0.0
+    for time, (more, wait) in sorted(changes.items()):
+        took = time - before
+        if running or waiting:
+            busy += took
+            ran += running * took
+            stood += waiting * took
+            full += took if limit is not None and running >= limit else 0.0
+        before, running, waiting = time, running + more, waiting + wait
+        most = max(most, running)
+    return {
+        "limit": limit,
+        "most": most,
+        "mean": ran / busy if busy else 0.0,
+        "waiting": stood / busy if busy else 0.0,
+        "full": full / busy if busy and limit is not None else None,
+    }
 
 
 def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:

@@ -97,10 +97,20 @@
 
     const steps = told.times.flatMap((time, at) => pools.map((pool) => ({ time: time / size, pool, many: told.running[pool][at] })));
     const waiting = told.times.map((time, at) => ({ time: time / size, many: told.waiting[at] }));
+    const limits = pools.filter((pool) => told.limits[pool]).map((pool) => ({ pool, limit: told.limits[pool] }));
+    // A row for each pool, if these are few: its limit is a line of its own.
+    const apart = pools.length > 1 && pools.length <= 8;
+    const of = apart ? { fy: "pool" } : {};
+    const reasons = [...new Set(told.queue.map(([, pool, why]) => `${pool}: ${why}`))];
+    const asked = [...new Set(told.queue.map(([time]) => time))];
+    const queued = told.queue.map(([time, pool, why, many]) => ({ time: time / size, why: `${pool}: ${why}`, many }));
+    const step = asked.length > 1 ? Math.min(...asked.slice(1).map((time, at) => time - asked[at])) / size : last / 50;
     put("concurrency", legend(pools, ofPool), Plot.plot({
-      width, height: 180, marginLeft: 48, x: span, y: { label: "jobs that ran", grid: true, ticks: Math.min(5, most(told.running)), tickFormat: "d" },
+      width, height: apart ? 60 * pools.length + 60 : 180, marginLeft: 48, x: span, fy: { axis: null, domain: pools },
+      y: { label: "jobs that ran", grid: true, ticks: Math.min(apart ? 3 : 5, most(told.running)), tickFormat: "d" },
       marks: [
-        Plot.areaY(steps, { x: "time", y: "many", fill: (step) => ofPool(pools.indexOf(step.pool)), z: "pool", curve: "step-after", fillOpacity: 0.85 }),
+        Plot.areaY(steps, { x: "time", y: "many", fill: (step) => ofPool(pools.indexOf(step.pool)), z: "pool", curve: "step-after", fillOpacity: 0.85, ...of }),
+        Plot.ruleY(apart || pools.length === 1 ? limits : [], { y: "limit", stroke: "currentColor", strokeDasharray: "5 3", ...of }),
         Plot.ruleY([0]),
       ],
     }), Plot.plot({
@@ -109,7 +119,13 @@
         Plot.areaY(waiting, { x: "time", y1: 0, y2: "many", curve: "step-after", fill: grey }),
         Plot.ruleY([0]),
       ],
-    }));
+    }), ...(queued.length ? [legend(reasons, colour), Plot.plot({
+      width, height: 130, marginLeft: 48, x: span, y: { label: "jobs in the queue", grid: true, tickFormat: "d" },
+      marks: [
+        Plot.rectY(queued, { x1: "time", x2: (one) => one.time + step, y: "many", fill: (one) => colour(reasons.indexOf(one.why)) }),
+        Plot.ruleY([0]),
+      ],
+    })] : []));
 
     const memory = told.memory.map(([rule, least, most, asked]) => ({ name: told.rules[rule], rule, least: least / 1e9, most: most / 1e9, asked: asked / 1e9 }));
     put("memory", Plot.plot({

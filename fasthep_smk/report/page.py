@@ -269,8 +269,8 @@ def _charts(data: JsonObject) -> str:
         "<figure><figcaption>When each job ran. A row is a place for one job, of a pool on a "
         "host; ◆: an attempt before it has failed.</figcaption>"
         '<div class="chart" id="timeline" role="img" aria-label="When each job ran"></div></figure>'
-        "<figure><figcaption>How many jobs ran at a time, by pool, and how many waited that could "
-        "have run.</figcaption>"
+        "<figure><figcaption>How many jobs ran at a time, by pool, with its limit (line), and how "
+        "many waited that could have run; below, why, as the batch system said.</figcaption>"
         '<div class="chart" id="concurrency" role="img" aria-label="How many jobs ran at a time">'
         "</div></figure><figure><figcaption>Memory: from the job that held least to that which "
         "held most, and what was asked for (line).</figcaption>"
@@ -312,6 +312,18 @@ def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
         "waiting": curves["waiting"],
         "running": {document.clean(pool): many for pool, many in curves["running"].items()},
         "pools": _colours(data),
+        "limits": {
+            row["pool"]: row["limit"] for row in data["pools"] if row["limit"] and row["pool"]
+        },
+        "queue": [
+            [
+                round(one.time - zero, 2),
+                document.clean(one.pool),
+                document.clean(one.reason),
+                one.jobs,
+            ]
+            for one in facts.waited
+        ],
         "memory": memory,
         "made": data["made"],
         "again": again,

@@ -8,12 +8,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.storage import failures, last_run, layout
+from fasthep_smk import sites
+from fasthep_smk.storage import failures, last_run, layout, queue
 from fasthep_smk.storage.last_run import LastRun, Outcome
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
@@ -25,6 +26,8 @@ __all__ = ["is_outdated", "noting", "write_page"]
 
 #: Seconds after which a run has its first page.
 _FIRST = 10.0
+#: Seconds after which a batch system is asked again why jobs wait.
+_ASKED = 30.0
 _PACKAGES = (
     "fasthep-smk", "snakemake", "fasthep-flow", "fasthep-carpenter", "fasthep-curator",
     "fasthep-render",
@@ -40,7 +43,9 @@ def noting(translation: Translation) -> Iterator[None]:
     run = _begun(translation)
     last_run.write(translation.build, run)
     try:
-        with _renewing(translation.build):
+        with _renewing(
+            translation.build, None if run["system"] == "local" else _pools(translation)
+        ):
             yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt)
@@ -50,17 +55,28 @@ def noting(translation: Translation) -> Iterator[None]:
     _end(translation.build, run, "finished")
 
 
+def _pools(translation: Translation) -> dict[str, str]:
+    """Return the pool of each rule's first attempt."""
+    return {rule: tried[0].pool for rule, tried in translation.placement.attempts.items()}
+
+
 @contextlib.contextmanager
-def _renewing(build: Path) -> Iterator[None]:
+def _renewing(build: Path, pools: Mapping[str, str] | None = None) -> Iterator[None]:
     """Write the page now and then while the block lasts, so seldom that it costs next to nothing.
 
-    What goes wrong with it is not said now: if it still does at the end, it is said then.
+    On a batch system, where rules have ``pools``, it is also noted why jobs wait. What goes wrong
+    with it is not said now: if it still does at the end, it is said then.
     """
     over = threading.Event()
+    queue.forget(build)
 
     def renew() -> None:
-        wait = _FIRST
+        wait, asked = _FIRST, -_ASKED
         while not over.wait(wait):
+            if pools is not None and time.monotonic() - asked >= _ASKED:
+                with contextlib.suppress(Exception):
+                    queue.note(build, pools)
+                asked = time.monotonic()
             from fasthep_smk.report import page  # a short run needs none
 
             started = time.perf_counter()
@@ -118,7 +134,19 @@ def _begun(translation: Translation) -> LastRun:
         "folder": str(translation.root),
         "digests": dict(translation.digests),
         "reasons": {rule: dict(found) for rule, found in reasons.items()},
+        "cores": _cores(translation),
+        "limits": {**placement.workers},
     }
+
+
+def _cores(translation: Translation) -> int | None:
+    """Return how many cores jobs share; ``None`` if they do not run on one machine."""
+    site = translation.placement.site
+    here = sites.system(site.system).machine(site)
+    if here is None:
+        return None
+    known = [one for one in (here.cpus, translation.settings.jobs) if one is not None]
+    return min(known, default=None)
 
 
 def _versions() -> dict[str, str]:

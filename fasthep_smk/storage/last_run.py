@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
@@ -20,7 +20,9 @@ class LastRun(TypedDict):
     """When it ran (seconds since 1970, UTC), how it ended, what it was and why its jobs ran.
 
     ``problem`` is what it died of. ``reasons`` are those for which jobs had to run: by rule, how
-    many for each. ``digests`` are the SHA-256 of the workflow's files.
+    many for each. ``digests`` are the SHA-256 of the workflow's files. ``cores`` are those that
+    jobs share on one machine, ``limits`` how many jobs of a pool run at a time; an older version
+    has noted neither.
     """
 
     outcome: Outcome
@@ -35,6 +37,8 @@ class LastRun(TypedDict):
     folder: str
     digests: dict[str, str]
     reasons: dict[str, dict[str, int]]
+    cores: NotRequired[int | None]
+    limits: NotRequired[dict[str, int]]
 
 
 _TYPES: Mapping[str, Any] = {
@@ -53,6 +57,9 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
+_LATER: Mapping[str, Any] = {"cores": int | None, "limits": dict}
+
+
 def write(build: Path, run: LastRun) -> None:
     """Replace what stands there."""
     files.write_text(build / layout.LAST_RUN, json.dumps(run, indent=1) + "\n")
@@ -65,4 +72,9 @@ def read(build: Path) -> LastRun | None:
         right = all(isinstance(found[name], kind) for name, kind in _TYPES.items())
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-    return LastRun(**{name: found[name] for name in _TYPES}) if right else None  # type: ignore[typeddict-item]
+    if not right:
+        return None
+    later = [name for name, kind in _LATER.items() if isinstance(found.get(name), kind)]
+    known = {name: found[name] for name in (*_TYPES, *later) if name in found}
+    run: LastRun = LastRun(**known)  # type: ignore[typeddict-item]
+    return run

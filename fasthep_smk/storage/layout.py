@@ -40,6 +40,7 @@ __all__ = [
     "OVERLAY",
     "PARTITIONS",
     "PLANS",
+    "QUEUE_NOTES",
     "RECORD",
     "REPORT",
     "REQUESTS",
@@ -82,6 +83,8 @@ OVERLAY = "smk/overlay.yaml"
 RUN_LOG = "debug/distributed/snakemake.log"
 #: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
 RUN_EVENTS = "debug/distributed/events.jsonl"
+#: Which jobs waited in the queue during the last run, and why: what it said each time it was asked.
+QUEUE_NOTES = "debug/distributed/queue.jsonl"
 #: What was submitted to a batch system, and has not ended (``fasthep_smk.storage.batch_jobs``).
 BATCH_JOBS = "smk/batch_jobs.jsonl"
 #: What a run says that has lost its terminal, or never had one.

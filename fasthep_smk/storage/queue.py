@@ -1,20 +1,27 @@
-"""Which of the jobs that were submitted from a build folder are in a batch system's queue."""
+"""Which of the jobs that were submitted from a build folder are in a batch system's queue.
+
+During a run, that is noted now and then: afterwards no system says any more why a job has waited.
+"""
 
 from __future__ import annotations
 
+import json
 import time
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
-from fasthep_smk.storage import batch_jobs
+from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.storage.batch_jobs import BatchJob
+from fasthep_smk.util import files
 
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
 
-__all__ = ["Left", "find"]
+__all__ = ["Left", "Waited", "find", "forget", "note", "noted"]
 
 _PAUSE = 0.5
 
@@ -25,6 +32,60 @@ class Left:
 
     job: BatchJob
     queued: Queued
+
+
+@dataclass(frozen=True)
+class Waited:
+    """How many jobs of a pool waited at one moment for one reason, in the system's own word."""
+
+    time: float
+    pool: str
+    reason: str
+    jobs: int
+
+
+def note(build: Path, pools: Mapping[str, str]) -> None:
+    """Note which jobs wait now and why; ``pools`` are those of the rules.
+
+    Nothing is noted if the batch system does not answer.
+    """
+    found = find(build)
+    if found is None:
+        return
+    counts = Counter(
+        (left.job.pilot or pools.get(left.job.rule, ""), left.queued.reason)
+        for left in found
+        if left.queued.state == "waiting"
+    )
+    waiting = [[pool, reason, many] for (pool, reason), many in counts.items()]
+    line = json.dumps({"time": round(time.time(), 3), "waiting": waiting})
+    with (build / layout.QUEUE_NOTES).open("a", encoding="utf-8") as stream:
+        stream.write(f"{line}\n")
+
+
+def forget(build: Path) -> None:
+    """Remove the notes of an earlier run."""
+    (build / layout.QUEUE_NOTES).unlink(missing_ok=True)
+
+
+def noted(build: Path) -> list[Waited]:
+    """Return what was noted in the last run; lines that cannot be understood are left out."""
+    try:
+        lines = files.read_plain(build / layout.QUEUE_NOTES).decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            told = json.loads(line)
+            at = float(told["time"])
+            found += [
+                Waited(at, str(pool), str(reason), int(many))
+                for pool, reason, many in told["waiting"]
+            ]
+        except (ValueError, KeyError, TypeError, RecursionError):
+            continue
+    return found
 
 
 def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:

@@ -31,6 +31,7 @@ COMMON = '''\
 import json
 import os
 import shlex
+import sys
 import time
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -161,6 +162,16 @@ def targets():
     jobs = [job for table in TASKS.values() for job in table["jobs"].values()]
     records = {job["record"]: job["folder"] for job in jobs if job["target"]}
     return list(dict.fromkeys(MARKERS.get(records[path], path) for path in records))
+
+
+def shown():
+    """Return the plots that there are, if Snakemake is asked for a report: it shows them."""
+    if not {"--report", "--reporter"} & {word.partition("=")[0] for word in sys.argv}:
+        return []
+    from fasthep_smk.executors import snakemake_report
+
+    snakemake_report.take_times(SMK.parent)
+    return [report(path, **how) for path, how in snakemake_report.plots(SMK.parent)]
 '''
 
 _SENTENCE = {
@@ -194,6 +205,7 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
         "rule all:\n"
         "    input:\n"
         "        targets(),\n"
+        "        shown(),\n"
     ]
     makers = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     pools = has_pools(rules)

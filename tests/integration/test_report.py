@@ -24,7 +24,7 @@ import yaml
 
 from fasthep_smk.report import facts, page, watch
 from tests.integration.conftest import WORKFLOW, Run
-from tests.support.browser import show
+from tests.support.browser import printed, show
 
 pytestmark = pytest.mark.integration
 
@@ -114,6 +114,27 @@ def test_rules_are_those_of_the_records(
             events = sum(one["stop"] - one["start"] for one in spans)
             assert row["events"] == events == 180
             assert row["speed"] == pytest.approx(events / sum(times))
+
+
+def test_pools_and_cores_are_those_of_the_records(
+    data: dict[str, Any], records: list[dict[str, Any]]
+) -> None:
+    *pools, cores = data["pools"]
+    assert [row["pool"] for row in pools] == sorted({one["asked"]["pool"] for one in records})
+    assert (cores["unit"], cores["limit"]) == ("cores", 2)  # -j 2
+    times = sorted({time for one in records for time in (one["started"], one["ended"])})
+
+    def at(time: float, pool: str | None = None) -> list[int]:
+        return [
+            one["threads"] if pool is None else 1
+            for one in records
+            if one["started"] <= time < one["ended"] and pool in (None, one["asked"]["pool"])
+        ]
+
+    assert cores["most"] == max(sum(at(time)) for time in times)
+    for row in pools:
+        assert row["most"] == max(len(at(time, row["pool"])) for time in times)
+        assert row["reasons"] == {}
 
 
 def test_each_rule_is_that_of_the_records_and_of_the_workflow(
@@ -266,12 +287,61 @@ def test_a_page_reloads_itself_as_long_as_a_run_goes_on(
     assert [urlsplit(server.url).path] * 2 == asked
 
 
+def test_it_can_be_printed(ran: Path, tmp_path: Path) -> None:
+    """On sheets of A4 that are wider than high: tables are wide."""
+    text = printed(ran / "report.html", tmp_path)
+    assert text.startswith(b"%PDF")
+    sheets = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", text)
+    assert {(round(float(width)), round(float(height))) for width, height in sheets} == {(842, 595)}
+    assert 2 <= len(re.findall(rb"/Type /Page\b", text)) <= 12
+
+
 def test_what_a_page_asks_for_would_be_seen(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_text('<img src="http://127.0.0.1:1/asked.png"><script>no_such_name</script>')
     found = show(page, tmp_path)
     assert found.requests == ["http://127.0.0.1:1/asked.png"]
     assert "no_such_name is not defined" in "".join(found.console)
+
+
+# --- for those who use Snakemake's own -----------------------------------------------------------
+
+
+def test_snakemakes_own_report_shows_plots_and_times(
+    ran: Path, snakemake: Run, tmp_path: Path, records: list[dict[str, Any]]
+) -> None:
+    page = tmp_path / "r.html"
+    done = snakemake("-s", "smk/Snakefile", "--report", str(page), cwd=ran)
+    assert done.returncode == 0, done.stderr
+    assert "Missing metadata" not in done.stderr
+    text = page.read_text()
+    told = {
+        name: json.loads(value)
+        for name, value in re.findall(r"^ *var (\w+) = (\{.*\});$", text, re.MULTILINE)
+        if name in ("runtimes_spec", "results", "categories")
+    }
+    times = told["runtimes_spec"]["data"]["values"]
+    assert sorted((one["rule"], round(one["runtime"], 2)) for one in times) == sorted(
+        (one["rule"], round(one["ended"] - one["started"], 2)) for one in records
+    )
+    results = told["results"]
+    plots = {str(path.relative_to(ran)) for path in ran.rglob("artifacts/plots/*.png")}
+    assert set(results) == plots != set()
+    assert all("Met, drawn by hep.render.hist1d" in one["caption"] for one in results.values())
+    assert list(told["categories"]) == ["Met"]
+
+
+def test_a_logger_plugin_writes_beside_ours(analysis: Path, smk: Run) -> None:
+    pytest.importorskip("snakemake_logger_plugin_rich")
+    hook = 'echo "$FASTHEP_SMK_STATUS: $FASTHEP_SMK_SUMMARY" > told'
+    options = ("-j", "2", "--notify", hook, "--", "--logger", "rich")
+    done = smk("workflow.yaml", *options, cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    told = (analysis / "told").read_text()
+    assert re.fullmatch(r"finished: \d+ jobs done; results in \S+/build\n", told)
+    assert re.search(r"^\[\d+/\d+\] jobs done", done.stderr, re.MULTILINE)  # ours
+    log = (analysis / "build/debug/distributed/snakemake.log").read_text()
+    assert "Workflow start" in log and "Workflow Finished" in log  # theirs
 
 
 # --- runs that do not succeed ---------------------------------------------------------------------
@@ -285,8 +355,12 @@ def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run) -> None:
         1,
     ).replace("    - id: Cuts\n", "    - {id: Fails, op: own.fail}\n    - id: Cuts\n")
     (analysis / "workflow.yaml").write_text(text)
-    done = smk("workflow.yaml", "-j", "2", "-k", cwd=analysis)
+    hook = 'echo "$FASTHEP_SMK_STATUS: $FASTHEP_SMK_SUMMARY" > told; exit 3'
+    done = smk("workflow.yaml", "-j", "2", "-k", "--notify", hook, cwd=analysis)
     assert done.returncode == 1
+    told = (analysis / "told").read_text()
+    assert told.startswith("failed: 1 job failed; what finished is kept: ")
+    assert "Fails" in told and "hunter2" not in told
     page = analysis / "build/report.html"
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
     text = page.read_text()

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tests.support.programs import program
 
-__all__ = ["Shown", "show"]
+__all__ = ["Shown", "printed", "show"]
 
 #: What the browser would ask for by itself.
 _QUIET = (
@@ -53,6 +53,19 @@ def show(
     assert done.returncode == 0, done.stderr
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return Shown(done.stdout, console, _requests(json.loads(log.read_text())))
+
+
+def printed(page: Path, folder: Path) -> bytes:
+    """Return a page as Chromium prints it: a PDF."""
+    goal = folder / "page.pdf"
+    command = [
+        program("chromium"), "--headless", "--no-sandbox", "--disable-gpu", *_QUIET,
+        f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000",
+        "--no-pdf-header-footer", f"--print-to-pdf={goal}", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return goal.read_bytes()
 
 
 def _requests(log: dict[str, Any]) -> list[str]:

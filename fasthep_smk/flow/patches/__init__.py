@@ -189,6 +189,18 @@ PILOT_LIMITS = Patch(
     module="executors/piloted.py",
     test="tests/unit/executors/test_piloted.py",
 )
+REPORT_TIMES = Patch(
+    replaces=(
+        "snakemake.report:auto_report",
+        "snakemake.persistence:PersistenceBase.metadata",
+    ),
+    seen_with="snakemake 9.27.1",
+    why="a report takes the times of jobs from notes that a run does not keep: two files for each",
+    upstream="report-needs-metadata.md",
+    until="a report takes times from benchmarks, too",
+    module="executors/snakemake_report.py",
+    test="tests/unit/executors/test_snakemake_report.py",
+)
 SIZES_ONCE = Patch(
     replaces=(f"{_SCHEDULER}.update_input_sizes",),
     seen_with="snakemake 9.27.1",

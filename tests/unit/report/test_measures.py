@@ -8,6 +8,7 @@ import pytest
 
 from fasthep_smk.report import measures
 from fasthep_smk.report.facts import JobFacts
+from fasthep_smk.storage.queue import Waited
 
 GB = 10**9
 
@@ -118,3 +119,39 @@ def test_how_many_ran_and_waited_at_a_time() -> None:
         "waiting": [2, 1, 0, 0, 0],
         "running": {"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]},
     }
+
+
+def test_pools_are_told_against_their_limits() -> None:
+    jobs = [
+        job("a", started=0, ended=10, waited_from=0.0),
+        job("b", started=0, ended=6, waited_from=0.0),
+        job("c", started=6, ended=10, waited_from=2.0),
+        job("d", pool="gpu", started=2, ended=4, threads=3),
+    ]
+    waited = [Waited(1, "default", "Resources", 3), Waited(5, "default", "Resources", 7)]
+    default, gpu, cores = measures.pools(jobs, {"default": 2}, 4, waited)
+    assert (default["limit"], default["most"], default["full"]) == (2, 2, 1.0)
+    assert default["mean"] == 20 / 10  # 10, 6 and 4 s of jobs in 10 s
+    assert default["waiting"] == 4 / 10
+    assert default["reasons"] == {"Resources": 7}
+    assert (gpu["limit"], gpu["full"], gpu["mean"]) == (None, None, 1.0)
+    assert (cores["unit"], cores["limit"], cores["most"]) == ("cores", 4, 5)
+    assert cores["mean"] == (20 + 6) / 10
+    assert cores["full"] == 2 / 10
+
+
+def test_a_pool_of_which_no_job_has_ended_says_why_they_wait() -> None:
+    (row,) = measures.pools([], {"gpu": 2}, None, [Waited(1, "gpu", "Priority", 4)])
+    assert (row["pool"], row["most"], row["reasons"]) == ("gpu", 0, {"Priority": 4})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "advised"), [(10, 2), (0.5, None)], ids=["long", "short: its start counts"]
+)
+def test_fewer_cores_are_advised_where_these_were_idle(seconds: float, advised: int | None) -> None:
+    jobs = [
+        job(key, asked_cpus=4, threads=4, cpu=1.6 * seconds, started=0, ended=seconds)
+        for key in "abc"
+    ]
+    (found,) = measures.requested([*jobs, job("one", asked_cpus=1, started=0, ended=9, cpu=99)])
+    assert (found.amount, found.jobs, found.asked, found.advised) == ("cores", 3, 4, advised)

@@ -234,6 +234,18 @@ def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
     assert "1 of those that ran did so in part, and have adopted the rest." in report.as_text(data)
 
 
+def test_pools_say_why_jobs_waited(build: Path) -> None:
+    last_run.write(build, {**RUN, "limits": {"default": 1}, "cores": None})
+    notes = build / layout.QUEUE_NOTES
+    notes.write_text(json.dumps({"time": 95, "waiting": [["default", CANARY, 3]]}) + "\n")
+    (row,) = document.as_data(gather(build))["pools"]
+    assert (row["limit"], row["most"], row["reasons"]) == (1, 1, {CANARY: 3})
+    assert "why jobs waited" in report.told(build, text=True, as_json=False)
+    assert CANARY not in page.write(build).read_text()
+    last_run.write(build, RUN)  # as an older version has left it
+    assert document.as_data(gather(build))["pools"][0]["limit"] is None
+
+
 def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
     params = {"url": SECRET, "expr": f"{CANARY} > 5", "cuts": ["a", "b"]}
     plan = {"nodes": [{"id": "stage.Cuts", "impl": "hep.define", "params": params}]}

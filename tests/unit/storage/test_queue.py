@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.sites import slurm
-from fasthep_smk.storage import batch_jobs, queue
+from fasthep_smk.sites import Queued, QueueState, slurm
+from fasthep_smk.storage import batch_jobs, layout, queue
 from fasthep_smk.storage.batch_jobs import BatchJob
 
 
@@ -79,3 +79,31 @@ def test_where_slurm_does_not_answer_nothing_is_known(
     submitted(tmp_path, ("1", "dy", "41"))
     monkeypatch.setattr(slurm, "ask", lambda _: None)
     assert queue.find(tmp_path) is None
+
+
+def test_why_jobs_waited_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def left(rule: str, state: QueueState, reason: str, pilot: str = "") -> queue.Left:
+        one = batch_jobs.BatchJob(
+            token="", record="", rule=rule, key="", system="slurm", name="", pilot=pilot
+        )
+        return queue.Left(one, Queued("1", "", state, "here", reason))
+
+    found = [
+        left("r", "waiting", "Resources"),
+        left("r", "waiting", "Resources"),
+        left("r", "running", "None"),
+        left("", "waiting", "Priority", pilot="gpu"),
+    ]
+    answers: list[list[queue.Left] | None] = [found, None, []]
+    monkeypatch.setattr(queue, "find", lambda _build: answers.pop(0))
+    notes = tmp_path / layout.QUEUE_NOTES
+    notes.parent.mkdir(parents=True)
+    for _ in range(3):
+        queue.note(tmp_path, {"r": "default"})
+    assert len(notes.read_text().splitlines()) == 2  # it was not heard once
+    with notes.open("a") as stream:
+        stream.write('nonsense\n{"time": 1, "waiting": [["a"]]}\n')
+    told = [(one.pool, one.reason, one.jobs) for one in queue.noted(tmp_path)]
+    assert told == [("default", "Resources", 2), ("gpu", "Priority", 1)]
+    queue.forget(tmp_path)
+    assert queue.noted(tmp_path) == []
