@@ -1,0 +1,105 @@
+"""Sizes that are measured, on a real Slurm: jobs that nobody has sized."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.clusters.analyses import given_away, records, site, start
+from tests.clusters.conftest import Cluster
+from tests.clusters.test_slurm import POOLS, SETTINGS, is_right, local_run, slurms_record
+from tests.support import events
+
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+
+GB = 10**9
+FILES, WORKERS = 18, 3
+#: Memory that grows with the events; one job, when eight have begun, takes 900 MB more each time.
+OPS = """\
+import fcntl
+import time
+from pathlib import Path
+
+SPEC = {"name": "own.grow", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, ctx=None, **_):
+    file = dict(ctx["partition"])["file"]
+    with Path("begun.txt").open("a+") as begun:
+        fcntl.flock(begun, fcntl.LOCK_EX)
+        begun.write(f"{file}\\n")
+        begun.seek(0)
+        heavy = begun.read().split()[8:9] == [file]
+    held = bytearray(1_000_000 * len(stream) + 900_000_000 * heavy)
+    for start in range(0, len(held), 20_000_000):
+        part = slice(start, start + 20_000_000, 4096)
+        held[part] = b"1" * len(held[part])
+        time.sleep(0.01)
+    return stream
+"""
+
+
+def growing(folder: Path) -> Path:
+    """An analysis of files of 40 to 210 events; nobody says what its jobs take."""
+    (folder / "own_ops.py").write_text(OPS)
+    files = [f"data/{number}.root" for number in range(FILES)]
+    for number, path in enumerate(files):
+        events.zmumu_file(folder / path, 40 + 10 * (7 * number % FILES), number)
+    axis = {"name": "met", "source": "MET_px", "type": "regular"}
+    bins = {"low": -50, "high": 50, "nbins": 20}
+    hist = {"id": "Met", "op": "hep.hist", "params": {"axes": [{**axis, "bins": bins}]}}
+    workflow = {
+        "version": 1.0,
+        "use": {"profiles": ["hep"]},
+        "registry": {"transforms": {"own.grow": {"spec": "own_ops:SPEC", "impl": "own_ops:run"}}},
+        "data": {
+            "defaults": {"eventtype": "mc", "tree_primary": "events"},
+            "datasets": [{"name": "dy", "files": files}],
+        },
+        "sources": {"events": {"kind": "root_tree", "tree": "events"}},
+        "execution": {
+            "config": {"sizes": "auto"},
+            "pools": {"default": {"workers": WORKERS, "resources": {"memory": "4GB"}}},
+        },
+        "smk": {"ignore_reads": ["begun.txt"]},
+        "analysis": {"stages": [{"id": "Grow", "op": "own.grow"}, hist]},
+    }
+    (folder / "workflow.yaml").write_text(yaml.safe_dump(workflow))
+    return given_away(folder) / "workflow.yaml"
+
+
+def test_jobs_that_nobody_has_sized(slurm: Cluster, tmp_path: Path) -> None:
+    reference = local_run(tmp_path, growing(tmp_path))
+    folder = slurm.new_folder()
+    workflow = growing(folder)
+    site(folder, POOLS, **SETTINGS)
+    run = start(slurm, workflow, "--profile", "site", "--bundle", "1")
+    said, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    is_right(folder, reference)
+
+    jobs = [one for one in records(folder / "build") if len(one["key"].split("/")) == 2]
+    jobs.sort(key=lambda one: one["started"])
+    assert len(jobs) == FILES
+    # What Slurm was asked for is what the record says, and what the job was held to.
+    for one in jobs:
+        mebibytes = -(-one["asked"]["memory"] // 2**20)
+        asked = slurms_record(slurm, one["batch_job"])["MinMemoryNode"]
+        assert asked in (f"{mebibytes}M", f"{mebibytes / 1024:g}G")
+    whole = [one for one in jobs if one["asked"]["memory"] == 4 * GB and not one["earlier"]]
+    assert 3 <= len(whole) <= 3 + 2 * WORKERS  # until three had ended, and what was on its way
+    sized = [one for one in jobs if one not in whole and not one["earlier"]]
+    waste = [one["asked"]["memory"] / one["used"]["memory"] - 1 for one in sized]
+    assert statistics.mean(waste) < 0.5, waste
+    # What has lacked memory got more of that, and of nothing else.
+    (heavy,) = (one for one in jobs if one["earlier"])
+    assert [one["kind"] for one in heavy["earlier"]] == ["memory"]
+    assert heavy["asked"]["memory"] >= 2 * heavy["earlier"][0]["memory"]
+    times: set[Any] = {one["asked"]["walltime"] for one in sized}
+    assert heavy["asked"]["walltime"] <= max(times) < 600
