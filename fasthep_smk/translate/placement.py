@@ -55,11 +55,14 @@ def place(
     proposed = proposals(known)
     measured: dict[str, Measuring] = {}
     for rule in rules:
-        given = sized(rule, sizes, proposed, execution.router)
+        # A batch system ends what takes more: it must be possible to ask for more then.
+        again = here is not None or rule.route.retries > 0
+        given = sized(rule, sizes, proposed if again else [], execution.router)
         before = sized(rule, sizes, [], execution.router)
         if here is not None:
             before = tuple(sites.shrink(one, here)[0] for one in before)
-        if (own := measuring(rule, before, sizes, known, execution.router)) is not None:
+        own = measuring(rule, before, sizes, known, execution.router) if again else None
+        if own is not None:
             stated[rule.name] = tuple(contained(one, execution) for one in before)
             measured[rule.name] = own
         if here is not None:
