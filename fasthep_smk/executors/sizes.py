@@ -183,7 +183,7 @@ class Sizes:
         for job in [job for job in self._running if job not in under_way]:
             rule, key = self._running.pop(job)
             for one in self._members(rule, key):
-                if (took := taken_by(self._build, one)) is not None:
+                if (took := taken_by(self._build, one, self._counted())) is not None:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
         for job in jobs:
             if (name := self.name(job)) is not None and self._is_old(job, *name):
@@ -231,11 +231,14 @@ class Sizes:
                 self._jobs[rule] = jobs_of(self._build, rule)
         return self._jobs[rule].get(key, [])
 
-    def _size(self, rule: str, key: str) -> int | None:
-        """Return how many entries a job reads, the most of those in a bundle."""
+    def _counted(self) -> dict[str, int]:
         if self._entries is None:
             self._entries = entries(self._build)
-        sizes = [events_of(job, self._entries) for job in self._members(rule, key)]
+        return self._entries
+
+    def _size(self, rule: str, key: str) -> int | None:
+        """Return how many entries a job reads, the most of those in a bundle."""
+        sizes = [events_of(job, self._counted()) for job in self._members(rule, key)]
         known = [one for one in sizes if one is not None]
         return max(known) if known and len(known) == len(sizes) else None
 

@@ -42,15 +42,21 @@ def taken(build: Path) -> Iterator[Taken]:
     Raises:
         Findings: a task table cannot be read.
     """
+    counted = entries(build)
     for job in read_jobs(build):
-        if (one := taken_by(build, job)) is not None:
+        if (one := taken_by(build, job, counted)) is not None:
             yield one
 
 
-def taken_by(build: Path, job: TaskJob) -> Taken | None:
-    """Return what a job took; ``None``: it is not done, or has adopted a part of its results."""
+def taken_by(build: Path, job: TaskJob, counted: Mapping[str, int]) -> Taken | None:
+    """Return what a job took; ``None``: it is not done, or has adopted a part of its results.
+
+    ``counted`` is how many entries input files have.
+    """
     head = head_of(build, job)
-    return None if head is None or head.get("adopted") else _taken(job, head)
+    if head is None or head.get("adopted"):
+        return None
+    return _taken(job, head, events_of(job, counted))
 
 
 def entries(build: Path) -> dict[str, int]:
@@ -78,7 +84,7 @@ def events_of(job: TaskJob, counted: Mapping[str, int]) -> int | None:
     return known[0] if len(known) == 1 else None
 
 
-def _taken(job: TaskJob, head: JsonObject) -> Taken | None:
+def _taken(job: TaskJob, head: JsonObject, events: int | None) -> Taken | None:
     asked, used = head.get("asked"), head.get("used")
     if not isinstance(asked, dict) or not isinstance(used, dict):
         return None
@@ -95,7 +101,7 @@ def _taken(job: TaskJob, head: JsonObject) -> Taken | None:
         dataset=job.entry.dataset,
         memory=memory,
         seconds=max(0.0, ended - started),
-        events=_whole(head.get("events")),
+        events=_whole(head.get("events")) or events,
         asked_memory=_whole(asked.get("memory")),
         asked_time=_whole(asked.get("walltime")),
     )
