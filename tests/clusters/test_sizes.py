@@ -1,4 +1,4 @@
-"""Sizes that are measured, on a real Slurm: jobs that nobody has sized."""
+"""Sizes that are measured, on real batch systems: jobs that nobody has sized."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import yaml
 
 from tests.clusters.analyses import given_away, records, site, start
 from tests.clusters.conftest import Cluster
-from tests.clusters.test_slurm import POOLS, SETTINGS, is_right, local_run, slurms_record
+from tests.clusters.test_fallback import HURRY
+from tests.clusters.test_htcondor import history
+from tests.clusters.test_slurm import is_right, local_run, slurms_record
 from tests.support import events
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -73,12 +75,18 @@ def growing(folder: Path) -> Path:
     return given_away(folder) / "workflow.yaml"
 
 
-def test_jobs_that_nobody_has_sized(slurm: Cluster, tmp_path: Path) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("system", ["slurm", "htcondor"])
+def test_jobs_that_nobody_has_sized(
+    system: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    cluster: Cluster = request.getfixturevalue(system)
     reference = local_run(tmp_path, growing(tmp_path))
-    folder = slurm.new_folder()
+    folder = cluster.new_folder()
     workflow = growing(folder)
-    site(folder, POOLS, **SETTINGS)
-    run = start(slurm, workflow, "--profile", "site", "--bundle", "1")
+    place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
+    site(folder, {"default": {"config": {"walltime": "00:10:00", **place}}}, **HURRY[system])
+    run = start(cluster, workflow, "--profile", "site", "--bundle", "1")
     said, _ = run.communicate(timeout=300)
     assert run.returncode == 0, said
     is_right(folder, reference)
@@ -86,11 +94,13 @@ def test_jobs_that_nobody_has_sized(slurm: Cluster, tmp_path: Path) -> None:
     jobs = [one for one in records(folder / "build") if len(one["key"].split("/")) == 2]
     jobs.sort(key=lambda one: one["started"])
     assert len(jobs) == FILES
-    # What Slurm was asked for is what the record says, and what the job was held to.
+    # What the batch system was asked for is what the record says, and what the job was held to.
     for one in jobs:
         mebibytes = -(-one["asked"]["memory"] // 2**20)
-        asked = slurms_record(slurm, one["batch_job"])["MinMemoryNode"]
-        assert asked in (f"{mebibytes}M", f"{mebibytes / 1024:g}G")
+        assert _asked(cluster, system, one["batch_job"]) in (
+            f"{mebibytes}M",
+            f"{mebibytes / 1024:g}G",
+        )
     whole = [one for one in jobs if one["asked"]["memory"] == 4 * GB and not one["earlier"]]
     assert 3 <= len(whole) <= 3 + 2 * WORKERS  # until three had ended, and what was on its way
     (heavy,) = (one for one in jobs if one["earlier"])
@@ -104,3 +114,10 @@ def test_jobs_that_nobody_has_sized(slurm: Cluster, tmp_path: Path) -> None:
     assert heavy["asked"]["memory"] >= 2 * heavy["earlier"][0]["memory"]
     times: set[Any] = {one["asked"]["walltime"] for one in sized}
     assert heavy["asked"]["walltime"] <= max(times) < 600
+
+
+def _asked(cluster: Cluster, system: str, job: str) -> str:
+    """What a batch system says that a job has asked for."""
+    if system == "slurm":
+        return slurms_record(cluster, job)["MinMemoryNode"]
+    return f"{history(cluster, [job])[job]['RequestMemory']}M"
