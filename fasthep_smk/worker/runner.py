@@ -321,9 +321,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="worker", description="Run one job in the build folder.")
     parser.add_argument("rule", help="the job's rule")
     parser.add_argument("place", nargs="*", help="the values of its wildcards")
-    parser.add_argument("--attempt", default="1", help="how often it was tried, from 1")
+    parser.add_argument("--attempt", type=_word, default="1", help="how often it was tried, from 1")
     parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
     return parser
+
+
+def _word(text: str) -> str:
+    """Return the word for an attempt, if it is one."""
+    heard(text)
+    return text
 
 
 def _run(job: Job, earlier: list[Attempt]) -> None:
