@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk import sites
 from fasthep_smk.executors.job_events import Moved
+from fasthep_smk.executors.sizes import Sizes
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.job_settings import MOVED
@@ -155,6 +157,8 @@ class Queue:
 def prepare_routes() -> None:
     """Let Snakemake give jobs in their fallback what that asks for, and count them there.
 
+    And jobs that are measured what those took that have ended.
+
     It evaluates what a job counts against, such as the workers of a pool, once and for all: a
     later attempt would be counted in the pool of the first.
     """
@@ -167,19 +171,38 @@ def prepare_routes() -> None:
     ) -> object:
         if _moved and (self.name, frozenset(wildcards.items())) in _moved and attempt < MOVED:
             attempt += MOVED
-        return evaluate(self, wildcards, files, attempt, **more)
+        found: Any = evaluate(self, wildcards, files, attempt, **more)
+        sizes = _sizes()
+        if sizes.measures(self.name):
+            asked = dict(found.items())
+            own = sizes.sized(self.name, sizes.key(self.name, wildcards), attempt, asked)
+            return type(found)(fromdict={**asked, **own}) if own else found
+        return found
 
-    def job_selector(self: object, jobs: Iterable[Any]) -> object:
+    def job_selector(self: Any, jobs: Iterable[Any]) -> Any:
+        if sizes := _sizes():
+            settings = self.workflow.deployment_settings
+            if settings and settings.deployment_method:
+                sizes.stop()  # a Snakemake on the node evaluates anew what jobs ask for
+            sizes.refresh(jobs, self.running)
         for job in jobs:
             counted = getattr(job, "_scheduler_resources", None)
             if counted is not None and (job.attempt > 1 or _is_moved(job)):
                 asked = job.resources.items()
                 tokens = {name: value for name, value in asked if name.startswith(_TOKEN)}
                 job._scheduler_resources = {**counted, **tokens}
-        return choose(self, jobs)
+        chosen = choose(self, jobs)
+        sizes.chosen(chosen)
+        return chosen
 
     patches.FALLBACK.make(rule, expand_resources=expand_resources)
     patches.FALLBACK.make(scheduler, job_selector=job_selector)
+
+
+@cache
+def _sizes() -> Sizes:
+    """Return the sizes of the run of this process, in its build folder."""
+    return Sizes(Path(), number)
 
 
 def _members(job: SnakemakeJob) -> list[SnakemakeJob]:

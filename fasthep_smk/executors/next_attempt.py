@@ -22,7 +22,7 @@ from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Requests
+    from fasthep_smk.storage.job_settings import Measuring, Requests
     from fasthep_smk.storage.record import Asked
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
@@ -57,6 +57,8 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
     died = [(note, failures.earlier(build, rule, note.key, fate)[-1]) for note in notes]
     if not died or any(last["kind"] != "memory" or not last.get("memory") for _, last in died):
         return
+    if _has_no_limit(build, rule):
+        return
     had = max(last.get("memory") or 0 for _, last in died)
     better = _first_with_more(job, requests["rules"][rule], had)
     if better is None:
@@ -66,6 +68,17 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
             failures.note(build, replace(note, kind="memory", problem=problem))
     elif better - 1 != job.attempt:
         job.attempt = better - 1  # Snakemake counts the next one
+
+
+def _has_no_limit(build: Path, rule: str) -> bool:
+    """Whether a job can always ask for more: it is measured, and its pool says no amount."""
+    try:
+        rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text(encoding="utf-8"))
+        said = rules[rule]
+    except (OSError, KeyError):
+        return False
+    each = zip(said["most"], said["names"], strict=True)
+    return any("memory" in names and most.get("memory") is None for most, names in each)
 
 
 def _notes(build: Path, rule: str, key: str, attempt: int) -> list[failures.Failure]:

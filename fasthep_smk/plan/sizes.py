@@ -26,7 +26,16 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["LEAST_JOBS", "Sample", "first_request", "next_request", "proposal", "whole"]
+__all__ = [
+    "LEAST_JOBS",
+    "Sample",
+    "Sizing",
+    "first_request",
+    "next_request",
+    "proposal",
+    "sizing",
+    "whole",
+]
 
 #: The least margin: peaks of memory between two looks, a slow disk. Bytes; seconds.
 _FLOORS = {"memory": 64e6, "disk": 64e6, "walltime": 60.0}
@@ -51,24 +60,50 @@ class Sample:
     size: float | None = None
 
 
-def first_request(
-    history: Sequence[Sample], *, size: float | None = None, amount: str = "memory"
-) -> int | None:
-    """Return what a job asks for first, if jobs of its rule took what ``history`` says.
+@dataclass(frozen=True)
+class Sizing:
+    """What jobs of a rule ask for first: ``flat``, or by their sizes, never below ``least``.
 
-    ``size`` is that of the job, ``amount`` is ``memory``, ``disk`` or ``walltime``. ``None``:
-    nothing is known; the request is what the pool says.
+    ``per_size`` is by how much more a job takes that is larger by one, ``start`` the rest of it,
+    with the margin.
+    """
+
+    flat: float
+    least: float
+    per_size: float | None = None
+    start: float = 0.0
+
+    def request(self, size: float | None) -> int:
+        """Return what a job of a size asks for."""
+        if self.per_size is None or size is None:
+            return math.ceil(self.flat)
+        return math.ceil(max(self.start + self.per_size * size, self.least))
+
+
+def sizing(history: Sequence[Sample], amount: str = "memory") -> Sizing | None:
+    """Return what jobs ask for first, if those of their rule took what ``history`` says.
+
+    ``amount`` is ``memory``, ``disk`` or ``walltime``. ``None``: nothing is known; the request is
+    what the pool says.
     """
     if not history:
         return None
     taken = [one.amount for one in history]
-    line = _line(history) if size is not None else None
-    if line is None:
-        return math.ceil(max(taken) + _margin(taken, max(taken), amount))
+    flat = max(taken) + _margin(taken, max(taken), amount)
+    if (line := _line(history)) is None:
+        return Sizing(flat, min(taken))
     slope, start = line
     left = [one.amount - start - slope * (one.size or 0) for one in history]
-    expected = start + slope * (size or 0) + max(left) + _margin(left, max(left), amount)
-    return math.ceil(max(expected, min(taken)))
+    start += max(left) + _margin(left, max(left), amount)
+    return Sizing(flat, min(taken), slope, start)
+
+
+def first_request(
+    history: Sequence[Sample], *, size: float | None = None, amount: str = "memory"
+) -> int | None:
+    """Return what a job of a size asks for first; ``None``: nothing is known of any."""
+    found = sizing(history, amount)
+    return None if found is None else found.request(size)
 
 
 def proposal(history: Sequence[Sample], amount: str) -> int | None:

@@ -14,6 +14,7 @@ from fasthep_smk.storage import failures, last_run, layout, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.storage.last_run import LastRun
+from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util import files
@@ -135,7 +136,7 @@ def gather(build: Path) -> Facts:
     run, holder = last_run.read(build), run_lock.holder(build)
     since = run["started"] - _CLOCKS if run else 0.0
     notes = {(note.rule, note.key): note for note in failures.read_all(build)}
-    counted = _entries(build)
+    counted = entries(build)
     listed = read_jobs(build)
     pools = _pools(build)
     jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
@@ -145,7 +146,7 @@ def gather(build: Path) -> Facts:
         plans = nodes.setdefault(job.rule, {})
         for node in job.entry.nodes:
             plans.setdefault(node, job.entry.plan)
-        many = _events(job, counted)
+        many = events_of(job, counted)
         if (one := job.entry.partition) is not None:
             events[one["dataset"], one["file"], one["start"], one["stop"]] = many
         inputs |= job.entry.files
@@ -240,31 +241,6 @@ def _finished(
         is_new=started >= since,
         in_part=head.get("adopted") is True,
     )
-
-
-def _entries(build: Path) -> dict[str, int]:
-    """Return how many entries input files have, by ``path|size|time``."""
-    try:
-        cache = files.unseal(files.read_plain(build / layout.INPUTS))["files"]
-        return {
-            name.rpartition("|")[0]: max(known["entries"].values())
-            for name, known in cache.items()
-            if known.get("entries")
-        }
-    except (OSError, files.Altered, KeyError, TypeError, ValueError, AttributeError):
-        return {}
-
-
-def _events(job: TaskJob, counted: Mapping[str, int]) -> int | None:
-    """Return how many events the partition of a job has."""
-    partition = job.entry.partition
-    if partition is None:
-        return None
-    if partition["start"] is not None and partition["stop"] is not None:
-        return partition["stop"] - partition["start"]
-    origin = job.entry.origin
-    known = [counted.get(one) for one in (origin["files"] if origin else ())]
-    return known[0] if len(known) == 1 else None
 
 
 def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> list[Lacking]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
 
-__all__ = ["MOVED", "Launch", "Requests", "Travel"]
+__all__ = ["MOVED", "Launch", "Measuring", "Requests", "Travel", "heard", "word"]
 
 #: Added to the number of an attempt that has not got its pool in time and goes to the fallback. It
 #: is more than any job has attempts: of values by attempt, such a job gets the last.
@@ -51,6 +51,45 @@ class Requests(TypedDict):
     rules: dict[str, list[Asked]]
     submitted_as: dict[str, list[str]]
     fallback_after: dict[str, int]
+
+
+class Measuring(TypedDict):
+    """``sizes.json``, of each rule whose jobs ask for what others took, while the run goes on.
+
+    ``most`` is what a worker has, ``names`` which amounts are free, both attempt by attempt.
+    ``taken`` are memory, seconds and entries of the jobs that are done, by their pools.
+    ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most.
+    """
+
+    wildcards: list[str]
+    most: list[Asked]
+    names: list[list[str]]
+    taken: dict[str, list[tuple[int, float, int | None]]]
+    together: int
+    longest: int | None
+
+
+def word(attempt: int, memory: int | None = None, walltime: int | None = None) -> str:
+    """Return how a worker is told the number of its attempt, and amounts that only this job has."""
+    if memory is None and walltime is None:
+        return str(attempt)
+    return f"{attempt}:{'' if memory is None else memory}:{'' if walltime is None else walltime}"
+
+
+def heard(said: str) -> tuple[int, Asked]:
+    """Return the number of an attempt, and the amounts of its own, from the word for it.
+
+    Raises:
+        ValueError: it is no such word.
+    """
+    attempt, _, rest = said.partition(":")
+    memory, _, walltime = rest.partition(":")
+    asked: Asked = {}
+    if memory:
+        asked["memory"] = int(memory)
+    if walltime:
+        asked["walltime"] = int(walltime)
+    return int(attempt), asked
 
 
 class Travel(TypedDict):

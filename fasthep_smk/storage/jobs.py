@@ -27,6 +27,7 @@ __all__ = [
     "find_build",
     "head_of",
     "is_done",
+    "jobs_of",
     "read_jobs",
     "waited_for",
 ]
@@ -108,6 +109,18 @@ def read_jobs(build: Path) -> list[TaskJob]:
         raise Findings.one(said, file=str(build / layout.TASKS))
     order = [*_rules_in_order(build), *tables]
     return [job for rule in dict.fromkeys(order) for job in tables.get(rule, [])]
+
+
+def jobs_of(build: Path, rule: str) -> dict[str, list[TaskJob]]:
+    """Return the jobs of a rule, each by its key, and those of bundles by the bundles'.
+
+    Raises:
+        OSError, UnreadableTable: its table cannot be read.
+    """
+    table = TaskTable.read(build, rule)
+    single = {job.key: [job] for job in _jobs(table)}
+    bundles = {key: [single[one][0] for one in b.jobs] for key, b in table.bundles.items()}
+    return {**single, **bundles}
 
 
 def is_done(build: Path, job: TaskJob) -> bool:

@@ -49,6 +49,7 @@ __all__ = [
     "RUN",
     "RUN_EVENTS",
     "RUN_LOG",
+    "SIZES",
     "SMK",
     "STAGE",
     "SUBMITTED",
@@ -76,6 +77,8 @@ RUN = "smk/run.json"
 REPORT = "report.html"
 LAST_RUN = "smk/last_run.json"
 REQUESTS = "smk/requests.json"
+#: What is known of rules whose jobs ask for what others took.
+SIZES = "smk/sizes.json"
 #: What is in input files, which is not asked twice.
 INPUTS = "smk/cache/inputs.json"
 #: The workflow as FAST-HEP's compiler takes it, where that is another one.

@@ -6,14 +6,16 @@ a bundle, whose jobs run in processes of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
+from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["Taken", "taken"]
+__all__ = ["Taken", "entries", "events_of", "taken", "taken_by"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +42,49 @@ def taken(build: Path) -> Iterator[Taken]:
     Raises:
         Findings: a task table cannot be read.
     """
+    counted = entries(build)
     for job in read_jobs(build):
-        head = head_of(build, job)
-        if head is not None and not head.get("adopted"):
-            one = _taken(job, head)
-            if one is not None:
-                yield one
+        if (one := taken_by(build, job, counted)) is not None:
+            yield one
 
 
-def _taken(job: TaskJob, head: JsonObject) -> Taken | None:
+def taken_by(build: Path, job: TaskJob, counted: Mapping[str, int]) -> Taken | None:
+    """Return what a job took; ``None``: it is not done, or has adopted a part of its results.
+
+    ``counted`` is how many entries input files have.
+    """
+    head = head_of(build, job)
+    if head is None or head.get("adopted"):
+        return None
+    return _taken(job, head, events_of(job, counted))
+
+
+def entries(build: Path) -> dict[str, int]:
+    """Return how many entries input files have, by ``path|size|time``."""
+    try:
+        cache = files.unseal(files.read_plain(build / layout.INPUTS))["files"]
+        return {
+            name.rpartition("|")[0]: max(known["entries"].values())
+            for name, known in cache.items()
+            if known.get("entries")
+        }
+    except (OSError, files.Altered, KeyError, TypeError, ValueError, AttributeError):
+        return {}
+
+
+def events_of(job: TaskJob, counted: Mapping[str, int]) -> int | None:
+    """Return how many events the partition of a job has."""
+    partition = job.entry.partition
+    if partition is None:
+        return None
+    if partition["start"] is not None and partition["stop"] is not None:
+        return partition["stop"] - partition["start"]
+    origin = job.entry.origin
+    known = [counted.get(one) for one in (origin["files"] if origin else ())]
+    return known[0] if len(known) == 1 else None
+
+
+def _taken(job: TaskJob, head: JsonObject, events: int | None) -> Taken | None:
     asked, used = head.get("asked"), head.get("used")
     if not isinstance(asked, dict) or not isinstance(used, dict):
         return None
@@ -65,7 +101,7 @@ def _taken(job: TaskJob, head: JsonObject) -> Taken | None:
         dataset=job.entry.dataset,
         memory=memory,
         seconds=max(0.0, ended - started),
-        events=_whole(head.get("events")),
+        events=_whole(head.get("events")) or events,
         asked_memory=_whole(asked.get("memory")),
         asked_time=_whole(asked.get("walltime")),
     )

@@ -13,9 +13,10 @@ from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.storage.job_settings import Measuring
 from fasthep_smk.translate import pilots, snakemake_release
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.sizes import measured, sized, unfit
+from fasthep_smk.translate.sizes import history, measuring, proposals, sized, unfit
 from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
@@ -51,11 +52,20 @@ def place(
         return Placement(site), findings, notes
     notes += sites.notes(site.system)
     stated: dict[str, tuple[Attempt, ...]] = {}
-    known = measured(build, rules, execution.router) if build else []
+    known = history(build, rules, execution.router) if build else {}
+    proposed = proposals(known)
+    measured: dict[str, Measuring] = {}
     for rule in rules:
-        given = sized(rule, sizes, known, execution.router)
-        if given != (before := sized(rule, sizes, [], execution.router)):
+        # A batch system ends what takes more: it must be possible to ask for more then.
+        again = here is not None or rule.route.retries > 0
+        given = sized(rule, sizes, proposed if again else [], execution.router)
+        before = sized(rule, sizes, [], execution.router)
+        if here is not None:
+            before = tuple(sites.shrink(one, here)[0] for one in before)
+        own = measuring(rule, before, sizes, known, execution.router) if again else None
+        if own is not None:
             stated[rule.name] = tuple(contained(one, execution) for one in before)
+            measured[rule.name] = own
         if here is not None:
             given, found = _on_one_machine(given, here, shrink=shrink)
             notes += found
@@ -97,6 +107,7 @@ def place(
             "queue that waits"
         )
         fallback_after = {}
+    contained_in = execution.environment and execution.environment.image
     placement = Placement(
         site,
         workers,
@@ -108,6 +119,13 @@ def place(
         execution.staging,
         execution.environment,
         stated=stated,
+        # Where jobs travel, share a batch job or are started by a Snakemake on their node, they
+        # are told of what the translation knows only.
+        measuring={
+            name: one
+            for name, one in measured.items()
+            if not (transfers or name in together or contained_in)
+        },
     )
     return placement, list({str(item): item for item in findings}.values()), notes
 

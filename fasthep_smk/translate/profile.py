@@ -17,6 +17,7 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.config.site import Site
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.storage.job_settings import Measuring
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
 from fasthep_smk.translate.snakemake_release import container_settings
@@ -59,8 +60,9 @@ class Placement:
     """Where a translation goes: a site, the workers of its pools, and what was cut to fit.
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
-    ``stated`` are those of rules that ask for what earlier jobs took, without that; ``together`` is
-    how many jobs of a rule share one of the batch system, where several do.
+    ``stated`` are those of rules that ask for what earlier jobs took, without that, ``measuring``
+    is how the run goes on with it. ``together`` is how many jobs of a rule share one of the batch
+    system, where several do.
     ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
     fallback.
     ``credentials`` are what jobs require, ``staging`` and ``environment`` how files reach them and
@@ -78,6 +80,7 @@ class Placement:
     environment: Environment | None = None
     crews: Crews | None = None
     stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    measuring: Mapping[str, Measuring] = field(default_factory=dict)
 
     @property
     def image(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -19,11 +19,13 @@ from fasthep_smk.config.routing import Router
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
+from fasthep_smk.storage.job_settings import Measuring
 from fasthep_smk.storage.measured import Taken, taken
+from fasthep_smk.storage.record import Asked
 from fasthep_smk.util.errors import Finding, SmkError
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["measured", "sized", "unfit"]
+__all__ = ["History", "asked_of", "history", "measuring", "proposals", "sized", "unfit"]
 
 
 def unfit(
@@ -68,18 +70,23 @@ def unfit(
     return findings, notes
 
 
-def measured(build: Path, rules: Iterable[Rule], router: Router) -> list[Size]:
-    """Return what the jobs that earlier runs have left took, where rules ask for that.
+#: What jobs took, by their scope, stages and pool.
+History = Mapping[tuple[str, tuple[str, ...], str], Sequence[Taken]]
 
-    Of a few jobs it says too little.
-    """
+
+def history(build: Path, rules: Iterable[Rule], router: Router) -> History:
+    """Return what the jobs that earlier runs have left took, if a rule asks for that."""
     routes = [(pool, rule.stages) for rule in rules for pool in rule.route.pools]
-    if not any(router.measures(pool, stages) for pool, stages in routes):
-        return []
-    groups: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
-    with contextlib.suppress(OSError, SmkError):  # what cannot be read says nothing
-        for one in taken(build):
-            groups[one.scope, one.stages, one.pool].append(one)
+    found: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
+    if any(router.measures(pool, stages) for pool, stages in routes):
+        with contextlib.suppress(OSError, SmkError):  # what cannot be read says nothing
+            for one in taken(build):
+                found[one.scope, one.stages, one.pool].append(one)
+    return found
+
+
+def proposals(known: History) -> list[Size]:
+    """Return what jobs should ask for; a few of them say too little."""
     return [
         Size(
             stages=stages,
@@ -89,9 +96,35 @@ def measured(build: Path, rules: Iterable[Rule], router: Router) -> list[Size]:
             walltime=proposal([Sample(one.seconds, one.events) for one in jobs], "walltime"),
             key=f"sizes: auto, {len(jobs)} jobs measured",
         )
-        for (scope, stages, pool), jobs in groups.items()
+        for (scope, stages, pool), jobs in known.items()
         if len(jobs) >= LEAST_JOBS
     ]
+
+
+def measuring(
+    rule: Rule, stated: Sequence[Attempt], sizes: Sequence[Size], known: History, router: Router
+) -> Measuring | None:
+    """Return what a run has to know to size the jobs of a rule while it goes on, if it does."""
+
+    def names(attempt: Attempt) -> list[str]:
+        said = entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
+        return [] if said or attempt.pilot else [*router.measures(attempt.pool, rule.stages)]
+
+    free = [names(attempt) for attempt in stated]
+    if not any(free):
+        return None
+    return {
+        "wildcards": [*rule.named_by],
+        "most": [asked_of(attempt) for attempt in stated],
+        "names": free,
+        "taken": {
+            pool: [(one.memory, one.seconds, one.events) for one in jobs]
+            for pool in rule.route.pools
+            if (jobs := known.get((rule.scope, rule.stages, pool)))
+        },
+        "together": 1,
+        "longest": None,
+    }
 
 
 def sized(
@@ -114,7 +147,12 @@ def sized(
             made.append(attempt)
             continue
         before = sum(one.pool == attempt.pool for one in made)
-        made.append(_sized(attempt, entries, names, rule, router, before))
+        one = _sized(attempt, entries, names, rule, router, before)
+        if before and not entries[0].file and attempt is rule.route.attempts[-1]:
+            # The last one lacks nothing that it could have.
+            most = router.pools.by_name[attempt.pool].settings.request.memory
+            one = replace(one, request=replace(one.request, memory=most or one.request.memory))
+        made.append(one)
     return tuple(made)
 
 
@@ -141,6 +179,19 @@ def _sized(
         request = replace(request, walltime=min(walltime, most.walltime or walltime))
         origins[_leaf("walltime")] = entries[0].place("ask.walltime")
     return replace(attempt, request=request, origins=origins)
+
+
+def asked_of(attempt: Attempt) -> Asked:
+    """Return what an attempt asks for, as a record says it."""
+    request = attempt.request
+    return {
+        "pool": attempt.pool,
+        "cpus": request.cpus,
+        "memory": request.memory,
+        "disk": request.disk,
+        "gpus": request.gpus,
+        "walltime": request.walltime,
+    }
 
 
 def _leaf(name: str) -> str:

@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.requests import Attempt
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.job_settings import MOVED
-from fasthep_smk.storage.record import Asked
 from fasthep_smk.translate import (
     bundles,
     profile,
@@ -25,6 +23,7 @@ from fasthep_smk.translate import (
     snakemake_release,
     task_tables,
 )
+from fasthep_smk.translate.sizes import asked_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
@@ -33,7 +32,7 @@ from fasthep_smk.util.names import shell
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.reuse import Reuse
-    from fasthep_smk.storage.job_settings import Launch, Requests
+    from fasthep_smk.storage.job_settings import Launch, Measuring, Requests
 
 __all__ = [
     "ENVIRONMENT",
@@ -157,6 +156,7 @@ def write(contents: Contents) -> Written:
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     pilots.write(placement.crews or pilots.Crews(placement.site.system), build)
     files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
+    _write_sizes(rules, placement, build)
     return written
 
 
@@ -207,7 +207,7 @@ def _launch(contents: Contents) -> Launch:
 def _requests(placement: profile.Placement) -> Requests:
     """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
     rules = {
-        rule: [_asked(one) for one in attempts] for rule, attempts in placement.attempts.items()
+        rule: [asked_of(one) for one in attempts] for rule, attempts in placement.attempts.items()
     }
     credentials = [one.as_data() for one in placement.credentials]
     return {
@@ -219,16 +219,17 @@ def _requests(placement: profile.Placement) -> Requests:
     }
 
 
-def _asked(attempt: Attempt) -> Asked:
-    request = attempt.request
-    return {
-        "pool": attempt.pool,
-        "cpus": request.cpus,
-        "memory": request.memory,
-        "disk": request.disk,
-        "gpus": request.gpus,
-        "walltime": request.walltime,
-    }
+def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Path) -> None:
+    """Write what the run needs to know of rules whose jobs ask for what others took."""
+    found: dict[str, Measuring] = {}
+    for rule in rules:
+        if (one := placement.measuring.get(rule.name)) is not None:
+            most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
+            found[rule.name] = {**one, "together": most, "longest": placement.site.longest}
+    if found:
+        files.write_text(build / layout.SIZES, json.dumps(found) + "\n")
+    else:
+        (build / layout.SIZES).unlink(missing_ok=True)
 
 
 def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:
@@ -285,7 +286,7 @@ def _worker_script(rules: Iterable[Rule]) -> str:
         "shift 3\n"
         "# Snakemake removes the log of a failed attempt; under a name of its own it stays.\n"
         ': >"$log"\n'
-        f"FASTHEP_SMK_LOG=${{log%.log}}.attempt$((attempt % {MOVED})).log\n"
+        f"FASTHEP_SMK_LOG=${{log%.log}}.attempt$((${{attempt%%:*}} % {MOVED})).log\n"
         'ln -f "$log" "$FASTHEP_SMK_LOG" 2>/dev/null\n'
         "export FASTHEP_SMK_LOG\n"
         "# In a container, or an environment that Snakemake has made, Python is the one there.\n"

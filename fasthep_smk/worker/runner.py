@@ -22,7 +22,7 @@ from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
-from fasthep_smk.storage.job_settings import MOVED
+from fasthep_smk.storage.job_settings import MOVED, heard
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record, Used
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
@@ -132,7 +132,7 @@ def _note_end(job: Job, end: End) -> None:
 
 def _command(given: argparse.Namespace, key: str) -> list[str]:
     """Return the command that runs one job of a bundle alone."""
-    sent = ["--attempt", str(given.attempt), "--threads", str(given.threads)]
+    sent = ["--attempt", given.attempt, "--threads", str(given.threads)]
     words = [*sent, "--", given.rule, *key.split("/")]
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
@@ -321,9 +321,15 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="worker", description="Run one job in the build folder.")
     parser.add_argument("rule", help="the job's rule")
     parser.add_argument("place", nargs="*", help="the values of its wildcards")
-    parser.add_argument("--attempt", type=int, default=1, help="how often it was tried, from 1")
+    parser.add_argument("--attempt", type=_word, default="1", help="how often it was tried, from 1")
     parser.add_argument("--threads", type=int, default=1, help="how many cpus it may use")
     return parser
+
+
+def _word(text: str) -> str:
+    """Return the word for an attempt, if it is one."""
+    heard(text)
+    return text
 
 
 def _run(job: Job, earlier: list[Attempt]) -> None:
@@ -441,11 +447,12 @@ def _runner(scope: str) -> Callable[[Job], Content]:
 def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     """Return how the job was sent out: its pool, the amounts asked for, its batch job."""
     asked: Asked
-    moved, attempt = divmod(given.attempt, MOVED)
+    number, own = heard(given.attempt)  # what this job alone has asked for
+    moved, attempt = divmod(number, MOVED)
     try:
         requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
         attempts = requests["rules"][given.rule]
-        asked = attempts[min(given.attempt, len(attempts)) - 1]
+        asked = {**attempts[min(number, len(attempts)) - 1], **own}
         waited_for = attempts[0].get("pool") if moved else None
         system = str(requests["system"])
         credentials = tuple(requests.get("credentials") or ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,25 +13,44 @@ from tests.integration.conftest import Run
 pytestmark = pytest.mark.integration
 
 
+def records(build: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in build.glob("smk/work/**/record.json")]
+
+
 def test_what_jobs_took_is_asked_for_by_the_next_run(analysis: Path, smk: Run) -> None:
     done = smk("workflow.yaml", cwd=analysis)
     assert done.returncode == 0, done.stderr
     printed = smk("sizes", cwd=analysis)
     assert printed.returncode == 0, printed.stderr
     (analysis / "sizes.yaml").write_text(printed.stdout)
-    found = json.loads(smk("sizes", "--json", cwd=analysis).stdout)["sizes"]
-    ask = {one["rule"]: one["memory"]["ask"] for one in found}
-    most = {one["rule"]: one["memory"]["most"] for one in found}
+    said = json.loads(smk("sizes", "--json", cwd=analysis).stdout)["sizes"]
+    ask = {one["rule"]: one["memory"]["ask"] for one in said}
+    most = {one["rule"]: one["memory"]["most"] for one in said}
     assert all(ask[rule] > most[rule] > 50e6 for rule in ask)
 
     # The amounts are new, and no result follows from them.
     done = smk("workflow.yaml", "--sizes", "sizes.yaml", cwd=analysis)
     assert "everything was up to date" in done.stdout, done.stderr
-    # Of another build folder, all jobs run, and ask for what was measured in the first.
-    done = smk("workflow.yaml", "--sizes", "sizes.yaml", "-o", "second", cwd=analysis)
+    requests = json.loads((analysis / "build/smk/requests.json").read_text())["rules"]
+    assert {rule: [one["memory"] for one in tries] for rule, tries in requests.items()} == {
+        rule: [memory] for rule, memory in ask.items()
+    }
+
+
+def test_jobs_that_wait_ask_for_what_those_before_them_took(analysis: Path, smk: Run) -> None:
+    pools = "{default: {resources: {memory: 2GB}}}"
+    text = f"include: workflow.yaml\nexecution: {{config: {{sizes: auto}}, pools: {pools}}}\n"
+    (analysis / "auto.yaml").write_text(text)
+    cut = ("--chunk-size", "20", "--bundle", "1", "-j", "1")
+    done = smk("auto.yaml", *cut, cwd=analysis)
     assert done.returncode == 0, done.stderr
-    records = [
-        json.loads(path.read_text()) for path in analysis.glob("second/smk/work/**/record.json")
-    ]
-    assert {one["rule"] for one in records} == set(ask)
-    assert all(one["asked"]["memory"] == ask[one["rule"]] for one in records)
+    found = [one for one in records(analysis / "build") if len(one["key"].split("/")) == 2]
+    asked = [one["asked"]["memory"] for one in sorted(found, key=lambda one: one["started"])]
+    assert len(asked) == 9
+    assert asked[:3] == [2 * 10**9] * 3
+    most = max(one["used"]["memory"] for one in found)
+    assert all(most * 0.9 < one < 2 * most for one in asked[3:])
+
+    # That a job would ask for something else now is no reason to run it.
+    done = smk("auto.yaml", *cut, cwd=analysis)
+    assert "everything was up to date" in done.stdout, done.stderr

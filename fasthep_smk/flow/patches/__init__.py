@@ -165,7 +165,8 @@ NEXT_ATTEMPT = Patch(
 FALLBACK = Patch(
     replaces=("snakemake.rules:Rule.expand_resources", f"{_SCHEDULER}.job_selector"),
     seen_with="snakemake 9.27.1",
-    why="a job that has moved to another pool asks for what that one has, and counts there",
+    why="a job that has moved to another pool asks for what that one has, and counts there; so "
+    "does one that asks for what others took",
     upstream="snakemake-counts-jobs-by-first-attempt.md",
     until="resources that count jobs are those of the attempt",
     module="executors/fallback.py",

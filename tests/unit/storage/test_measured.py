@@ -1,8 +1,11 @@
 """What finished jobs took, by their records."""
 
+import json
 from pathlib import Path
 
+from fasthep_smk.storage import layout
 from fasthep_smk.storage.measured import taken
+from fasthep_smk.util import files
 from tests.support.measured import build_of
 
 
@@ -23,3 +26,20 @@ def test_a_job_says_nothing_that_is_not_done_or_did_only_a_part(tmp_path: Path) 
     assert len([*taken(build)]) == 1
     (build / "smk/work/stage_A/2/record.json").unlink()
     assert [*taken(build)] == []
+
+
+def test_of_a_whole_file_the_entries_are_those_that_were_counted(tmp_path: Path) -> None:
+    """A record says how many events a partition has only if it was cut."""
+    build = build_of(tmp_path, [{}])
+    path = build / layout.table("stage_A")
+    table = json.loads(path.read_text())
+    part = {"id": "p", "dataset": "dy", "file": "a.root", "source": "events", "part": "0_0"}
+    table["jobs"]["0"] |= {
+        "partition": {**part, "start": None, "stop": None},
+        "origin": {"files": ["a.root|10|20"]},
+    }
+    path.write_text(json.dumps(table))
+    known = {"a.root|10|20|['events']": {"entries": {"events": 260}, "problem": None}}
+    (build / layout.INPUTS).parent.mkdir(parents=True)
+    (build / layout.INPUTS).write_text(files.seal({"files": known}))
+    assert [one.events for one in taken(build)] == [260]

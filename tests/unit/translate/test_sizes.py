@@ -200,3 +200,20 @@ def test_a_file_of_sizes_counts_more_than_what_earlier_jobs_took(three_done: Pat
     placement, _, _ = place(rules, found, sizes=[size(memory=2 * GB)], build=three_done)
     (rule,) = (one for one in rules if "A" in one.stages)
     assert placement.attempts[rule.name][0].request.memory == 2 * GB
+
+
+def test_on_a_batch_system_a_job_without_another_attempt_asks_for_what_its_pool_has(
+    three_done: Path,
+) -> None:
+    """It would be killed, and there would be no attempt to ask for more."""
+    for system, retries, memory in (
+        ("local", 0, 1190 * MB),
+        ("slurm", 0, 4 * GB),
+        ("slurm", 1, 1190 * MB),
+    ):
+        text = f"strategy: {system}\n" + AUTO.replace("retries: 3", f"retries: {retries}")
+        found, rules = workflow(None, text)
+        placement, _, _ = place(rules, found, build=three_done)
+        (rule,) = (one for one in rules if "A" in one.stages)
+        assert placement.attempts[rule.name][0].request.memory == memory
+        assert (rule.name in placement.measuring) == (memory < 4 * GB)

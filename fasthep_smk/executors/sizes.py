@@ -1,0 +1,267 @@
+"""Jobs of rules with ``sizes: auto`` ask for what those that have ended took.
+
+What a job asks for is evaluated when it is ready. Before the scheduler chooses, those that wait get
+what is known by then; a worker is told what its job has asked for with the number of its attempt.
+A job that is tried again asks for more of what it has lacked, and of nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk import sites
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, next_request, sizing, whole
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.job_settings import MOVED, word
+from fasthep_smk.storage.jobs import TaskJob, jobs_of
+from fasthep_smk.storage.measured import entries, events_of, taken_by
+from fasthep_smk.util.errors import SmkError
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.job_settings import Measuring, Requests
+    from fasthep_smk.storage.record import Asked
+
+__all__ = ["Sizes"]
+
+#: Of so many jobs at most, the last ones, requests are made; they are made anew when there are so
+#: many times as many.
+_LAST, _MORE = 500, 1.3
+#: What Snakemake calls an amount: one that a site's profile has set is left alone.
+_RESOURCE = {"memory": "mem_mb", "walltime": "runtime"}
+#: How a job says that it has lacked it.
+_LACKED = {"memory": "memory", "walltime": "time"}
+
+_Name = tuple[str, str]
+
+
+@dataclass
+class _Known:
+    """What the jobs of a rule took in a pool, and what follows for others."""
+
+    memory: list[Sample] = field(default_factory=list)
+    walltime: list[Sample] = field(default_factory=list)
+    number: int = 0
+    sizing: Mapping[str, Sizing | None] = field(default_factory=dict)
+
+    def add(self, memory: float, seconds: float, events: int | None) -> None:
+        self.memory.append(Sample(memory, events))
+        self.walltime.append(Sample(seconds, events))
+
+    def request(self, name: str, size: float | None) -> int | None:
+        """Return what a job of a size asks for; ``None``: too little is known."""
+        number = len(self.memory)
+        if number < LEAST_JOBS:
+            return None
+        enough = self.number + 1 if number <= 2 * LEAST_JOBS else _MORE * self.number
+        if number >= enough:
+            self.number = number
+            self.sizing = {one: sizing(getattr(self, one)[-_LAST:], one) for one in _RESOURCE}
+        found = self.sizing[name]
+        return None if found is None else whole(found.request(size), name)
+
+
+class Sizes:
+    """What jobs of a run ask for whose rules are measured."""
+
+    def __init__(
+        self, build: Path, number: Callable[[Any], int] = lambda job: int(job.attempt)
+    ) -> None:
+        """``number`` is that of a job's attempt, as a worker is told it."""
+        self._build, self._number = build, number
+        self._rules: dict[str, Measuring] = {}
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            rules: dict[str, Measuring] = _json(build / layout.SIZES)
+            self._requests: Requests = _json(build / layout.REQUESTS)
+            self._rules = rules
+        self._known: dict[_Name, _Known] = {}
+        for rule, said in self._rules.items():
+            for pool, jobs in said["taken"].items():
+                for one in jobs:
+                    self._of(rule, pool).add(*one)
+        self._jobs: dict[str, dict[str, list[TaskJob]]] = {}
+        self._entries: dict[str, int] | None = None
+        #: Amounts that jobs were sent out with, and at which attempt; jobs that are under way.
+        self._sent: dict[_Name, tuple[int, Asked]] = {}
+        self._running: dict[Any, _Name] = {}
+        #: What jobs ask for after a failure, which is looked at once.
+        self._again: dict[tuple[str, str, int], Asked] = {}
+        #: Amounts of rules that a person has fixed in the site's profile.
+        self._fixed: set[tuple[str, str]] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def stop(self) -> None:
+        """Size no job: workers would not be told."""
+        self._rules = {}
+
+    def asked(self, rule: str, key: str, attempt: int) -> Asked:
+        """Return the amounts that a job asks for at an attempt, of those that are its own."""
+        said, number = self._rules[rule], attempt % MOVED
+        most, names = _of_attempt(said["most"], attempt), _of_attempt(said["names"], attempt)
+        if number > 1:
+            if (rule, key, attempt) not in self._again:
+                self._again[rule, key, attempt] = self._after_failure(rule, key, attempt)
+            return self._again[rule, key, attempt]
+        known = self._of(rule, str(most.get("pool")))
+        size = self._size(rule, key)
+        found: Asked = {}
+        for name in names:
+            wanted = known.request(name, size)
+            if wanted is not None and (rule, name) not in self._fixed:
+                _put(found, name, _capped(wanted, most.get(name)))
+        return found
+
+    def _after_failure(self, rule: str, key: str, attempt: int) -> Asked:
+        """Return what a job asks for that has failed: more of what it has lacked."""
+        said, rules = self._rules[rule], self._requests["rules"][rule]
+        most, names = _of_attempt(said["most"], attempt), _of_attempt(said["names"], attempt)
+        before, sent = self._sent.get((rule, key), (attempt - 1, {}))
+        had = {**_of_attempt(rules, before), **sent}
+        last = attempt % MOVED >= len(rules)
+        kinds = self._kinds(rule, key)
+        known = self._of(rule, str(most.get("pool")))
+        found: Asked = {}
+        for name in names:
+            amount, limit = _whole(had.get(name)), _whole(most.get(name))
+            if amount is None or (rule, name) in self._fixed:
+                continue
+            if _LACKED[name] in kinds:
+                history: list[Sample] = getattr(known, name)
+                more = next_request(amount, history, most=limit) or amount
+                amount = limit if last and limit is not None else more
+            _put(found, name, _capped(whole(amount, name), limit))
+        return found
+
+    def _kinds(self, rule: str, key: str) -> set[str]:
+        """Return what the last attempt of a job, or of those of a bundle, died of."""
+        fate = sites.system(self._requests["system"]).fate
+        found: set[str] = set()
+        for job in self._members(rule, key):
+            if died := failures.earlier(self._build, rule, job.key, fate):
+                found.add(str(died[-1]["kind"]))
+        return found
+
+    def sized(self, rule: str, key: str, attempt: int, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return resources of a job that are not those which ``found``, the profile's, has."""
+        said, base = self._rules[rule], _of_attempt(self._requests["rules"][rule], attempt)
+        then = self._resources(said, base)
+        for name, resource in _RESOURCE.items():
+            # What a person has written into the site's profile has the last word.
+            if base.get(name) is not None and found.get(resource) != then.get(resource):
+                self._fixed.add((rule, name))
+        asked = self.asked(rule, key, attempt)
+        if not asked:
+            return {}
+        now = self._resources(said, {**base, **asked})
+        own = {name: value for name, value in now.items() if value != then.get(name)}
+        if "mem_mb" in own and "mem_mib" in found:  # Snakemake's own, of the same
+            own["mem_mib"] = math.ceil(Fraction(own["mem_mb"] * 10**6, 2**20))
+        return {**own, "attempt": self._word(rule, key, attempt)}
+
+    def _resources(self, said: Measuring, asked: Mapping[str, Any]) -> dict[str, Any]:
+        time = _whole(asked.get("walltime"))
+        if time is not None:  # that of all jobs of a bundle
+            longest = said["longest"] or time * said["together"]
+            time = max(time, min(time * said["together"], longest))
+        memory = _whole(asked.get("memory"))
+        attempt = Attempt(str(asked.get("pool")), ResourceRequest(memory=memory, walltime=time))
+        system = sites.system(self._requests["system"])
+        return {**sites.common_resources(attempt), **system.resources(attempt)}
+
+    def refresh(self, jobs: Iterable[Any], running: Iterable[Any]) -> None:
+        """Take in what jobs took that have ended, and let those that wait ask for what follows."""
+        under_way = {*running}
+        for job in [job for job in self._running if job not in under_way]:
+            rule, key = self._running.pop(job)
+            for one in self._members(rule, key):
+                if (took := taken_by(self._build, one, self._counted())) is not None:
+                    self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
+        for job in jobs:
+            if (name := self.name(job)) is not None and self._is_old(job, *name):
+                job._resources = job._scheduler_resources = None
+
+    def _is_old(self, job: Any, rule: str, key: str) -> bool:
+        """Whether a job asks for something else than it would if that was evaluated now."""
+        known = getattr(job, "_resources", None)
+        told = self._word(rule, key, self._number(job))
+        # Snakemake counts a later attempt as the first one.
+        return job.attempt > 1 or (known is not None and str(known.attempt) != told)
+
+    def _word(self, rule: str, key: str, attempt: int) -> str:
+        asked = self.asked(rule, key, attempt)
+        return word(attempt, _whole(asked.get("memory")), _whole(asked.get("walltime")))
+
+    def chosen(self, jobs: Iterable[Any]) -> None:
+        """Take in which jobs are sent out now."""
+        for job in jobs:
+            if (name := self.name(job)) is not None:
+                self._running[job] = name
+                self._sent[name] = self._number(job), self.asked(*name, self._number(job))
+
+    def name(self, job: Any) -> _Name | None:
+        """Return the rule and key of a job that is measured."""
+        rule = getattr(getattr(job, "rule", None), "name", None)
+        return (rule, self.key(rule, job.wildcards_dict)) if rule in self._rules else None
+
+    def key(self, rule: str, wildcards: Mapping[str, Any]) -> str:
+        """Return the key of a job by its wildcards."""
+        return "/".join(str(wildcards[name]) for name in self._rules[rule]["wildcards"])
+
+    def measures(self, rule: str) -> bool:
+        """Whether jobs of a rule ask for what others took."""
+        return rule in self._rules
+
+    def _of(self, rule: str, pool: str) -> _Known:
+        return self._known.setdefault((rule, pool), _Known())
+
+    def _members(self, rule: str, key: str) -> list[TaskJob]:
+        """Return a job, or those of a bundle; none if its table cannot be read."""
+        if rule not in self._jobs:
+            self._jobs[rule] = {}
+            with contextlib.suppress(OSError, SmkError):
+                self._jobs[rule] = jobs_of(self._build, rule)
+        return self._jobs[rule].get(key, [])
+
+    def _counted(self) -> dict[str, int]:
+        if self._entries is None:
+            self._entries = entries(self._build)
+        return self._entries
+
+    def _size(self, rule: str, key: str) -> int | None:
+        """Return how many entries a job reads, the most of those in a bundle."""
+        sizes = [events_of(job, self._counted()) for job in self._members(rule, key)]
+        known = [one for one in sizes if one is not None]
+        return max(known) if known and len(known) == len(sizes) else None
+
+
+def _of_attempt(values: Any, attempt: int) -> Any:
+    return values[min(attempt, len(values)) - 1]
+
+
+def _capped(amount: int, most: object) -> int:
+    limit = _whole(most)
+    return amount if limit is None else min(amount, limit)
+
+
+def _put(asked: Asked, name: str, amount: int) -> None:
+    if name == "memory":
+        asked["memory"] = amount
+    else:
+        asked["walltime"] = amount
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

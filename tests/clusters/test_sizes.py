@@ -1,0 +1,123 @@
+"""Sizes that are measured, on real batch systems: jobs that nobody has sized."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.clusters.analyses import given_away, records, site, start
+from tests.clusters.conftest import Cluster
+from tests.clusters.test_fallback import HURRY
+from tests.clusters.test_htcondor import history
+from tests.clusters.test_slurm import is_right, local_run, slurms_record
+from tests.support import events
+
+pytestmark = [pytest.mark.integration, pytest.mark.cluster]
+
+GB = 10**9
+FILES, WORKERS = 24, 3
+#: Memory that grows with the events; one late job takes 900 MB more, each time.
+OPS = """\
+import fcntl
+import time
+from pathlib import Path
+
+SPEC = {"name": "own.grow", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, ctx=None, **_):
+    file = dict(ctx["partition"])["file"]
+    with Path("begun.txt").open("a+") as begun:
+        fcntl.flock(begun, fcntl.LOCK_EX)
+        begun.write(f"{file}\\n")
+        begun.seek(0)
+        heavy = begun.read().split()[20:21] == [file]
+    held = bytearray(4_000_000 * len(stream) + 900_000_000 * heavy)
+    for start in range(0, len(held), 20_000_000):
+        part = slice(start, start + 20_000_000, 4096)
+        held[part] = b"1" * len(held[part])
+        time.sleep(0.01)
+    return stream
+"""
+
+
+def growing(folder: Path) -> Path:
+    """An analysis of files of 40 to 270 events; nobody says what its jobs take."""
+    (folder / "own_ops.py").write_text(OPS)
+    files = [f"data/{number}.root" for number in range(FILES)]
+    for number, path in enumerate(files):
+        events.zmumu_file(folder / path, 40 + 10 * (7 * number % FILES), number)
+    axis = {"name": "met", "source": "MET_px", "type": "regular"}
+    bins = {"low": -50, "high": 50, "nbins": 20}
+    hist = {"id": "Met", "op": "hep.hist", "params": {"axes": [{**axis, "bins": bins}]}}
+    workflow = {
+        "version": 1.0,
+        "use": {"profiles": ["hep"]},
+        "registry": {"transforms": {"own.grow": {"spec": "own_ops:SPEC", "impl": "own_ops:run"}}},
+        "data": {
+            "defaults": {"eventtype": "mc", "tree_primary": "events"},
+            "datasets": [{"name": "dy", "files": files}],
+        },
+        "sources": {"events": {"kind": "root_tree", "tree": "events"}},
+        "execution": {
+            "config": {"sizes": "auto"},
+            "pools": {"default": {"workers": WORKERS, "resources": {"memory": "4GB"}}},
+        },
+        "smk": {"ignore_reads": ["begun.txt"]},
+        "analysis": {"stages": [{"id": "Grow", "op": "own.grow"}, hist]},
+    }
+    (folder / "workflow.yaml").write_text(yaml.safe_dump(workflow))
+    return given_away(folder) / "workflow.yaml"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("system", ["slurm", "htcondor"])
+def test_jobs_that_nobody_has_sized(
+    system: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    cluster: Cluster = request.getfixturevalue(system)
+    reference = local_run(tmp_path, growing(tmp_path))
+    folder = cluster.new_folder()
+    workflow = growing(folder)
+    place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
+    site(folder, {"default": {"config": {"walltime": "00:10:00", **place}}}, **HURRY[system])
+    run = start(cluster, workflow, "--profile", "site", "--bundle", "1")
+    said, _ = run.communicate(timeout=300)
+    assert run.returncode == 0, said
+    is_right(folder, reference)
+
+    jobs = [one for one in records(folder / "build") if len(one["key"].split("/")) == 2]
+    jobs.sort(key=lambda one: one["started"])
+    assert len(jobs) == FILES
+    # What the batch system was asked for is what the record says, and what the job was held to.
+    for one in jobs:
+        mebibytes = -(-one["asked"]["memory"] // 2**20)
+        assert _asked(cluster, system, one["batch_job"]) in (
+            f"{mebibytes}M",
+            f"{mebibytes / 1024:g}G",
+        )
+    whole = [one for one in jobs if one["asked"]["memory"] == 4 * GB and not one["earlier"]]
+    assert 3 <= len(whole) <= 3 + 2 * WORKERS  # until three had ended, and what was on its way
+    (heavy,) = (one for one in jobs if one["earlier"])
+    # After that one, all others ask for more.
+    sized = [one for one in jobs if one not in whole and one["started"] < heavy["started"]]
+    assert len(sized) >= 10
+    held, used = (sum(one[what]["memory"] for one in sized) for what in ("asked", "used"))
+    assert held / used - 1 < 0.4
+    # What has lacked memory got more of that, and of nothing else.
+    assert [one["kind"] for one in heavy["earlier"]] == ["memory"]
+    assert heavy["asked"]["memory"] >= 2 * heavy["earlier"][0]["memory"]
+    times: set[Any] = {one["asked"]["walltime"] for one in sized}
+    assert heavy["asked"]["walltime"] <= max(times) < 600
+
+
+def _asked(cluster: Cluster, system: str, job: str) -> str:
+    """What a batch system says that a job has asked for."""
+    if system == "slurm":
+        return slurms_record(cluster, job)["MinMemoryNode"]
+    return f"{history(cluster, [job])[job]['RequestMemory']}M"

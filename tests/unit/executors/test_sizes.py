@@ -1,0 +1,177 @@
+"""Jobs that ask for what those that have ended took, while the run goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fasthep_smk.executors.sizes import Sizes
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.job_settings import heard, word
+from fasthep_smk.storage.record import Asked
+from tests.support.measured import build_of
+
+MB, GB = 10**6, 10**9
+POOL: Asked = {"pool": "default", "memory": 8 * GB, "walltime": 7200}
+
+
+def prepared(
+    folder: Path,
+    *taken: tuple[int, float, int | None],
+    attempts: int = 3,
+    asked: Asked = POOL,
+    system: str = "slurm",
+    together: int = 1,
+    jobs: Any = ({}, {}, {}, {}),
+) -> Path:
+    """A build folder with a rule of four jobs, and what earlier ones took."""
+    build_of(folder, jobs)
+    said = {
+        "wildcards": ["part"],
+        "most": [POOL] * attempts,
+        "names": [["memory", "walltime"]] * attempts,
+        "taken": {"default": taken},
+        "together": together,
+        "longest": None,
+    }
+    requests = {"system": system, "rules": {"stage_A": [asked] * attempts}}
+    (folder / layout.SIZES).write_text(json.dumps({"stage_A": said}))
+    (folder / layout.REQUESTS).write_text(json.dumps(requests))
+    return folder
+
+
+def job(part: int, attempt: int = 1, **resources: Any) -> Any:
+    """A job as Snakemake has it, whose resources were evaluated, or not yet."""
+    known = SimpleNamespace(**resources) if resources else None
+    return SimpleNamespace(
+        rule=SimpleNamespace(name="stage_A"),
+        wildcards_dict={"part": str(part)},
+        attempt=attempt,
+        resources=known,
+        _resources=known,
+        _scheduler_resources=dict(resources),
+    )
+
+
+class Hashed(SimpleNamespace):
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def died(build: Path, kind: str, part: int = 0, attempt: int = 1) -> None:
+    said: dict[str, Any] = {"rule": "stage_A", "key": str(part), "record": "", "attempt": attempt}
+    failures.note(build, failures.Failure(**said, problem="it died", kind=kind))  # type: ignore[arg-type]
+
+
+ONE_GB = (1 * GB, 600.0, None)
+
+
+def test_nothing_is_sized_where_no_pool_says_so(tmp_path: Path) -> None:
+    assert not Sizes(tmp_path)
+    assert not Sizes(tmp_path).measures("stage_A")
+
+
+def test_the_first_jobs_ask_for_what_their_pool_has(tmp_path: Path) -> None:
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB))
+    assert sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 120}) == {}
+
+
+def test_from_the_third_on_they_ask_for_what_others_took(tmp_path: Path) -> None:
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
+    assert sizes.asked("stage_A", "0", 1) == {"memory": 1190 * MB, "walltime": 840}
+    found = {"mem_mb": 7630, "mem_mib": 7276, "runtime": 120, "attempt": 1}
+    assert sizes.sized("stage_A", "0", 1, found) == {
+        "mem_mb": 1135,  # Slurm counts in units of 2**20
+        "mem_mib": 1083,
+        "htcondor_request_mem_mb": 1135,
+        "runtime": 14,
+        "attempt": "1:1190000000:840",
+    }
+
+
+def test_jobs_never_ask_for_more_than_a_worker_has(tmp_path: Path) -> None:
+    sizes = Sizes(prepared(tmp_path, *[(7 * GB, 7100.0, None)] * 3))
+    assert sizes.asked("stage_A", "0", 1) == {"memory": 8 * GB, "walltime": 7200}
+
+
+def test_what_a_person_has_fixed_in_the_profile_stays(tmp_path: Path) -> None:
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
+    own = sizes.sized("stage_A", "0", 1, {"mem_mb": 3000, "runtime": 120})
+    assert own == {"runtime": 14, "attempt": "1::840"}
+
+
+def test_jobs_are_sized_by_their_entries_where_that_says_more(tmp_path: Path) -> None:
+    taken = [(GB + 1000 * n, 60.0, n) for n in (10**5, 2 * 10**5, 3 * 10**5, 4 * 10**5, 5 * 10**5)]
+    build = prepared(tmp_path, *taken)
+    table = json.loads((build / layout.table("stage_A")).read_text())
+    for key, stop in (("0", 10**5), ("1", 10**6)):
+        part = {"id": key, "dataset": "dy", "file": "dy.root", "source": "events", "part": key}
+        table["jobs"][key]["partition"] = {**part, "start": 0, "stop": stop}
+    (build / layout.table("stage_A")).write_text(json.dumps(table))
+    sizes = Sizes(build)
+    asked = [sizes.asked("stage_A", key, 1)["memory"] for key in ("0", "1")]
+    assert asked == [1170 * MB, 2070 * MB]  # of one that is not known, 1.6 GB
+
+
+def test_jobs_that_wait_are_sized_when_others_have_ended(tmp_path: Path) -> None:
+    build = prepared(tmp_path, ONE_GB, ONE_GB, jobs=[{"memory": 3 * GB}, {}, {}, {}])
+    sizes = Sizes(build)
+    first, waits = Hashed(**vars(job(0))), job(1, attempt=1, mem_mb=7630)
+    waits.resources.attempt = 1
+    sizes.refresh([first, waits], [])
+    sizes.chosen([first])
+    sizes.refresh([waits], [first])  # it runs: nothing is new
+    assert waits._resources is not None
+    assert sizes.asked("stage_A", "1", 1) == {}
+    sizes.refresh([waits], [])
+    assert waits._resources is None  # Snakemake evaluates it anew
+    assert waits._scheduler_resources is None
+    assert sizes.asked("stage_A", "1", 1)["memory"] == 4 * GB
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        ("memory", {"memory": 2380 * MB, "walltime": 840}),  # twice, and no more time
+        ("time", {"memory": 1190 * MB, "walltime": 1680}),
+        ("error", {"memory": 1190 * MB, "walltime": 840}),
+        ("killed", {"memory": 1190 * MB, "walltime": 840}),
+    ],
+)
+def test_only_what_a_job_has_lacked_grows(tmp_path: Path, kind: str, asked: Asked) -> None:
+    build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB)
+    sizes = Sizes(build)
+    sizes.chosen([Hashed(**vars(job(0)))])
+    died(build, kind)
+    assert sizes.asked("stage_A", "0", 2) == asked
+
+
+def test_the_last_attempt_has_all_that_there_is_of_what_was_lacking(tmp_path: Path) -> None:
+    build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, attempts=2)
+    sizes = Sizes(build)
+    sizes.chosen([Hashed(**vars(job(0)))])
+    died(build, "memory")
+    assert sizes.asked("stage_A", "0", 2) == {"memory": 8 * GB, "walltime": 840}
+
+
+def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, together=5))
+    own = sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 600})
+    assert own["runtime"] == 70
+    assert own["attempt"] == "1:1190000000:840"  # what each of them is held to
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ((2, None, None), {}),
+        ((2, 5, None), {"memory": 5}),
+        ((1, None, 60), {"walltime": 60}),
+        ((1001, 5, 60), {"memory": 5, "walltime": 60}),
+    ],
+)
+def test_a_worker_hears_what_its_job_has_asked_for(given: Any, asked: Asked) -> None:
+    assert heard(word(*given)) == (given[0], asked)
