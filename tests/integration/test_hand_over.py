@@ -216,6 +216,8 @@ def test_one_variation_is_not_all(project: Project) -> None:
     project.edit(add)
     text = SNAKEFILE.replace("artifacts/", "artifacts/up/")
     (project.folder / "Snakefile").write_text(text)
+    assert project.runs() == ALL
+    project.edit(bins(10))
     words = ("workflow.yaml", "--variation", "nominal", "-q")
     assert project.smk(*words, cwd=project.folder).returncode == 0
     refused = project.call()
