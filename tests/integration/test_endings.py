@@ -34,8 +34,8 @@ PLOTTED = """\
 PLOTS = (
     WORKFLOW.replace(
         "analysis:",
-        "  plain: {op: hep.render.hist1d, axes: {x: {name: x}, y: {name: events}}}\n"
-        "  titled: {op: hep.render.hist1d, axes: {x: {name: x}, y: {name: n}}}\n"
+        "  plain: {op: hep.render.hist1d, figure: {dpi: 40}, axes: {x: {name: x}, y: {name: n}}}\n"
+        "  titled: {op: hep.render.hist1d, figure: {dpi: 40}, axes: {x: {name: x}, y: {name: m}}}\n"
         "analysis:",
     )
     + PLOTTED.format(name="Vertices", column="NPrimaryVertices", bins=10, style="plain")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import tempfile
@@ -16,6 +17,7 @@ import yaml
 from fasthep_smk.cli.main import main
 from fasthep_smk.flow.compile import compile_workflow
 from tests.support import mistakes, slips
+from tests.support.forms import chosen
 
 pytestmark = pytest.mark.integration
 
@@ -81,8 +83,28 @@ def test_a_misspelt_key_is_named_with_its_line_and_the_right_name(
     assert list(tmp_path.iterdir()) == [tmp_path / "workflow.yaml"]
 
 
+def kind_of(place: slips.Place) -> slips.Place:
+    """The same of keys that are read alike: those of two axes, datasets, or stages of one op."""
+    steps = list(place)
+    stages = mistakes.BASE["analysis"]["stages"]
+    for at, (above, step) in enumerate(itertools.pairwise(place), 1):
+        if above == "stages":
+            steps[at] = stages[step]["op"]
+        elif above in ("axes", "datasets", "variables") and isinstance(step, int):
+            steps[at] = 0
+    return tuple(steps)
+
+
+PLACES = list(slips.keys_of(mistakes.BASE))
+FIRST = {kind_of(place): place for place in reversed(PLACES)}
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("place", list(slips.keys_of(mistakes.BASE)), ids=shown)
+@pytest.mark.parametrize(
+    "place",
+    chosen([(place,) for place in PLACES], lambda place: FIRST[kind_of(place)] == place),
+    ids=shown,
+)
 def test_no_slip_in_a_key_changes_a_result_in_silence(
     place: slips.Place,
     seed: int,
