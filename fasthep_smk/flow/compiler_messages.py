@@ -131,6 +131,8 @@ _CLAIM = (
 _SAID = (
     (r"(\S+)\.(\w+) is required", "{0}.{1}", "is missing", None),
     (r"(\S+) missing (\w+)", "{0}.{1}", "is missing", None),
+    (r"\S+ node (?:stage\.)?(.+?)(?:@[^@]*)? parameter '(\w+)' expected (.+), got \w+",
+     "analysis.stages[{0!r}].params.{1}", "is not a valid value", "a value of type {2}"),
     (r"Source '(.+)' dataset '(.+)' has no files", "data.datasets[{1!r}].files", "is empty",
      "at least one file"),
     (r"Multiple input streams available.*", "primary_stream", "is missing: there are several "

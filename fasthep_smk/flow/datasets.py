@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
-from posixpath import normpath
+from pathlib import Path
 
 from fasthep_smk.flow.places import datasets_at, mapping, variations_of
 from fasthep_smk.util.errors import Finding, is_slip
@@ -13,6 +14,7 @@ from fasthep_smk.util.remote import is_remote
 __all__ = ["dataset_findings"]
 
 _EVENTTYPES = ("data", "mc")
+_NUMBERS = ("xs", "n_unskimmed_events", "filter_efficiency")
 #: What differs between two datasets that list one file by mistake.
 _NO_DIFFERENCE = (
     *("name", "files", "nevents", "group", "xs", "n_unskimmed_events", "filter_efficiency"),
@@ -20,13 +22,41 @@ _NO_DIFFERENCE = (
 )
 #: By these, an expression tells which of the events are whose.
 _TOLD_APART = re.compile(r"\bdataset_(name|group)\b\s*\S|\S\s*\bdataset_(name|group)\b")
+_IS_NAME = re.compile(r"[^\W\d]|[$.]")
 #: Slips of the short word; any other two letters may be an event type of a user's own.
 _NEARLY_MC = ("cm", "mcc", "mmc", "nc", "mx", "mv")
 
 
 def dataset_findings(document: Mapping[str, object], *, workflow: str) -> list[Finding]:
-    """Return event types that are slips of the keyboard, and files that stand twice."""
-    return [*_of_eventtypes(document, workflow), *_of_files(document, workflow)]
+    """Return event types that are slips of the keyboard, files that stand twice, odd values."""
+    return [
+        *_of_eventtypes(document, workflow),
+        *_of_files(document, workflow),
+        *_of_values(document, workflow),
+    ]
+
+
+def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
+    """Yield numbers that are not finite, and keys that are no names."""
+    for key, _, content in datasets_at(document):
+        for number in _NUMBERS:
+            value = content.get(number)
+            if isinstance(value, float) and not math.isfinite(value):
+                yield Finding(
+                    file=workflow,
+                    key=f"{key}.{number}",
+                    problem="is not a finite number",
+                    value=repr(value),
+                )
+        for odd in content:
+            if not _IS_NAME.match(str(odd)):
+                yield Finding(
+                    file=workflow,
+                    key=key,
+                    problem=f"this key is not a name: {odd}",
+                    expected="keys that begin with a letter",
+                    hint="a decimal comma makes two entries of a number: write 1.5, not 1,5",
+                )
 
 
 def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
@@ -69,7 +99,7 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
         for number, file in enumerate(files if isinstance(files, list) else ()):
             if not isinstance(file, str):
                 continue
-            same = file if is_remote(file) else normpath(file)
+            same = file if is_remote(file) else _identity(file)
             other, said = seen.get(same, (None, own))
             # By what is said of it, an operation may tell which of the events are whose; of those
             # that variations exchange, one is there.
@@ -88,6 +118,15 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
                     else "say how they differ by a key of yours, such as part: low_mass",
                 )
             seen[same] = (name, own)
+
+
+def _identity(file: str) -> str:
+    """Return what is the same for all spellings of a path, and all links to the file."""
+    try:
+        status = Path(file).stat()
+    except (OSError, ValueError):  # said elsewhere
+        return file
+    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fasthep_smk.flow import op_identity, upstream
+from fasthep_smk.flow.expression_forms import odd_forms
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
 from fasthep_smk.flow.places import mapping, place_of, stages_of
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
@@ -44,7 +45,10 @@ def expression_findings(
     context = dependency_context(plan, registry)
     names = _Names(
         scalars=frozenset(context.context_symbols | context.known_constants),
-        functions=frozenset(context.known_functions),
+        functions={
+            name: _function(mapping(registry.get("functions")).get(name))
+            for name in context.known_functions
+        },
         elementwise=frozenset(
             name
             for name, reference in (registry.get("functions") or {}).items()
@@ -73,6 +77,14 @@ def expression_findings(
                 )
                 break  # one mistake often looks like several
     return list(found.values())
+
+
+def _function(reference: object) -> Callable[..., object] | None:
+    """Return a published function; another may take what its signature does not say."""
+    if not isinstance(reference, str) or not _is_elementwise(reference):
+        return None
+    found = upstream.load_object(reference)
+    return found if callable(found) else None
 
 
 def _is_elementwise(reference: str) -> bool:
@@ -113,7 +125,7 @@ class _Names:
     """The names in expressions that are no columns; ``elementwise`` functions make columns."""
 
     scalars: frozenset[str]
-    functions: frozenset[str]
+    functions: Mapping[str, Callable[..., object] | None]
     elementwise: frozenset[str]
     #: What the names of a dataset's own can be: dataset_name, dataset_group, dataset_eventtype.
     values: Mapping[str, tuple[str, ...]]
@@ -154,6 +166,7 @@ class _Reading:
             written = _COMMA.search(self._source)
             point = f"write {written[1]}.{written[2]}" if written else None
             yield "a comma makes two values of it", point
+        yield from odd_forms(self._tree, self._names.functions, self._is_column)
 
     def _comparison(self, node: ast.Compare) -> Iterator[tuple[str, str | None]]:
         first, *others = node.ops
@@ -258,7 +271,7 @@ class _Reading:
 
     def _call(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
         called = node.func
-        functions = self._names.functions
+        functions = frozenset(self._names.functions)
         known = functions | self._names.scalars
         if isinstance(called, ast.Name) and called.id not in known:
             close = nearest(called.id, functions)
@@ -290,7 +303,7 @@ class _Reading:
     def _is_column(self, node: ast.expr) -> bool:
         """Whether the value has one entry for each event, as far as can be told."""
         if isinstance(node, ast.Name):
-            return node.id not in self._names.functions | self._names.scalars
+            return node.id not in self._names.functions and node.id not in self._names.scalars
         if isinstance(node, ast.Compare):
             if all(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
                 return False

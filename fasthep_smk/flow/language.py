@@ -35,6 +35,12 @@ _OF_HOOK = ("kind", "events", "params", "match")
 #: Keys of a dataset that look right, and what is meant.
 _MISTAKEN = {"event_type": "eventtype", "file": "files"}
 _RENDERERS = "hep.render."
+#: Keys that are found at the top by mistake, and where they belong.
+_BELOW = {
+    "stages": "analysis", "globals": "analysis", "defaults": "data", "files": "data.datasets",
+    "variations": "systematics", "include_nominal": "systematics", "profiles": "use",
+    "pools": "execution", "resources": "execution",
+}  # fmt: skip
 
 
 def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
@@ -48,7 +54,10 @@ def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     bare = {**content, "analysis": _without_execution(content.get("analysis"))}
     for section in _OURS:
         bare.pop(section, None)
-    found += _unknown(bare, "workflow", workflow)
+    found += [
+        replace(one, hint=f"it belongs below {_BELOW[one.key]}") if one.key in _BELOW else one
+        for one in _unknown(bare, "workflow", workflow)
+    ]
     found += _near_misses(content, workflow)
     found += _slips(content, workflow)
     return [replace(one, key=named(one.key or "", content)) for one in found]
@@ -205,7 +214,8 @@ def _meant(key: str, value: object, dataset: YamlMapping) -> str | None:
         (
             name
             for name in known
-            if is_slip(key.lower(), name) and (len(name) > 2 or set(key) == set(name))
+            if key.lower() == name
+            or (is_slip(key.lower(), name) and (len(name) > 2 or set(key) == set(name)))
         ),
         None,
     )

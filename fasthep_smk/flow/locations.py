@@ -18,13 +18,18 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.yaml_places import yaml_places
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["located", "located_in", "repeated_keys"]
+__all__ = ["located", "located_in", "yaml_slips"]
 
 #: A step of a key as messages write it: ``.name``, ``[3]`` or ``['a name']``.
 _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
 #: What the items of a list are named by.
 _NAMES = ("id", "name")
 _YAML = (".yaml", ".yml")
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+#: A number with a zero before it, or with colons in it.
+_OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+#: Where a number with colons is a time, and said to be one.
+_TIMES = ("execution",)
 
 
 class _Text(str):
@@ -84,8 +89,12 @@ def located_in(findings: Iterable[Finding], file: Path) -> list[Finding]:
     ]
 
 
-def repeated_keys(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Finding]:
-    """Return the keys that stand twice in one mapping: YAML's readers silently take the last."""
+def yaml_slips(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Finding]:
+    """Return what YAML's readers silently take for something else than is written.
+
+    Of a key that stands twice in one mapping, they take the last; ``036`` is 30 to them, and
+    ``1:30`` is 90 (https://yaml.org/type/int.html).
+    """
     found: list[Finding] = []
     for file in files:
         name = shown if file.resolve() == workflow.resolve() else str(file)
@@ -93,7 +102,40 @@ def repeated_keys(files: Iterable[Path], *, workflow: Path, shown: str) -> list[
             with file.open(encoding="utf-8") as stream:
                 root = yaml.compose(stream, Loader=_Loader)
             found += _repeated(root, name)
+            found += _other_numbers(root, name)
     return found
+
+
+def _other_numbers(root: yaml.Node | None, file: str) -> Iterator[Finding]:
+    """Yield numbers to the base of 8 or 60; times are read so below ``execution``, with a note."""
+    left: list[tuple[yaml.Node, str]] = [(root, "")] if root is not None else []
+    seen = set[int]()
+    while left:
+        node, key = left.pop()
+        if id(node) in seen or key.startswith("x-"):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += [(one, key) for one in reversed(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            left += [
+                (value, str(name.value))
+                for name, value in reversed(node.value)
+                if name.value not in _TIMES
+            ]
+        elif node.tag in _NUMBERS and (written := _OTHER_NUMBER.fullmatch(node.value)):
+            number = yaml.SafeLoader("").construct_object(node)
+            plain = node.value.lstrip("+-0") or "0"
+            if plain == str(abs(number)):  # 007
+                continue
+            yield Finding(
+                file=file,
+                key=key or None,
+                problem=f"YAML reads this as {number}",
+                value=node.value,
+                at=f"{file}, line {node.start_mark.line + 1}",
+                hint=f"write {plain}, or quotes around a text" if written[1] else None,
+            )
 
 
 def _repeated(root: yaml.Node | None, file: str) -> Iterator[Finding]:

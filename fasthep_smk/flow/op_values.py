@@ -17,6 +17,8 @@ __all__ = ["text_findings", "value_findings"]
 _DTYPES = ("float32", "float64", "int32", "int64", "bool")
 #: What names the cuts that a group of cuts begins with: the first counts.
 _PARENTS = ("parents", "from", "parent")
+#: What makes numbers of any columns, flags as well: + and * of flags are flags.
+_ARITHMETIC = ast.Sub | ast.Div | ast.FloorDiv | ast.Mod | ast.Pow
 
 
 def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Finding]:
@@ -35,6 +37,8 @@ def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Findi
         for number, variable in enumerate(listed if isinstance(listed, list) else ()):
             place = f"{key}.params.variables[{number}]"
             found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
+            found += _of_content(variable, place, workflow)
+            found += _of_name(mapping(variable).get("name"), f"{place}.name", workflow)
     return found
 
 
@@ -55,24 +59,55 @@ def _of_cuts(selection: object, key: str, workflow: str) -> Iterator[Finding]:
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             within = ".expr" if isinstance(step, dict) else ""
             text = mapping(step).get("expr") if within else step
-            if isinstance(text, str) and _is_constant_cut(text):
+            yield from _of_content(step, f"{place}[{number}]", workflow)
+            problem = _no_condition(text) if isinstance(text, str) else None
+            if problem is not None:
                 yield Finding(
                     file=workflow,
                     key=f"{place}[{number}]{within}",
-                    problem="names no column: it is the same for every event",
-                    value=text,
+                    problem=problem,
+                    value=str(text),
                     expected="a condition on a column, such as MET > 20",
                 )
 
 
-def _is_constant_cut(text: str) -> bool:
-    """Whether a cut compares mere constants; ``True`` is the way to count all events."""
+def _no_condition(text: str) -> str | None:
+    """Return why a cut is no condition; ``True`` is the way to count all events."""
     try:
-        parts = list(ast.walk(ast.parse(text.strip(), mode="eval")))
+        tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
-        return False  # the compiler says what is wrong with it
+        return None  # the compiler says what is wrong with it
+    parts = list(ast.walk(tree))
     compares = any(isinstance(part, ast.Compare) for part in parts)
-    return compares and not any(isinstance(part, ast.Name) for part in parts)
+    if compares and not any(isinstance(part, ast.Name) for part in parts):
+        return "names no column: it is the same for every event"
+    if isinstance(tree.body, ast.BinOp) and isinstance(tree.body.op, _ARITHMETIC):
+        return "makes a number, not a condition"
+    return None
+
+
+def _of_content(entry: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield a variable or cut that says neither by an expression nor by a reduction what it is."""
+    held = mapping(entry)
+    if isinstance(entry, dict) and held.get("expr") is None and held.get("reduce") is None:
+        yield Finding(
+            file=workflow,
+            key=f"{key}.expr",
+            problem="is missing, and reduce as well",
+            expected="expr: an expression; or reduce: {op: …, over: …}",
+        )
+
+
+def _of_name(name: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield a column whose name begins or ends with a blank: no expression can name it."""
+    if isinstance(name, str) and name.strip() != name:
+        yield Finding(
+            file=workflow,
+            key=key,
+            problem="begins or ends with a blank",
+            value=repr(name),
+            hint=f"write {name.strip()!r}",
+        )
 
 
 def text_findings(stage: YamlMapping, key: str, *, workflow: str) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.locations import located_in, repeated_keys
+from fasthep_smk.flow.locations import located_in, yaml_slips
 from fasthep_smk.flow.missing_keys import entry_findings
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.places import mapping
@@ -32,7 +32,7 @@ def profile_findings(document: Mapping[str, object], workflow: Path, root: Path)
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
         found += located_in(_of_profile(content, shown), path)
-        found += repeated_keys([path], workflow=path, shown=shown)
+        found += yaml_slips([path], workflow=path, shown=shown)
     return found
 
 

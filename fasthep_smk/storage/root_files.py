@@ -148,5 +148,7 @@ def _missing(path: str, root: Path) -> str:
         return f"does not exist (nor does its folder; relative paths start from {root})"
     if (root / path).is_symlink():
         return f"is a symbolic link to nothing ({(root / path).readlink()})"
+    if any(sign in Path(path).name for sign in "*?["):
+        return "does not exist; patterns are not expanded: name each file"
     close = nearest(Path(path).name, [item.name for item in folder.iterdir()])
     return "does not exist" + (f"; did you mean {Path(path).parent / close}?" if close else "")

@@ -25,7 +25,7 @@ from fasthep_smk.flow.compile import (
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
-from fasthep_smk.flow.locations import located, repeated_keys
+from fasthep_smk.flow.locations import located, yaml_slips
 from fasthep_smk.flow.meaning import meaning_findings
 from fasthep_smk.flow.missing_columns import early_findings, place_naming, why_missing
 from fasthep_smk.flow.module_state import state_warnings
@@ -207,7 +207,7 @@ def load(start: Start) -> Loaded:
             *profile_findings(document, settings.workflow, start.root),
             *of_document,
             *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
-            *repeated_keys(map(Path, digests), workflow=settings.workflow, shown=start.shown),
+            *yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown),
             *(one for one in findings if one.key not in told or one.key is None),
         ],
         start,

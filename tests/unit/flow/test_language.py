@@ -18,7 +18,7 @@ import yaml
 from fasthep_smk.config import schema
 from fasthep_smk.flow.compile import load_with_digests
 from fasthep_smk.flow.language import language_findings, operation_findings
-from fasthep_smk.flow.locations import located, repeated_keys
+from fasthep_smk.flow.locations import located, yaml_slips
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted(
@@ -271,11 +271,24 @@ def test_a_finding_names_its_file_and_line(tmp_path: Path) -> None:
 def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
     path = tmp_path / "w.yaml"
     path.write_text("a: &x {b: 1}\nc: [*x, {d: 1, <<: *x}]\na:\n  e: 1\n  f: 2\n  e: 3\n")
-    found = repeated_keys([path], workflow=path, shown="w.yaml")
+    found = yaml_slips([path], workflow=path, shown="w.yaml")
     assert {(one.key, one.at) for one in found} == {
         ("a", "w.yaml, lines 1 and 3"),
         ("e", "w.yaml, lines 4 and 6"),
     }
+
+
+def test_a_number_that_yaml_reads_as_another_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "nbins: 036\nxs: 1:30\nright: [007, 0, 0.5, '036', 0x1f, 1e3, 10]\nx-own: 010\n"
+        "execution: {walltime: 1:00:00}\n"
+    )
+    found = yaml_slips([path], workflow=path, shown="w.yaml")
+    assert [(one.key, one.problem, one.at) for one in found] == [
+        ("nbins", "YAML reads this as 30", "w.yaml, line 1"),
+        ("xs", "YAML reads this as 90", "w.yaml, line 2"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,156 @@
+"""What Python allows in an expression, and no expression of columns can mean.
+
+A column has one entry for each event. ``Muon_pt[0]`` is the entry of the first event, ``is`` asks
+whether two columns are one object, and a function with too few values fails in each job.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+__all__ = ["odd_forms"]
+
+#: A number in quotes.
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
+#: What never makes a column, in words.
+_FORMS: tuple[tuple[tuple[type[ast.AST], ...], str], ...] = (
+    ((ast.JoinedStr,), "a text with values in it (f'…')"),
+    ((ast.Lambda,), "a function of its own (lambda)"),
+    ((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), "a loop (for … in …)"),
+    ((ast.Await, ast.Yield, ast.YieldFrom), "await or yield"),
+    ((ast.NamedExpr,), "an assignment (:=)"),
+    ((ast.Dict,), "a mapping ({…: …})"),
+)
+_OF_WHERE = 3
+#: What of numpy's takes words besides its values.
+_OF_UFUNC = ("where", "out", "casting", "order", "dtype", "subok", "signature")
+
+
+def odd_forms(
+    tree: ast.Expression,
+    functions: Mapping[str, Callable[..., object] | None],
+    is_column: Callable[[ast.expr], bool],
+) -> Iterator[tuple[str, str | None]]:
+    """Yield what is wrong with the form of an expression, and what to write.
+
+    ``functions`` are those that it may call; ``None`` for one that cannot be looked at.
+    """
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    passed = {id(one) for node in ast.walk(tree) if isinstance(node, ast.Call) for one in node.args}
+    sets = {
+        id(one)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        for one in node.comparators
+    }
+    for node in ast.walk(tree):
+        for kinds, what in _FORMS:
+            if isinstance(node, kinds):
+                yield f"{what} makes no column", None
+        if isinstance(node, ast.Set) and id(node) not in sets:
+            yield "braces make a set of it", "write round brackets"
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            yield "'@' does not multiply columns: '*' does", None
+        if isinstance(node, ast.Compare):
+            yield from _compared(node, is_column)
+        if isinstance(node, ast.Subscript) and is_column(node.value):
+            yield from _first_event(node, functions)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield from _values_of(node, node.func.id, functions.get(node.func.id))
+        if isinstance(node, ast.Name) and node.id in functions and id(node) not in called | passed:
+            hint = f"write {_shown(node.id, functions[node.id])}"
+            yield f"{node.id} is a function, and is not called", hint
+
+
+def _compared(
+    node: ast.Compare, is_column: Callable[[ast.expr], bool]
+) -> Iterator[tuple[str, str | None]]:
+    parts = [node.left, *node.comparators]
+    for sign, *sides in zip(node.ops, parts, node.comparators, strict=False):
+        left, right = sides
+        if isinstance(sign, ast.Is | ast.IsNot):
+            word, meant = ("is", "==") if isinstance(sign, ast.Is) else ("is not", "!=")
+            hint = f"write {ast.unparse(left)} {meant} {ast.unparse(right)}"
+            yield f"{word!r} compares objects, not values: {meant!r} does", hint
+        if isinstance(sign, ast.In | ast.NotIn) and is_column(left):
+            yield (
+                "'in' does not look at each value of a column",
+                "write a comparison for each: (x == a) | (x == b)",
+            )
+        for one, other in (sides, sides[::-1]):
+            text = other.value if isinstance(other, ast.Constant) else None
+            if (
+                isinstance(sign, ast.Eq | ast.NotEq)
+                and isinstance(text, str)
+                and _NUMBER.fullmatch(text.strip())
+                and is_column(one)
+            ):
+                yield "a column of numbers is never equal to a text", f"write {text.strip()}"
+
+
+def _first_event(
+    node: ast.Subscript, functions: Mapping[str, object]
+) -> Iterator[tuple[str, str | None]]:
+    """Find ``Muon_pt[0]``, where the first muon of each event is meant."""
+    try:
+        number = ast.literal_eval(node.slice)
+    except ValueError:
+        return
+    if type(number) is int:
+        value = ast.unparse(node.value)
+        first = "leading" in functions and number == 0
+        meant = f"leading({value})" if first else f"nth({value}, {number})"
+        yield (
+            f"[{number}] takes one event of the partition, not one object of each event",
+            f"write {meant}" if number >= 0 and "nth" in functions else None,
+        )
+
+
+def _values_of(
+    node: ast.Call, name: str, function: Callable[..., object] | None
+) -> Iterator[tuple[str, str | None]]:
+    """Find a function that is given too many values, too few, or one that it does not take."""
+    words = [one.arg for one in node.keywords]
+    if function is None or None in words or any(isinstance(one, ast.Starred) for one in node.args):
+        return
+    given, hint = len(node.args), f"write {_shown(name, function)}"
+    if isinstance(function, np.ufunc):
+        if given != function.nin:
+            yield f"{name} takes {_counted(function.nin)}, not {given}", hint
+        elif unknown := next((one for one in words if one not in _OF_UFUNC), None):
+            yield f"{name} takes nothing called {unknown}", hint
+        return
+    if function is np.where:  # of a condition alone it would make the numbers of the events
+        if given + len(words) != _OF_WHERE:
+            problem = f"where takes {_counted(_OF_WHERE)}, not {given + len(words)}"
+            yield problem, "write where(condition, this, that)"
+        return
+    try:
+        inspect.signature(function).bind(*node.args, **dict.fromkeys(map(str, words)))
+    except ValueError:  # it does not say what it takes
+        return
+    except TypeError as error:
+        yield f"{name} cannot be called so: {error}", hint
+
+
+def _counted(number: int) -> str:
+    return f"{number} value{'' if number == 1 else 's'}"
+
+
+def _shown(name: str, function: Callable[..., object] | None) -> str:
+    """Return how a function is called."""
+    if isinstance(function, np.ufunc):
+        return f"{name}({', '.join('xyzuvw'[: function.nin])})"
+    try:
+        told = inspect.signature(function) if function is not None else None
+    except (TypeError, ValueError):
+        told = None
+    if told is None:
+        return f"{name}(…)"
+    plain = [one.replace(annotation=one.empty) for one in told.parameters.values()]
+    return f"{name}{inspect.Signature(plain)}"

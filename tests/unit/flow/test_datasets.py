@@ -1,0 +1,59 @@
+"""What datasets say: values that are no numbers, and files that count twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fasthep_smk.flow.datasets import dataset_findings
+
+
+def problems(*datasets: dict[Any, Any]) -> list[str]:
+    found = dataset_findings({"data": {"datasets": list(datasets)}}, workflow="w.yaml")
+    return [f"{one.key}: {one.problem}" for one in found]
+
+
+@pytest.mark.parametrize("how", ["absolute", "symbolic link", "hard link", "a folder's link"])
+def test_a_file_by_another_name_is_the_same_file(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "data" / "a.root"
+    file.parent.mkdir()
+    file.write_bytes(b"events")
+    (tmp_path / "b.root").symlink_to(file)
+    (tmp_path / "c.root").hardlink_to(file)
+    (tmp_path / "other").symlink_to("data")
+    other = {
+        "absolute": str(file),
+        "symbolic link": "b.root",
+        "hard link": "c.root",
+        "a folder's link": "other/a.root",
+    }[how]
+    assert problems({"name": "d", "files": ["data/a.root", other]}) == [
+        "data.datasets['d'].files[1]: the dataset lists this file twice: its events would count "
+        "twice"
+    ]
+
+
+def test_files_of_the_same_content_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.root", "b.root"):
+        (tmp_path / name).write_bytes(b"events")
+    assert problems({"name": "d", "files": ["a.root", "b.root", "root://host//a.root"]}) == []
+
+
+def test_a_decimal_comma_makes_a_key_of_a_number() -> None:
+    """``{name: d, xs: 1,5}`` holds 1 as cross-section, and the key 5."""
+    assert problems({"name": "d", "xs": 1, 5: None}) == [
+        "data.datasets['d']: this key is not a name: 5"
+    ]
+
+
+def test_a_cross_section_is_a_finite_number() -> None:
+    assert problems({"name": "d", "xs": float("nan")}) == [
+        "data.datasets['d'].xs: is not a finite number"
+    ]
+    assert problems({"name": "d", "xs": -0.5}) == []
