@@ -25,6 +25,7 @@ from fasthep_smk.util.ownership import check_build
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
+    from fasthep_smk.run.pipeline import Concluded
     from fasthep_smk.translate.translation import Placed
 
 __all__ = ["run", "settings_of"]
@@ -41,6 +42,13 @@ def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
     """
     reporter = progress or upstream.ProgressReporter(plan.partitions)
     partitions = Partitions(reporter, plan.partitions)
+    told: dict[str, Any] = {}
+
+    def ended(found: Concluded) -> None:
+        again, rewritten = summary.retold(plan, settings.outdir)
+        note_rewritten(found.translation.rules, found.translation.build, rewritten)
+        told.update(again)
+
     with _told_once():
         settings = settings_of(plan, ctx)
         check_build(settings.outdir, option="--outdir")
@@ -50,6 +58,7 @@ def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
                 settings,
                 agree=lambda placed: _agree(placed, plan, ctx),
                 screen=lambda made: partitions.of(made.rules, made.reuse.valid),
+                ended=ended,
             )
             partitions.end()
         except BaseException as error:
@@ -58,8 +67,6 @@ def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
         finally:
             unheard = reporter.close()
     translation = done.translation
-    told, rewritten = summary.retold(plan, settings.outdir)
-    note_rewritten(translation.rules, translation.build, rewritten)
     if done.incomplete:
         print(f"fasthep-smk: {done.incomplete}", file=sys.stderr)
     if len(translation.variations) > 1:
@@ -94,16 +101,23 @@ def settings_of(plan: Plan, ctx: Mapping[str, Any]) -> RunSettings:
             expected=str(Path.cwd()),
             hint=f"{shell(['cd', root])}, and run there",
         )
-    variation = _variation(plan)
+    workflow, variation = _workflow(plan), _variation(plan)
     chunks = [node.partitioning.chunk_size for node in plan.nodes]
     return RunSettings(
-        workflow=_workflow(plan),
+        workflow=workflow,
         outdir=Path(ctx["build_paths"].root),
         chunk_size=next(filter(None, chunks), None),
         variation=None if variation == NOMINAL else variation,
         profile=profile_of(execution),
-        jobs=(execution.get("config") or {}).get("n_workers"),
+        jobs=_workers(execution, workflow),
     )
+
+
+def _workers(execution: Mapping[str, Any], workflow: Path) -> int | None:
+    """Return what ``--workers`` says; what the workflow says of Dask's is not meant for us."""
+    said = upstream.load_workflow_with_includes(str(workflow)).doc.get("execution") or {}
+    wanted: int | None = (execution.get("config") or {}).get("n_workers")
+    return None if wanted == (said.get("config") or {}).get("n_workers") else wanted
 
 
 def _variation(plan: Plan) -> str | None:

@@ -368,7 +368,7 @@ def _why(rule: _Rule, planned: Rule, given: tuple[Attempt, ...]) -> str:
         place: None
         for one, stated in zip(given, planned.route.attempts, strict=True)
         for leaf, place in one.origins.items()
-        if stated.origins.get(leaf) != place
+        if one.pool == stated.pool and stated.origins.get(leaf) != place
     }
     sizes = "".join(f"; {place}" for place in measured)
     return f"    {rule['rule']}: {stages}: {rule['why']}{here}{bundled}{sizes}"

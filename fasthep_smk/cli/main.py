@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
+    # As of diff, 1 says that there are differences.
+    trouble = 2 if arguments[:1] == ["compare"] else None
     try:
         options, extra = parse(arguments)
         if options.command != "run" and extra:
@@ -62,7 +65,7 @@ def _main(arguments: list[str]) -> int:
         return status
     except SmkError as error:
         print(f"fasthep-smk: {error}", file=sys.stderr)
-        return error.exit_code
+        return trouble or error.exit_code
     except ImportError as error:
         if not (error.name or "").startswith("hepflow"):
             raise
@@ -78,7 +81,7 @@ def _main(arguments: list[str]) -> int:
         return 1
     except OSError as error:
         print(f"fasthep-smk: {disk_full.told(error)}", file=sys.stderr)
-        return 1
+        return trouble or 1
 
 
 def _check_build(options: argparse.Namespace) -> None:
@@ -114,14 +117,17 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
     with at_end(options.notify, build) as notice:
-        found = run_whole(_settings(options, extra), cancel=options.cancel)
-        _print_end(found, build, quiet=options.quiet)
+        found = run_whole(
+            _settings(options, extra),
+            cancel=options.cancel,
+            ended=partial(_print_end, build=build, quiet=options.quiet),
+        )
         notice.status = "partial" if found.incomplete else "finished"
         notice.summary = found.incomplete or _last_line(found)
     return 0
 
 
-def _print_end(found: Concluded, build: Path, *, quiet: bool) -> None:
+def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
     """Print how a run has ended."""
     from fasthep_smk.storage.outdir import results_in
 
@@ -347,11 +353,7 @@ def _report(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import report
 
-    try:
-        text, status = report.compared([options.build, options.other], as_json=options.json)
-    except SmkError as error:  # 1 is for results that differ
-        print(f"fasthep-smk: {error}", file=sys.stderr)
-        return 2
+    text, status = report.compared([options.build, options.other], as_json=options.json)
     print(text, end="")
     return status
 

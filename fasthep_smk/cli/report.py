@@ -40,7 +40,8 @@ def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
         Findings: one is no build folder, or its task tables cannot be read.
     """
     data = compare.as_data(*map(find_build, folders))
-    status = 2 if data["unread"] else int(not data["same"])
+    is_trouble = data["unread"] or not any(data["compared"].values())
+    status = 2 if is_trouble else int(not data["same"])
     if as_json:
         return f"{json.dumps(data, indent=1)}\n", status
     lines = [

@@ -84,12 +84,11 @@ class Noting(_Executor):
     def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:
         """Cancel jobs, as the plugin does it.
 
-        While their states are asked for, Snakemake knows of no active jobs: we do.
+        While their states are asked for, Snakemake knows of no active jobs: we do. The plugin does
+        not say whether they are gone: they stay noted, and the next run asks for them.
         """
         unnumbered = [one for one in active_jobs if one.external_jobid is None]
         super().cancel_jobs([*self._under_way.values(), *unnumbered])
-        for number in list(self._under_way):
-            self._ended(number)
 
     def _ended(self, number: str) -> None:
         self._under_way.pop(number, None)

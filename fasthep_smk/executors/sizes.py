@@ -38,6 +38,8 @@ _LAST, _MORE = 500, 1.3
 _RESOURCE = {"memory": "mem_mb", "walltime": "runtime"}
 #: How a job says that it has lacked it.
 _LACKED = {"memory": "memory", "walltime": "time"}
+#: How it has ended if nothing says what it lacked: the last attempt lacks nothing.
+_UNKNOWN = "killed"
 
 _Name = tuple[str, str]
 
@@ -134,7 +136,7 @@ class Sizes:
             amount, limit = _whole(had.get(name)), _whole(most.get(name))
             if amount is None or (rule, name) in self._fixed:
                 continue
-            if _LACKED[name] in kinds:
+            if _LACKED[name] in kinds or (last and _UNKNOWN in kinds):
                 history: list[Sample] = getattr(known, name)
                 more = next_request(amount, history, most=limit) or amount
                 amount = limit if last and limit is not None else more

@@ -22,7 +22,6 @@ _NO_DIFFERENCE = (
 )
 #: By these, an expression tells which of the events are whose.
 _TOLD_APART = re.compile(r"\bdataset_(name|group)\b\s*\S|\S\s*\bdataset_(name|group)\b")
-_IS_NAME = re.compile(r"[^\W\d]|[$.]")
 #: Slips of the short word; any other two letters may be an event type of a user's own.
 _NEARLY_MC = ("cm", "mcc", "mmc", "nc", "mx", "mv")
 
@@ -37,7 +36,7 @@ def dataset_findings(document: Mapping[str, object], *, workflow: str) -> list[F
 
 
 def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
-    """Yield numbers that are not finite, and keys that are no names."""
+    """Yield numbers that are not finite, and those that a comma has cut."""
     for key, _, content in datasets_at(document):
         for number in _NUMBERS:
             value = content.get(number)
@@ -48,13 +47,12 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     problem="is not a finite number",
                     value=repr(value),
                 )
-        for odd in content:
-            if not _IS_NAME.match(str(odd)):
+        for odd, value in content.items():
+            if str(odd).isdecimal() and value is None:
                 yield Finding(
                     file=workflow,
                     key=key,
-                    problem=f"this key is not a name: {odd}",
-                    expected="keys that begin with a letter",
+                    problem=f"holds the key {odd}, without a value",
                     hint="a decimal comma makes two entries of a number: write 1.5, not 1,5",
                 )
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 __all__ = ["odd_forms"]
 
-#: A number in quotes.
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 #: What never makes a column, in words.
 _FORMS: tuple[tuple[tuple[type[ast.AST], ...], str], ...] = (
     ((ast.JoinedStr,), "a text with values in it (f'…')"),
@@ -82,15 +79,6 @@ def _compared(
                 "'in' does not look at each value of a column",
                 "write a comparison for each: (x == a) | (x == b)",
             )
-        for one, other in (sides, sides[::-1]):
-            text = other.value if isinstance(other, ast.Constant) else None
-            if (
-                isinstance(sign, ast.Eq | ast.NotEq)
-                and isinstance(text, str)
-                and _NUMBER.fullmatch(text.strip())
-                and is_column(one)
-            ):
-                yield "a column of numbers is never equal to a text", f"write {text.strip()}"
 
 
 def _first_event(

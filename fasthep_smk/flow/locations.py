@@ -125,8 +125,9 @@ def _other_numbers(root: yaml.Node | None, file: str) -> Iterator[Finding]:
             ]
         elif node.tag in _NUMBERS and (written := _OTHER_NUMBER.fullmatch(node.value)):
             number = yaml.SafeLoader("").construct_object(node)
-            plain = node.value.lstrip("+-0") or "0"
-            if plain == str(abs(number)):  # 007
+            digits = node.value.replace("_", "").lstrip("+-0") or "0"
+            plain = f"-{digits}" if node.value.startswith("-") else digits
+            if plain == str(number):  # 007
                 continue
             yield Finding(
                 file=file,

@@ -53,7 +53,9 @@ def as_data(one: Path, other: Path) -> JsonObject:
             for what in ("cutflows", "histograms")
         },
     }
-    found["same"] = not any(found[name] for name in ("cutflows", "histograms", "partitions"))
+    found["same"] = any(found["compared"].values()) and not any(
+        found[name] for name in ("cutflows", "histograms", "partitions")
+    )
     return document.cleaned(found)
 
 
@@ -223,6 +225,8 @@ def verdict(data: JsonObject) -> str:
     compared = ", ".join(
         f"{many} {what[:-1] if many == 1 else what}" for what, many in data["compared"].items()
     )
+    if not any(data["compared"].values()):
+        return "nothing can be compared: there are no cutflows and no histograms"
     if data["same"]:
         return f"the results are the same: {compared} compared"
     kinds = [what for what in ("cutflows", "histograms", "partitions") if data[what]]

@@ -452,7 +452,7 @@ def _pools(data: JsonObject) -> Section:
 
 def _limit_advice(row: JsonObject) -> str:
     limit, full = row["limit"], row["full"]
-    if limit is None:
+    if limit is None or full is None:
         return "–"
     if full >= _FULL and row["waiting"] >= 1:
         return (

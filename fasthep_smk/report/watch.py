@@ -46,6 +46,9 @@ class Server(ThreadingHTTPServer):
         self._path = f"/{secrets.token_urlsafe(16)}/"
         super().__init__((_HERE[0], port), partial(_Answer, self._path, _Page(build)))
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: whoever can reach the port could fill the terminal."""
+
     @property
     def url(self) -> str:
         """The address of the page, with the token that opens it."""
@@ -92,7 +95,11 @@ class _Answer(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the page, a result or a log."""
-        asked = urlsplit(self.path).path
+        try:
+            asked = urlsplit(self.path).path
+        except ValueError:
+            self._say(HTTPStatus.BAD_REQUEST, "this is no address")
+            return
         host = self.headers.get("Host", "").rpartition(":")[0] or self.headers.get("Host", "")
         known = asked[: len(self._token)].encode("utf-8", "replace")
         if host not in _HERE or not secrets.compare_digest(known, self._token.encode()):
@@ -102,8 +109,9 @@ class _Answer(BaseHTTPRequestHandler):
                 self._send(
                     self._page.content(), "text/html; charset=utf-8", "frame-ancestors 'none'"
                 )
-            except Findings as error:
-                self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            except Exception as error:  # a file is just being written, or is damaged
+                said = error if isinstance(error, Findings) else f"try again: {error}"
+                self._say(HTTPStatus.SERVICE_UNAVAILABLE, str(said))
         else:
             self._send_file(unquote(asked[len(self._token) :]))
 

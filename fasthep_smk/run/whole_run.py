@@ -27,11 +27,13 @@ def run_whole(
     cancel: bool = False,
     agree: Callable[[Placed], None] = lambda _: None,
     screen: Callable[[Translation], Screen] | None = None,
+    ended: Callable[[Concluded], None] = lambda _: None,
 ) -> Concluded:
     """Take all steps of a run in the current folder.
 
     Batch jobs of an earlier run go on, or with ``cancel`` are ended. ``agree`` may refuse what was
     translated before anything is written; ``screen`` makes what shows the run, if not the terminal.
+    ``ended`` is called when it has ended, while the build folder is still locked.
 
     Raises:
         SmkError: the workflow is wrong, or jobs failed.
@@ -56,4 +58,6 @@ def run_whole(
             agree(placed)
             translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
             session = pipeline.Session(held, prestarted, screen)
-            return pipeline.conclude(pipeline.run(translation, session))
+            found = pipeline.conclude(pipeline.run(translation, session))
+            ended(found)
+            return found

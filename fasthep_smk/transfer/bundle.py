@@ -65,7 +65,8 @@ def require_new(folder: Path) -> None:
 def write_bundle(translation: Translation, folder: Path) -> Manifest:
     """Write a bundle of what was translated into ``folder/build``; return its manifest."""
     analysis = _copied(translation, folder / _ANALYSIS)
-    versions = {one.metadata["Name"]: one.version for one in metadata.distributions()}
+    named = [one for one in metadata.distributions() if one.metadata["Name"]]
+    versions = {one.metadata["Name"]: one.version for one in named}
     pinned = "".join(f"{name}=={versions[name]}\n" for name in sorted(versions, key=str.lower))
     files.write_text(folder / _REQUIREMENTS, pinned)
     shutil.copyfile(SCHEMA, folder / SCHEMA.name)
@@ -110,7 +111,7 @@ def _copied(translation: Translation, goal: Path) -> list[dict[str, object]]:
     found = []
     for path in _sources(translation):
         inside = path.is_relative_to(translation.root)
-        name = path.relative_to(translation.root) if inside else Path("elsewhere", path.name)
+        name = path.relative_to(translation.root) if inside else Path("elsewhere", *path.parts[1:])
         copy = goal / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

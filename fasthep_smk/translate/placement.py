@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
-from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measuring
@@ -119,12 +119,12 @@ def place(
         execution.staging,
         execution.environment,
         stated=stated,
-        # Where jobs travel, share a batch job or are started by a Snakemake on their node, they
-        # are told of what the translation knows only.
+        # Where jobs travel, share a batch job or are started by a Snakemake on their node, as by
+        # executors that we do not know, they are told of what the translation knows only.
         measuring={
             name: one
             for name, one in measured.items()
-            if not (transfers or name in together or contained_in)
+            if not (transfers or name in together or contained_in or site.system not in SYSTEMS)
         },
     )
     return placement, list({str(item): item for item in findings}.values()), notes

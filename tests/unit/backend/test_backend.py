@@ -9,7 +9,7 @@ from hepflow.backends import loaders
 from hepflow.compiler.profiles import load_profile_config
 from hepflow.model.plan import ExecutionPlan
 
-from fasthep_smk.backend import Backend
+from fasthep_smk.backend import Backend, run
 from fasthep_smk.util.errors import Findings
 
 REGISTRY = load_profile_config("fasthep_smk:registry", project_root=Path())["registry"]
@@ -34,3 +34,11 @@ def test_a_strategy_may_be_the_folder_of_a_site(tmp_path: Path) -> None:
 def test_any_other_strategy_is_refused_by_its_name() -> None:
     with pytest.raises(Findings, match=r"--strategy: no such profile\n.*'slrm'(.|\n)*'slurm'\?"):
         loaders.validate_backend_execution(REGISTRY, {"backend": "snakemake", "strategy": "slrm"})
+
+
+def test_workers_of_dask_in_a_workflow_are_no_limit_of_ours(tmp_path: Path) -> None:
+    workflow = tmp_path / "workflow.yaml"
+    workflow.write_text("execution: {config: {n_workers: 4}}\n")
+    assert run._workers({"config": {"n_workers": 4}}, workflow) is None
+    assert run._workers({"config": {"n_workers": 2}}, workflow) == 2  # --workers 2
+    assert run._workers({}, workflow) is None

@@ -48,8 +48,9 @@ def test_files_of_the_same_content_are_two(tmp_path: Path, monkeypatch: pytest.M
 def test_a_decimal_comma_makes_a_key_of_a_number() -> None:
     """``{name: d, xs: 1,5}`` holds 1 as cross-section, and the key 5."""
     assert problems({"name": "d", "xs": 1, 5: None}) == [
-        "data.datasets['d']: this key is not a name: 5"
+        "data.datasets['d']: holds the key 5, without a value"
     ]
+    assert problems({"name": "d", "13TeV": True, "2018_lumi": 59.8, 2018: "B"}) == []
 
 
 def test_a_cross_section_is_a_finite_number() -> None:

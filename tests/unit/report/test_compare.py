@@ -152,3 +152,20 @@ def test_a_histogram_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     text, status = report.compared([one, other], as_json=False)
     assert status == 2
     assert f"cannot be read: {other}/artifacts/histograms/h.pkl" in text.splitlines()
+
+
+def test_folders_without_results_are_not_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(tmp_path / name) for name in ("one", "other")]
+    for name in folders:
+        (Path(name) / layout.TASKS).mkdir(parents=True)
+    assert main.main(["compare", *folders]) == 2
+    assert "nothing can be compared: there are no cutflows" in capsys.readouterr().out
+
+
+def test_a_folder_that_is_not_trusted_is_no_difference(tmp_path: Path) -> None:
+    one, other = build(tmp_path / "one"), build(tmp_path / "other")
+    other.chmod(0o777)
+    assert main.main(["compare", str(one), str(other)]) == 2
+    assert main.main(["compare", str(one), str(other), "--trust-build"]) == 0

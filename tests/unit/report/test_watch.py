@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -112,3 +113,12 @@ def test_tables_that_cannot_be_read_are_told(served: Server, tmp_path: Path) -> 
     status, text, _ = ask(served, "")
     assert status == 503
     assert "this task table cannot be read" in text
+
+
+def test_what_is_no_address_is_refused_in_silence(
+    served: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_connection(("127.0.0.1", served.server_port), timeout=10) as connection:
+        connection.sendall(b"GET http://[/ HTTP/1.1\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.0 400 ")
+    assert capfd.readouterr() == ("", "")
