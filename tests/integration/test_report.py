@@ -249,7 +249,14 @@ def test_a_browser_draws_it_and_asks_nobody(ran: Path, tmp_path: Path) -> None:
 
 def test_it_is_served_until_ctrl_c(ran: Path) -> None:
     command = [*COMMAND, "watch", "--no-browser"]
-    served = subprocess.Popen(command, cwd=ran.parent, stdout=subprocess.PIPE, text=True)
+    served = subprocess.Popen(
+        command,
+        cwd=ran.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+        # What has started the tests may ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert served.stdout is not None
     url, told = (served.stdout.readline().strip() for _ in range(2))
     assert told == f"shows {ran}; Ctrl-C ends this, not the run"
