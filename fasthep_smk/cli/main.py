@@ -135,8 +135,10 @@ def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
     if not quiet:
         print(results_in(build), end="")
         print(found.disk)
+    # Now: who follows a run in the background looks until the folder is free; and where both go to
+    # one file, an error is last.
+    sys.stdout.flush()
     if found.incomplete:
-        sys.stdout.flush()  # where both go to one file, this is last
         print(f"fasthep-smk: {found.incomplete}", file=sys.stderr)
 
 
