@@ -142,7 +142,7 @@ def make_parser() -> Parser:
     )
     init.add_argument("system", choices=("slurm", "htcondor", "local"))
     init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
-    _add_disk(commands, run)
+    _add_build_folder(commands, run)
     _add_pack(commands)
     _add_export(commands)
     _add_backend(commands)
@@ -358,7 +358,7 @@ def _add_help(commands: Commands) -> None:
     help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=_COMMANDS)
 
 
-def _add_disk(commands: Commands, run: Parser) -> None:
+def _add_build_folder(commands: Commands, run: Parser) -> None:
     """Add what is about a build folder and its size."""
     status = commands.add_parser(
         "status",

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
+from fasthep_smk.flow.registered import called_as
+
 __all__ = ["odd_forms"]
 
 #: What never makes a column, in words.
@@ -132,13 +134,4 @@ def _counted(number: int) -> str:
 
 def _shown(name: str, function: Callable[..., object] | None) -> str:
     """Return how a function is called."""
-    if isinstance(function, np.ufunc):
-        return f"{name}({', '.join('xyzuvw'[: function.nin])})"
-    try:
-        told = inspect.signature(function) if function is not None else None
-    except (TypeError, ValueError):
-        told = None
-    if told is None:
-        return f"{name}(…)"
-    plain = [one.replace(annotation=one.empty) for one in told.parameters.values()]
-    return f"{name}{inspect.Signature(plain)}"
+    return f"{name}(…)" if function is None else called_as(name, function)

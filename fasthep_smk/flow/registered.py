@@ -21,7 +21,7 @@ from fasthep_smk.flow.compile import load_with_digests, registry_of
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.op_identity import modules_of_entry
 
-__all__ = ["KINDS", "Component", "Parameter", "registered"]
+__all__ = ["KINDS", "Component", "Parameter", "called_as", "registered"]
 
 #: The sections of a registry that a workflow's author chooses from, and what is in them.
 KINDS = {
@@ -146,7 +146,7 @@ def _component(kind: str, name: str, entry: object, *, own: bool) -> Component:
         name,
         summary=_summary(made, spec, result, documentation),
         documentation=documentation,
-        signature=_signature(name, made) if kind == "function" else "",
+        signature=called_as(name, made) if kind == "function" else "",
         parameters=() if kind in ("function", "constant") else _parameters(name, kind, spec, made),
         reads=tuple(_symbols(_part(spec, "requires"))),
         provides=tuple(_symbols(_part(spec, "provides"))),
@@ -197,7 +197,7 @@ def _line(text: str) -> str:
     return re.split(r"(?<=\.)\s", " ".join(text.split()))[0]
 
 
-def _signature(name: str, made: object) -> str:
+def called_as(name: str, made: object) -> str:
     """Return how a function is called; what only names keywords of NumPy's is left out."""
     try:
         told = inspect.signature(made) if callable(made) else inspect.Signature()
