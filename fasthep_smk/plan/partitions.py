@@ -82,6 +82,11 @@ class SourceFacts:
         """Return the branches that will be asked of a dataset's files."""
         return tuple(dict.fromkeys([*self.branches, *self.branches_by_dataset.get(dataset, ())]))
 
+    @property
+    def all_branches(self) -> frozenset[str]:
+        """The branches that are asked of the files of any dataset."""
+        return frozenset(self.branches).union(*self.branches_by_dataset.values())
+
 
 def sources_of(nodes: Iterable[Node]) -> list[SourceFacts]:
     """Return the sources among a graph's nodes, in plan order."""
