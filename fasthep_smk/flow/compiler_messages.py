@@ -18,6 +18,7 @@ from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import mapping, named, place_of, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["compiler_finding"]
 
@@ -114,7 +115,7 @@ def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding
         file=str(workflow),
         key=named(found["key"], document),
         problem="is missing" if value is None and holder else "is not a valid value",
-        value=None if value is None else repr(value)[:60],
+        value=None if value is None else as_yaml(value),
         expected=what,
     )
 
@@ -365,7 +366,7 @@ def _name(workflow: Path, document: YamlMapping, message: str) -> Finding | None
             file=str(workflow),
             key=f"analysis.stages[{stage!r}].from",
             problem=f"stage {port[2].rpartition('.')[0]!r} has no output of this name",
-            value=repr(name),
+            value=as_yaml(name),
             expected="stream, or hist of a histogram, cutflow of a selection",
             hint=f"did you mean {close!r}?" if (close := nearest(name, _PORTS)) else None,
         )
@@ -405,7 +406,7 @@ def _unknown(
         file=str(workflow),
         key=named(place_of("", within or document, name).removeprefix("."), document) or None,
         problem=problem,
-        value=repr(name),
+        value=as_yaml(name),
         expected=", ".join(known) if 0 < len(known) < 12 and name not in known else None,
         hint=f"did you mean {close!r}?" if close else None,
     )

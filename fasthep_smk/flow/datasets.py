@@ -10,6 +10,7 @@ from pathlib import Path
 from fasthep_smk.flow.places import datasets_at, mapping, variations_of
 from fasthep_smk.util.errors import Finding, is_slip
 from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["dataset_findings"]
 
@@ -45,7 +46,7 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     file=workflow,
                     key=f"{key}.{number}",
                     problem="is not a finite number",
-                    value=repr(value),
+                    value=as_yaml(value),
                 )
         for odd, value in content.items():
             if str(odd).isdecimal() and value is None:
@@ -68,7 +69,7 @@ def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Fi
                 file=workflow,
                 key=f"{key}.eventtype",
                 problem="is neither data nor mc: no stage for one of them would see the dataset",
-                value=repr(value),
+                value=as_yaml(value),
                 expected="data or mc, or a word of yours that is not nearly one of them",
                 hint=f"did you mean {meant!r}?",
             )
@@ -109,7 +110,7 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
                     problem="the dataset lists this file twice: its events would count twice"
                     if other == name
                     else f"dataset {other!r} lists this file, too: its events would count twice",
-                    value=repr(file),
+                    value=as_yaml(file),
                     expected="each file once",
                     hint=None
                     if other == name

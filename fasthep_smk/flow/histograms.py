@@ -15,6 +15,7 @@ from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["histogram_findings"]
 
@@ -64,7 +65,7 @@ def _of_axes(
                 file=workflow,
                 key=f"{place}.name",
                 problem="two axes of the histogram have this name",
-                value=repr(names[number]),
+                value=as_yaml(names[number]),
                 expected="a name for each axis",
                 hint="dataset_axis: true makes an axis 'dataset'"
                 if source != _VARIATION and names[number] == "dataset"
@@ -80,7 +81,7 @@ def _of_axes(
                 key=f"{place}.bins",
                 problem=f"an axis of type {kind} does not read these bins: "
                 "it has one for each value that occurs",
-                value=str(bins),
+                value=as_yaml(bins),
                 expected="type: regular, or no bins"
                 if kind == "int"
                 else "a list of categories, or no bins",
@@ -101,7 +102,7 @@ def _of_source(source: str, place: str, workflow: str) -> Iterator[Finding]:
             file=workflow,
             key=f"{place}.source",
             problem="is an expression: an axis takes a column by its name",
-            value=repr(source),
+            value=as_yaml(source),
             expected="the name of a column",
             hint="let a stage with op: hep.define make the column",
         )
@@ -118,7 +119,7 @@ def _of_edges(bins: Mapping[str, object], place: str, workflow: str) -> Iterator
                 file=workflow,
                 key=f"{place}.{name}",
                 problem="is not a finite number",
-                value=str(bins[name]),
+                value=as_yaml(bins[name]),
                 expected="a number",
             )
 
@@ -138,7 +139,7 @@ def _of_categories(
             file=workflow,
             key=place,
             problem="holds a category twice",
-            value=repr(twice),
+            value=as_yaml(twice),
             expected="each category once",
         )
     if source != _DATASET:
@@ -167,7 +168,7 @@ def _of_weights(node: ExecutionNode, key: str, workflow: str) -> Iterator[Findin
             file=workflow,
             key=f"{key}.weight_expr",
             problem="is not used: variations.weights holds the weights",
-            value=repr(weight),
+            value=as_yaml(weight),
             expected="no weight_expr, and 'nominal' among variations.weights",
             hint=f"write variations: {{weights: {{nominal: {weight}}}}}",
         )
@@ -176,7 +177,7 @@ def _of_weights(node: ExecutionNode, key: str, workflow: str) -> Iterator[Findin
             file=workflow,
             key=f"{key}.storage",
             problem="variations need weights",
-            value=repr(storage),
+            value=as_yaml(storage),
             expected="storage: weighted",
         )
     if storage == "weighted" and variations is None and not str(weight or "").strip():
@@ -184,7 +185,7 @@ def _of_weights(node: ExecutionNode, key: str, workflow: str) -> Iterator[Findin
             file=workflow,
             key=f"{key}.storage",
             problem="a weighted histogram has no weight_expr",
-            value=repr(storage),
+            value=as_yaml(storage),
             expected="weight_expr: a column or an expression; or storage: count",
         )
 
@@ -215,7 +216,7 @@ def _of_variations(
             file=workflow,
             key=f"{key}.apply_to.eventtype",
             problem="no dataset has this eventtype (as it is written): no weight would be applied",
-            value=repr(wanted),
+            value=as_yaml(wanted),
             expected=" or ".join(known),
             hint=f"did you mean {close!r}?" if close else None,
         )

@@ -18,6 +18,7 @@ from fasthep_smk.flow.places import mapping, named
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Registry
@@ -136,7 +137,7 @@ def _of_histogram(params: YamlMapping, key: str, workflow: str) -> Iterator[Find
             file=workflow,
             key=f"{key}.weight_expr",
             problem="is not used with storage: count",
-            value=repr(params["weight_expr"]),
+            value=as_yaml(params["weight_expr"]),
             expected="storage: weighted",
         )
     axes = params.get("axes")
@@ -261,7 +262,7 @@ def _odd_keys(document: YamlMapping, workflow: str) -> Iterator[Finding]:
                 file=workflow,
                 key=f"[{key!r}]",
                 problem="this key is not text",
-                value=repr(key),
+                value=as_yaml(key),
                 expected="a name; put quotes around it if it looks like a number or a yes/no",
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +28,8 @@ from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, yaml_slips
 from fasthep_smk.flow.meaning import meaning_findings
-from fasthep_smk.flow.missing_columns import early_findings, place_naming, why_missing
+from fasthep_smk.flow.missing_branches import branch_findings
+from fasthep_smk.flow.missing_columns import early_findings
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -75,6 +77,7 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
@@ -443,13 +446,13 @@ def _variations(
             sources,
             datasets,
             inputs,
-            readers=readers,
-            made=[
-                *(name for node in graph.nodes.values() for name in node.makes),
-                *(one.plan.registry.get("functions") or {}),
-            ],
-            hints=why_missing(one.plan),
-            places=place_naming(compiled.document, readers),
+            partial(
+                branch_findings,
+                plan=one.plan,
+                document=compiled.document,
+                readers=readers,
+                workflow=compiled.shown,
+            ),
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
@@ -494,7 +497,7 @@ def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> l
             file=str(settings.workflow),
             key="--rerun",
             problem="the workflow has no such stage",
-            value=repr(name),
+            value=as_yaml(name),
             expected=", ".join(stages),
             hint=f"did you mean {close!r}?" if (close := nearest(name, stages)) else None,
         )
@@ -516,7 +519,7 @@ def _selected(
             "the workflow has no such variation",
             file=workflow,
             key="systematics.variations",
-            value=repr(wanted),
+            value=as_yaml(wanted),
             expected=", ".join(names) or "no --variation: the workflow has no systematics",
             hint=f"did you mean {close!r}?" if close else None,
         )
