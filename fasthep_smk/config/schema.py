@@ -243,7 +243,7 @@ def _odd_keys(content: object, file: str, key: str) -> Iterator[Finding]:
             if not isinstance(name, str):
                 yield Finding(
                     file=file,
-                    key=f"{key}[{name!r}]",
+                    key=f"{key}[{as_yaml(name)}]",
                     problem="this key is not text",
                     value=as_yaml(name),
                     expected="a name; put quotes around it if it looks like a number or a yes/no",

@@ -16,6 +16,7 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import mapping, named, place_of, stages_of
+from fasthep_smk.flow.syntax_hints import functions_of, syntax_finding
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.yaml_values import as_yaml
@@ -251,14 +252,12 @@ def _syntax(
     for place, one in stages_of(document):
         if one.get("id") == stage:
             key, content = f"{place}.params", one.get("params")
-    start = cause.offset or 0
-    where = f" at {text[start - 1 :]!r}" if 0 < start <= len(text) else ""
-    return Finding(
-        file=str(workflow),
+    return syntax_finding(
+        text,
+        cause,
+        functions_of(document),
         key=place_of(key, content, text),
-        problem=f"is not an expression: {cause.msg}{where}",
-        value=text,
-        expected="an expression such as (a > 1) & (b < 2)",
+        workflow=str(workflow),
     )
 
 

@@ -260,7 +260,7 @@ def _odd_keys(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         if isinstance(key, bool) or key is None:
             yield Finding(
                 file=workflow,
-                key=f"[{key!r}]",
+                key=f"[{as_yaml(key)}]",
                 problem="this key is not text",
                 value=as_yaml(key),
                 expected="a name; put quotes around it if it looks like a number or a yes/no",

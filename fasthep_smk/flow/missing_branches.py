@@ -6,6 +6,7 @@ is looked for in the files, and a misspelt collection is as many branches as it 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = ["Lack", "branch_findings"]
 
 #: How much a name must resemble another one to be meant by it: Jet_eta is not Muon_eta.
 _ALIKE = 0.6
+_PI = ("pi", "PI", "M_PI", "Pi")
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,8 @@ class _Telling:
             meant = _dotted(lack.branch, text, known)
             if meant is None and (close := nearest(lack.branch, known, cutoff=_ALIKE)):
                 meant = f"did you mean {close!r}?"
+        if lack.branch in _PI:
+            meant = f"write {math.pi}; or registry: {{constants: {{{lack.branch}: 'numpy:pi'}}}}"
         why = self._why(lack.branch) or _only_of(lack, self._plan)
         return " Or: ".join(filter(None, (meant, why))) or None
 
