@@ -12,13 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
+import yaml
+
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.missing_keys import missing_parameter
-from fasthep_smk.flow.places import mapping, named, place_of, stages_of
+from fasthep_smk.flow.places import datasets_at, mapping, named, place_of, stages_of
 from fasthep_smk.flow.syntax_hints import functions_of, syntax_finding
+from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest, not_among
+from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["compiler_finding"]
@@ -30,6 +33,10 @@ _KEY = re.compile(
 _NODE = re.compile(r"Failed to parse data dependencies for node '(?:stage\.)?(.+?)' \(.*?\)")
 _INCLUDED = "include cycle detected: "
 _CIRCLE = "Lowered graph contains a cycle"
+_SHAPE = re.compile(r"Included YAML must be a mapping/dict: (.+)")
+_OPENED = re.compile(
+    r"(?s)Failed to inspect ROOT dataset metadata for dataset='(.+?)' file='(.+?)': (.+)"
+)
 
 
 def compiler_finding(workflow: Path, error: BaseException) -> Finding:
@@ -61,6 +68,10 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             value=" → ".join(files),
             expected="files that do not",
         )
+    if shape := _SHAPE.match(message):
+        return _no_mapping(Path(shape[1]), workflow)
+    if opened := _OPENED.search(message):
+        return _unopened(document, *opened.groups(), workflow=str(workflow))
     if message == _CIRCLE:
         return Finding(
             file=str(workflow),
@@ -86,6 +97,39 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
         key=place,
         problem=f"FAST-HEP's compiler refuses it ({message})",
     )
+
+
+def _no_mapping(file: Path, workflow: Path) -> Finding:
+    """Return that a file is YAML, and no workflow: a list, a number, a text."""
+    content: object = None
+    with contextlib.suppress(OSError, yaml.YAMLError, UnicodeError, Findings):
+        content = load(file)
+    kind = "a list" if isinstance(content, list) else "one value"
+    shown = str(workflow) if file.resolve() == workflow.resolve() else str(file)
+    return Finding(
+        file=shown,
+        problem=f"is {kind}, not a workflow of keys with values",
+        value=as_yaml(content),
+        at=f"{shown}, line 1",
+        expected="data: …, sources: …, analysis: …",
+        hint="leave out the '-' before the keys" if isinstance(content, list) else None,
+    )
+
+
+def _unopened(
+    document: YamlMapping, dataset: str, file: str, reason: str, *, workflow: str
+) -> Finding:
+    """Return which input file the compiler could not look into."""
+    for key, name, content in datasets_at(document):
+        if name == dataset:
+            return Finding(
+                file=workflow,
+                key=place_of(f"{key}.files", content.get("files"), file),
+                problem=f"cannot be opened: {' '.join(reason.split())}",
+                value=as_yaml(file),
+                expected="a ROOT file that can be read now",
+            )
+    return Finding(file=file, problem=f"cannot be opened: {reason}")
 
 
 #: What the compiler wants at a key, in its words and in ours.

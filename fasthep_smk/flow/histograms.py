@@ -9,20 +9,29 @@ import ast
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["histogram_findings"]
+__all__ = ["histogram_findings", "told_of_axes"]
 
 _OP = "hep.hist"
 #: What an axis takes its values from, if not from a column.
 _DATASET, _VARIATION = "dataset_name", "__variation__"
 _NOMINAL = "nominal"
+#: What other packages call an axis whose bins differ in width.
+_OF_WIDTHS = ("variable", "var", "edges", "irregular")
+_WIDTHS = (
+    "FAST-HEP has no bins of different widths: take narrow ones, type: regular with bins: "
+    "{low: …, high: …, nbins: …}, and merge them afterwards"
+)
 
 
 def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
@@ -43,6 +52,41 @@ def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
         known = _eventtypes(plan)
         found += _of_variations(node, datasets, known, f"{key}.variations", workflow)
     return found
+
+
+def told_of_axes(found: list[Finding], params: YamlMapping, key: str) -> list[Finding]:
+    """Return findings about parameters with hints for the binnings that FAST-HEP does not have.
+
+    What stands beside a type that does not exist is not told as well.
+    """
+    told: list[Finding] = []
+    listed = params.get("axes")
+    axes = {f"{key}.axes[{n}]": a for n, a in enumerate(listed if isinstance(listed, list) else ())}
+    for one in found:
+        start, _, rest = (one.key or "").rpartition(".")
+        axis = mapping(axes.get(start))
+        kind, bins = axis.get("type"), axis.get("bins")
+        other = isinstance(kind, str) and kind.lower() in _OF_WIDTHS
+        if other and rest == "type":
+            told.append(replace(one, hint=_WIDTHS))
+        elif other:
+            continue
+        elif rest == "bins" and kind == "regular" and isinstance(bins, list):
+            told.append(replace(one, hint=_of_list(bins)))
+        else:
+            told.append(one)
+    return told
+
+
+def _of_list(bins: list[object]) -> str:
+    """Return what to write for bins as ROOT takes them, or by their edges."""
+    numbers = [one for one in bins if isinstance(one, int | float) and not isinstance(one, bool)]
+    if len(numbers) == len(bins) == 3 and isinstance(numbers[0], int) and numbers[1] < numbers[2]:
+        return f"write {{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
+    widths = {round(b - a, 9) for a, b in pairwise(numbers)}
+    if len(widths) == 1 and len(numbers) == len(bins):
+        return f"write {{low: {bins[0]}, high: {bins[-1]}, nbins: {len(bins) - 1}}}"
+    return _WIDTHS
 
 
 def _eventtypes(plan: ExecutionPlan) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config import schema
+from fasthep_smk.flow.histograms import told_of_axes
 from fasthep_smk.flow.places import mapping, named
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.util.documents import YamlMapping
@@ -82,7 +83,8 @@ def operation_findings(
         op, params = stage.get("op"), stage.get("params")
         if _is_published(op, "transforms", registry) or _is_published(op, "sinks", registry):
             if schema.holds(str(op), schema.LANGUAGE):
-                found += _unknown(params or {}, str(op), workflow, f"{key}.params")
+                unknown = _unknown(params or {}, str(op), workflow, f"{key}.params")
+                found += told_of_axes(unknown, mapping(params), f"{key}.params")
             if op == "hep.hist":
                 found += _of_histogram(mapping(params), f"{key}.params", workflow)
         for place, render in _renders(stage, key):

@@ -90,15 +90,6 @@ def _no_condition(text: str) -> str | None:
 def _of_content(entry: object, key: str, workflow: str) -> Iterator[Finding]:
     """Yield a variable or cut that says neither by an expression nor by a reduction what it is."""
     held = mapping(entry)
-    text = held.get("expr") if isinstance(entry, dict) else entry
-    if isinstance(text, str) and not text.strip():
-        yield Finding(
-            file=workflow,
-            key=f"{key}.expr" if isinstance(entry, dict) else key,
-            problem="is empty",
-            value=as_yaml(text),
-            expected="an expression such as MET > 20",
-        )
     if isinstance(entry, dict) and held.get("expr") is None and held.get("reduce") is None:
         yield Finding(
             file=workflow,

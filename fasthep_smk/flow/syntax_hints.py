@@ -15,6 +15,7 @@ from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.unknown_functions import instead_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["functions_of", "syntax_finding", "syntax_findings"]
 
@@ -86,11 +87,16 @@ def syntax_findings(
     FAST-HEP's compiler stops at the first of them.
     """
     for place, text in _expressions(stage, f"{key}.params"):
-        readable = text.replace("&&", " and ").replace("||", " or ")
+        readable = text.replace("&&", " and ").replace("||", " or ").strip()
+        if not readable:
+            expected = "an expression such as MET > 20"
+            problem, value = "is empty", as_yaml(text)
+            yield Finding(file=workflow, key=place, problem=problem, value=value, expected=expected)
+            continue
         try:
-            ast.parse(readable.strip(), mode="eval")
+            ast.parse(readable, mode="eval")
         except SyntaxError as error:
-            yield syntax_finding(readable.strip(), error, functions, key=place, workflow=workflow)
+            yield syntax_finding(readable, error, functions, key=place, workflow=workflow)
         except (ValueError, RecursionError, MemoryError):
             continue  # the compiler says it
 
@@ -113,7 +119,7 @@ def _expressions(stage: YamlMapping, key: str) -> Iterator[tuple[str, str]]:
                     entries.append((f"{place}[{number}]{within}", text))
     for place, text in entries:
         # Braces stand for what FAST-HEP writes there.
-        if isinstance(text, str) and text.strip() and "{" not in text:
+        if isinstance(text, str) and "{" not in text:
             yield place, text
 
 

@@ -62,9 +62,12 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     others = language_findings(document, workflow=workflow)
     others += ignored_findings(document, workflow=workflow)
     others += variation_findings(document, workflow=workflow)
+    if any(one.hint == "did you mean 'datasets'?" for one in others):
+        found = [one for one in found if one.problem != _NO_DATASET]
     return [*found, *(one for one in others if one.key not in told)]
 
 
+_NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
 _EXPECTED = "data.datasets, sources and analysis.stages"
 
 
@@ -120,9 +123,9 @@ def root_trees_of(document: YamlMapping) -> list[str] | None:
     for source in sources.values():
         kind = mapping(source).get("kind", "root_tree")
         tree = mapping(source).get("tree")
-        if kind != "root_tree" or not isinstance(tree, str):
+        if kind != "root_tree" or tree is None or isinstance(tree, list | dict):
             return None
-        trees.append(tree)
+        trees.append(str(tree))
     return trees
 
 
@@ -160,7 +163,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         yield Finding(
             file=workflow,
             key="data.datasets",
-            problem="there is no dataset: a source of ROOT files has nothing to read",
+            problem=_NO_DATASET,
             expected="at least one dataset with a name and files",
         )
 
