@@ -10,6 +10,7 @@ import numpy as np
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["text_findings", "value_findings"]
 
@@ -148,7 +149,7 @@ def _of_name(name: object, key: str, workflow: str) -> Iterator[Finding]:
             file=workflow,
             key=key,
             problem="begins or ends with a blank",
-            value=repr(name),
+            value=as_yaml(name),
             hint=f"write {name.strip()!r}",
         )
 
@@ -185,7 +186,7 @@ def _of_expr(expr: object, key: str, workflow: str) -> Iterator[Finding]:
     elif isinstance(expr, str) and expr.strip() and expr[0] in " \t":
         hint = f"write {expr.strip()!r}"
         problem = "begins with a blank"
-        yield Finding(file=workflow, key=key, problem=problem, value=repr(expr), hint=hint)
+        yield Finding(file=workflow, key=key, problem=problem, value=as_yaml(expr), hint=hint)
 
 
 def _of_dtype(dtype: object, key: str, workflow: str) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.remote import ask, is_remote
 
 __all__ = [
@@ -192,10 +192,8 @@ def _alike(paths: Iterable[str], groups: Iterable[Sequence[str]]) -> frozenset[s
     return frozenset().union(*listed).difference(*chosen)
 
 
-def missing_branches(
-    wanted: Iterable[str], facts: FileFacts, tree: str
-) -> list[tuple[str, str | None]]:
-    """Return the branches that a tree lacks, each with the nearest one it has.
+def missing_branches(wanted: Iterable[str], facts: FileFacts, tree: str) -> list[str]:
+    """Return the branches that a tree lacks.
 
     Only plain names are judged: uproot takes expressions too. Of a tree whose branches were not
     looked at, none are missing.
@@ -204,9 +202,7 @@ def missing_branches(
     if available is None:
         return []
     return [
-        (name, nearest(name, available))
-        for name in wanted
-        if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in available
+        name for name in wanted if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in available
     ]
 
 
