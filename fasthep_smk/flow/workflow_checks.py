@@ -109,7 +109,7 @@ def _said(document: YamlMapping, key: str) -> list[str]:
 def root_trees_of(document: YamlMapping) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
-    if not sources:  # FAST-HEP's default source
+    if sources is None:  # FAST-HEP's default source
         defaults = mapping(mapping(document.get("data")).get("defaults"))
         return [str(defaults.get("tree_primary") or "events")]
     if not isinstance(sources, dict):
@@ -178,7 +178,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     streams = {str(name) for part in ("sources", "joins") for name in mapping(document.get(part))}
-    if not mapping(document.get("sources")):
+    if document.get("sources") is None:
         streams.add("events")  # FAST-HEP's default source
     known = streams | {str(stage.get("id")) for stage in stages}
     yield from _repeated_ids(stages, workflow)

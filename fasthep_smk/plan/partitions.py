@@ -268,7 +268,7 @@ def _branch_finding(
     readers: Iterable[str] | None,
 ) -> Finding:
     (dataset, file), count = places[0], len(places)
-    more = f" (and {count - 1} more files)" if count > 1 else ""
+    more = f" (and {count - 1} more file{'s' if count > 2 else ''})" if count > 1 else ""
     stages = ", ".join(readers or ())
     return Finding(
         file=f"{file}{more}",

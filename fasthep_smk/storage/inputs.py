@@ -7,7 +7,6 @@ opened only when an answer is needed to cut them into partitions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -194,7 +193,7 @@ def missing_branches(
     return [
         (name, nearest(name, available))
         for name in wanted
-        if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in available
+        if name.isidentifier() and name not in available
     ]
 
 
