@@ -186,9 +186,10 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
         name = stage.get("id")
-        key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
-        for required in ("id", "op"):
-            if not str(stage.get(required) or "").strip():
+        named = str(name if name is not None else "").strip()
+        key = f"analysis.stages[{name!r}]" if named else f"analysis.stages[{number}]"
+        for required, text in (("id", named), ("op", str(stage.get("op") or "").strip())):
+            if not text:
                 yield Finding(
                     file=workflow, key=key, problem=f"the stage has no {required!r}",
                     expected="an id and an op for every stage",

@@ -38,7 +38,11 @@ def test_it_is_not_refused(case: dict[str, Any], data: Path, tmp_path: Path) -> 
     done = warm.run("check", workflow.name, *options, cwd=tmp_path, env=env)
     said = done.stdout + done.stderr
     assert (done.returncode, "ready to run" in said) == (0, True), said
-    assert ("warning" in said) == bool(case.get("warns")), said
+    warnings = [line for line in said.splitlines() if "warning" in line.lower()]
+    expected = case.get("warns", [])
+    assert len(warnings) == len(expected), said
+    for line, text in zip(warnings, expected, strict=True):
+        assert line.startswith(f"fasthep-smk: warning: {text}"), said
 
 
 @LONG

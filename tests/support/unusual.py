@@ -43,7 +43,7 @@ def write(case: dict[str, Any], folder: Path, data: Path) -> Path:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    text = case["workflow"]
+    text = case["workflow"].replace("%HERE%", str(folder))
     has = yaml.safe_load(text)
     parts = [usual for key, usual in USUAL.items() if key not in has]
     workflow = folder / case.get("as", "workflow.yaml")
@@ -58,6 +58,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 def make_data(folder: Path) -> Path:
     """Write all files that the workflows read; return their folder."""
+    events.zmumu_file(folder / "-x #1 ?%20'q' \"d\" & ; $y.root", 9, 8)
     for seed, (name, n) in enumerate({"a": 40, "b": 25, "c": 30, "d": 20}.items()):
         events.zmumu_file(folder / f"{name}.root", n, seed, is_data=name in "cd")
     for name in ("no events", "nothing"):
