@@ -29,11 +29,11 @@ data:
 
 def load() -> list[dict[str, Any]]:
     """Return all cases: name, workflow (a text), and perhaps files, chunk, variations, ignore."""
-    found = []
-    for path in sorted(FOLDER.glob("*.yaml")):
-        for case in yaml.safe_load(path.read_text(encoding="utf-8")):
-            found.append({"file": path.stem, **case})
-    return found
+    return [
+        {"file": path.stem, **case}
+        for path in sorted(FOLDER.glob("*.yaml"))
+        for case in yaml.safe_load(path.read_text(encoding="utf-8"))
+    ]
 
 
 def write(case: dict[str, Any], folder: Path, data: Path) -> Path:
