@@ -205,7 +205,19 @@ def check_inputs(
     for (source_name, tree, branch), (close, files) in lacking.items():
         read_by = (readers or {}).get(branch)
         lack = _branch_finding(source_name, tree, branch, close, files, read_by)
-        findings.append(replace(lack, hint=hints(branch), place=places(branch)))
+        others = [one for one in sources if one.tree is not None and one.name != source_name]
+        if any(
+            branch in one.branches_for(files[0][0])
+            and (one.name, str(one.tree), branch) not in lacking
+            for one in others
+        ):
+            hint: str | None = (
+                "each source is asked for what stages read of any: write missing_branches: ignore "
+                f"below sources.{source_name}"
+            )
+        else:
+            hint = hints(branch)
+        findings.append(replace(lack, hint=hint, place=places(branch)))
     return findings, warnings
 
 
