@@ -84,7 +84,8 @@ def _of_list(bins: list[object]) -> str:
     """Return what to write for bins as ROOT takes them, or by their edges."""
     numbers = [one for one in bins if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) == len(bins) == 3 and isinstance(numbers[0], int) and numbers[1] < numbers[2]:
-        return f"write {{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
+        meant = f"{{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
+        return f"if these are the number of bins and their ends, write {meant}"
     widths = {round(b - a, 9) for a, b in pairwise(numbers)}
     if len(widths) == 1 and len(numbers) == len(bins):
         return f"write {{low: {bins[0]}, high: {bins[-1]}, nbins: {len(bins) - 1}}}"
