@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -21,7 +21,7 @@ from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
-from fasthep_smk.flow.yaml_messages import yaml_finding
+from fasthep_smk.flow.yaml_messages import unreadable_finding, yaml_finding
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
@@ -129,24 +129,16 @@ def compile_workflow(
 def _noted() -> Iterator[list[str]]:
     """Collect what FAST-HEP's compiler warns of; other warnings are shown as ever."""
     said: list[str] = []
-    show = warnings.showwarning
-
-    def note(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        if category is UserWarning and "hepflow" in Path(filename).parts:
-            said.append(str(message))
-        else:
-            show(message, category, filename, lineno, file, line)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = note
-        yield said
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            yield said
+    finally:
+        for one in caught:
+            if one.category is UserWarning and "hepflow" in Path(one.filename).parts:
+                said.append(str(one.message))
+            else:
+                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
 
 
 def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
@@ -189,10 +181,9 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
     except yaml.MarkedYAMLError as error:
         raise Findings([yaml_finding(workflow, error)]) from error
     except yaml.YAMLError as error:
-        raise Findings.one(f"is not valid YAML: {error}", file=str(workflow)) from error
+        raise Findings([unreadable_finding(workflow)]) from error
     except UnicodeDecodeError as error:
-        culprit = _not_utf8(workflow)
-        raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
+        raise Findings([unreadable_finding(_not_utf8(workflow))]) from error
     except OSError as error:
         if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise
