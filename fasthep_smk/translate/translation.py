@@ -513,7 +513,8 @@ def _early_findings(
         return []
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
-    read = branches & {name for one in sources for name in one.all_branches}
+    asked = [one.all_branches for one in sources]
+    read = branches.intersection(*(one for one in asked if one is not None))
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
     return [
         replace(finding, hint=listed) if column in branches else finding
