@@ -78,6 +78,7 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
                     file=workflow, key=what, problem=problem, hint=hint
                 )
                 findings.setdefault(str(finding), finding)
+    findings = _without_profile(plan, findings, workflow)
     for report in plan.reports:
         if report.get("source") != "provenance":
             finding = Finding(
@@ -98,6 +99,30 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
         ):
             findings.setdefault(str(finding), finding)
     return list(findings.values())
+
+
+def _without_profile(plan: Plan, findings: dict[str, Finding], workflow: str) -> dict[str, Finding]:
+    """Return findings; where no profile registers FAST-HEP's operations, one for all of these."""
+    if "hep.define" in (plan.registry.get("transforms") or {}):
+        return findings
+    lacking = {
+        text: one
+        for text, one in findings.items()
+        if one.problem.endswith("of this name is registered")
+        and (one.value or "").strip("'").startswith(("hep.", "root_tree"))
+    }
+    if not lacking:
+        return findings
+    finding = Finding(
+        file=workflow,
+        key="use.profiles",
+        problem="no profile registers the operations of FAST-HEP",
+        value=", ".join(dict.fromkeys((one.value or "").strip("'") for one in lacking.values())),
+        expected="profiles: [hep]",
+        hint="write use: {profiles: [hep]} at the top of the workflow",
+    )
+    others = {text: one for text, one in findings.items() if text not in lacking}
+    return {str(finding): finding, **others}
 
 
 #: What FAST-HEP loads before it runs anything: for which section, by what, from which part of
@@ -137,6 +162,8 @@ _HINT = (
 def _hint(reference: object, problem: str) -> str | None:
     """Return what to do about a module, or about a name in it."""
     module, _, name = str(reference).partition(":")
+    if module.endswith(".py"):
+        return f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
     if "has no attribute" in problem:
         known = vars(sys.modules[module]) if module in sys.modules else ()
         close = nearest(name, (one for one in known if one.isupper() == name.isupper()))

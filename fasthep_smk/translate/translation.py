@@ -196,7 +196,8 @@ def _inputs(start: Start) -> Inputs:
 def _and_operations(found: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
     """Return findings, if there are any, with those about parameters of FAST-HEP's operations."""
     told, more = {one.key for one in found}, list[Finding]()
-    if found:
+    # Of what stands twice, one may be meant that is not read.
+    if found and not any(one.problem.startswith("stands twice") for one in found):
         with contextlib.suppress(Findings):  # a profile is what is wrong
             registry = registry_of(document, start.settings.workflow, start.root)
             more = operation_findings(document, registry, workflow=start.shown)
