@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.schema import key_of
@@ -20,9 +20,12 @@ from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import Plan, PlanNode
+    from fasthep_smk.flow.shapes import Plan, PlanNode, Registry
 
-__all__ = ["plan_findings", "registry_findings"]
+__all__ = ["plan_findings", "registry_findings", "unregistered_finding"]
+
+#: How the names of FAST-HEP's own operations begin.
+_OF_FASTHEP = ("hep.", "root_tree")
 
 _CATEGORY = {
     "source": ("sources", "source"),
@@ -103,26 +106,35 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
 
 def _without_profile(plan: Plan, findings: dict[str, Finding], workflow: str) -> dict[str, Finding]:
     """Return findings; where no profile registers FAST-HEP's operations, one for all of these."""
-    if "hep.define" in (plan.registry.get("transforms") or {}):
-        return findings
     lacking = {
         text: one
         for text, one in findings.items()
         if one.problem.endswith("of this name is registered")
-        and (one.value or "").strip("'").startswith(("hep.", "root_tree"))
+        and (one.value or "").strip("'").startswith(_OF_FASTHEP)
     }
-    if not lacking:
+    names = [(one.value or "").strip("'") for one in lacking.values()]
+    told = unregistered_finding(plan.registry, names, workflow=workflow)
+    if told is None:
         return findings
-    finding = Finding(
+    others = {text: one for text, one in findings.items() if text not in lacking}
+    return {str(told): told, **others}
+
+
+def unregistered_finding(
+    registry: Registry, names: Iterable[str], *, workflow: str
+) -> Finding | None:
+    """Return that no profile registers FAST-HEP's own operations, if some of ``names`` are."""
+    used = [one for one in dict.fromkeys(names) if one.startswith(_OF_FASTHEP)]
+    if not used or "hep.define" in (registry.get("transforms") or {}):
+        return None
+    return Finding(
         file=workflow,
         key="use.profiles",
         problem="no profile registers the operations of FAST-HEP",
-        value=", ".join(dict.fromkeys((one.value or "").strip("'") for one in lacking.values())),
+        value=", ".join(used),
         expected="profiles: [hep]",
         hint="write use: {profiles: [hep]} at the top of the workflow",
     )
-    others = {text: one for text, one in findings.items() if text not in lacking}
-    return {str(finding): finding, **others}
 
 
 #: What FAST-HEP loads before it runs anything: for which section, by what, from which part of

@@ -421,7 +421,9 @@ def _name(workflow: Path, document: YamlMapping, message: str) -> Finding | None
             problem=f"stage {port[2].rpartition('.')[0]!r} has no output of this name",
             value=as_yaml(name),
             expected="stream, or hist of a histogram, cutflow of a selection",
-            hint=f"did you mean {close!r}?" if (close := nearest(name, _PORTS)) else None,
+            hint=f"did you mean {close!r}?"
+            if (close := nearest(name, _PORTS)) not in (None, name)
+            else None,
         )
     for pattern, problem, names in _UNKNOWN:
         found = pattern.match(message)
