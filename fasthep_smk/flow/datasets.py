@@ -75,28 +75,6 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                 )
 
 
-def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
-    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
-    if isinstance(content, dict):
-        for name, value in content.items():
-            below = f"{key}.{name}"
-            yield from _not_json(value, below)
-            if isinstance(value, dict) and len({_kind(one) for one in value}) > 1:
-                yield below, "a mapping with keys of several kinds", list(value)
-    elif isinstance(content, list):
-        for number, value in enumerate(content):
-            yield from _not_json(value, f"{key}[{number}]")
-    elif isinstance(content, datetime.date):  # with a time, too
-        yield key, "a date", content
-    elif isinstance(content, bytes | set):
-        yield key, "binary data" if isinstance(content, bytes) else "a set", content
-
-
-def _kind(key: object) -> str:
-    """Return with what a key can be sorted."""
-    return "number" if isinstance(key, int | float) else type(key).__name__
-
-
 def _of_urls(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
     """Yield files by a URL that nothing reads, and lists of no file."""
     sources = mapping(document.get("sources")).values()
@@ -125,6 +103,8 @@ def _url_problem(file: str) -> tuple[str, str | None] | None:
     if found is None or Path(file).exists():
         return None
     scheme, slashes, rest = found.groups()
+    if scheme.lower() == "file" and slashes == ":///":
+        return None  # an absolute path
     usual = "root" if scheme.lower() in _XROOTD else scheme.lower()
     if usual not in _USUAL:
         usual = nearest(usual, _USUAL, cutoff=0.7) or ""
@@ -143,6 +123,28 @@ def _is_known(scheme: str) -> bool:
     import fsspec  # type: ignore[import-untyped]  # takes a moment, and is seldom asked
 
     return scheme.lower() in fsspec.available_protocols()
+
+
+def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
+    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            below = f"{key}.{name}"
+            yield from _not_json(value, below)
+            if isinstance(value, dict) and len({_kind(one) for one in value}) > 1:
+                yield below, "a mapping with keys of several kinds", list(value)
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _not_json(value, f"{key}[{number}]")
+    elif isinstance(content, datetime.date):  # with a time, too
+        yield key, "a date", content
+    elif isinstance(content, bytes | set):
+        yield key, "binary data" if isinstance(content, bytes) else "a set", content
+
+
+def _kind(key: object) -> str:
+    """Return with what a key can be sorted."""
+    return "number" if isinstance(key, int | float) else type(key).__name__
 
 
 def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:

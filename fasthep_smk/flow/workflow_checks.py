@@ -68,6 +68,8 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
 
 
 _NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
+#: Bytes of the name of a file, on the usual file systems.
+_LONGEST_NAME = 255
 _EXPECTED = "data.datasets, sources and analysis.stages"
 
 
@@ -199,6 +201,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
                     file=workflow, key=key, problem=f"the stage has no {required!r}",
                     expected="an id and an op for every stage",
                 )  # fmt: skip
+        yield from _long_id(stage, f"analysis.stages[{number}]", workflow)
         yield from _reference_findings(stage, key, known, workflow)
         yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
@@ -221,6 +224,24 @@ def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Find
                 expected="an id of its own for each stage",
             )
         seen.update([name] if name else [])
+
+
+def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield an id after which FAST-HEP names files, and no file system takes their names."""
+    name, op = str(stage.get("id") or ""), str(stage.get("op"))
+    draws = stage.get("render") or op.startswith("hep.render.")
+    if not draws and op not in ("hep.hist", "hep.selection.cutflow"):
+        return
+    longest = _LONGEST_NAME - len("render__0.yaml" if draws else ".json")
+    if len(name.encode("utf-8", "replace")) > longest:
+        yield Finding(
+            file=workflow,
+            key=f"{key}.id",
+            problem=f"is too long: files are named after it, with more than {_LONGEST_NAME} bytes",
+            value=as_yaml(name, 60),
+            expected=f"at most {longest} bytes",
+            hint="a short id, and the long text as label of an axis or x-note of the stage",
+        )
 
 
 def _reference_findings(

@@ -500,7 +500,7 @@ def _early_findings(
 ) -> list[Finding]:
     """Return the columns that are read before they are made, and are not read from any file.
 
-    FAST-HEP reads a branch of the same name only if the source lists it.
+    FAST-HEP reads a branch of the same name only if the source lists it, or is asked for none.
     """
     early = early_findings(plan, workflow=compiled.shown)
     if not early or len(sources) > 1:  # a join gives columns other names
@@ -514,6 +514,8 @@ def _early_findings(
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
     read = branches & {name for one in sources for name in one.all_branches}
+    if not all(one.all_branches for one in sources):
+        read = branches  # a source that is asked for none reads all
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
     return [
         replace(finding, hint=listed) if column in branches else finding
