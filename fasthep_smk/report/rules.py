@@ -86,7 +86,7 @@ def _stage(name: str, node: JsonObject) -> JsonObject:
 
 
 def _job(build: Path, job: JobFacts) -> JsonObject:
-    ran = job.state == "done"
+    ran = job.state in ("done", "running")
     log = layout.log(job.rule, job.key.split("/") if job.key else ())
     return {
         "key": job.key,
@@ -96,7 +96,7 @@ def _job(build: Path, job: JobFacts) -> JsonObject:
         "batch_job": job.batch_job,
         "started": job.started if ran else None,
         "seconds": job.seconds if ran else None,
-        "memory": job.memory if ran else None,
+        "memory": job.memory if job.state == "done" else None,
         "retries": job.retries,
         "log": log if (build / log).exists() else "",
     }
