@@ -571,11 +571,11 @@ def _provenance(data: JsonObject) -> list[Section]:
     run = data["run"]
     rows = [["build folder", data["build"]]]
     if run:
-        took = None if run["ended"] is None else run["ended"] - run["started"]
+        took = "" if run["ended"] is None else f", {duration(run['ended'] - run['started'])}"
         rows += [
             ["command", run["command"]],
             ["started in", run["folder"]],
-            ["last run", f"{when(run['started'])}, {duration(took)}"],
+            ["last run", f"{when(run['started'])}{took}"],
             ["site", f"{run['site']} ({run['system']})"],
             *(["version", f"{name} {version}"] for name, version in run["versions"].items()),
             *(["SHA-256", f"{digest}  {path}"] for path, digest in run["digests"].items()),

@@ -118,18 +118,20 @@ def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str
     figures = [(f"{sum(counts.values())}", "jobs")]
     if run and run["ended"] is not None:
         figures.append((duration(run["ended"] - run["started"]), "last run"))
-    figures.append((duration(sum(job.cpu for job in facts.done)), "on CPUs"))
+    if facts.done:
+        figures.append((duration(sum(job.cpu for job in facts.done)), "on CPUs"))
     events = sum(many or 0 for many in facts.events.values())
     if events:
         figures.append((f"{events:,}".replace(",", "\u202f"), "events"))
-    figures.append((about_bytes(max((job.memory for job in facts.done), default=0)), "most memory"))
+    if facts.done:
+        figures.append((about_bytes(max(job.memory for job in facts.done)), "most memory"))
     shown = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
     )
     state = verdict["state"]
     renewed = (
         f'<p class="note" id="renewed">Written at {when(data["made"])}, and renewed '
-        f"about every {duration(again)} while the run goes on: this page reloads itself.</p>"
+        f"about every {again} s while the run goes on: this page reloads itself.</p>"
     )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
