@@ -86,9 +86,9 @@
       x: span, y: { axis: null, domain: [-0.6, told.rows.length], reverse: true },
       marks: [
         Plot.rect(chosen.filter((job) => job.wait < job.start), { x1: "wait", x2: "start", y1: (job) => job.row + 0.3 + 0.7 * top, y2: (job) => job.row + 0.7 + 0.15 * top, fill: grey }),
-        Plot.rect(chosen, {
+        Plot.rect(chosen.filter((job) => job.kind), { x1: "start", x2: "end", y1: upper, y2: end, fill: (job) => colour(job.rule), fillOpacity: 0.5 }),
+        Plot.rect(chosen.filter((job) => !job.kind), {
           x1: "start", x2: (job) => Math.max(job.end, job.start + last / 2000), y1: upper, y2: end, fill: (job) => colour(job.rule),
-          fillOpacity: (job) => job.kind ? 0.5 : 1,
         }),
         Plot.rect(chosen.filter((job) => job.kind === 1), { x1: "start", x2: "end", y1: upper, y2: end, fill: "none", stroke: "var(--bad)", strokeWidth: 2 }),
         Plot.dot(chosen.filter((job) => job.retries), { x: "start", y: (job) => job.row + 0.45, symbol: "diamond", r: 4, fill: "currentColor" }),
