@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,6 +19,8 @@ __all__ = ["of_each"]
 
 #: How many jobs are told of all rules together, and at least of each; lines of parameters.
 _JOBS, _LEAST_JOBS, _LINES = 1000, 5, 60
+#: The one in C is five times as fast.
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 #: Which jobs are told first.
 _ORDER = ("failed", "running", "done", "to do")
 
@@ -73,7 +76,8 @@ def _nodes(build: Path, plan: str) -> dict[str, JsonObject]:
 
 def _stage(name: str, node: JsonObject) -> JsonObject:
     try:
-        text = yaml.safe_dump(node.get("params") or {}, sort_keys=False, allow_unicode=True)
+        params = node.get("params") or {}
+        text = yaml.dump(params, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
     except (yaml.YAMLError, RecursionError):
         text = ""
     lines = masked(text).splitlines() if text.strip() != "{}" else []
