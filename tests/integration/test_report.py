@@ -25,6 +25,7 @@ import yaml
 from fasthep_smk.report import facts, page, watch
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.browser import printed, show
+from tests.support.recomputed import differences
 
 pytestmark = pytest.mark.integration
 
@@ -87,6 +88,10 @@ def table(page: Path, name: str) -> list[dict[str, str]]:
 
 
 # --- numbers, by another way than the page's ------------------------------------------------------
+
+
+def test_every_number_follows_from_what_the_run_has_left(ran: Path, data: dict[str, Any]) -> None:
+    assert differences(ran, data) == []
 
 
 def test_rules_are_those_of_the_records(
