@@ -246,9 +246,11 @@ def _pool(
             spans.append((begin[name], one["started"], one["ended"], many))
     tries = [one for note in failed.values() for one in (*note["earlier"], note)]
     tries += [one for record in new.values() for one in record["earlier"]]
-    for one in tries:
-        if one.get("ended") is not None and (is_cores or one["pool"] == row["pool"]):
-            spans.append((one["started"], one["started"], one["ended"], 1))
+    spans += [
+        (one["started"], one["started"], one["ended"], 1)
+        for one in tries
+        if one.get("ended") is not None and (is_cores or one["pool"] == row["pool"])
+    ]
     limit = run["cores"] if is_cores else run["limits"].get(row["pool"])
     times = sorted({time for span in spans for time in span[:3]})
     busy = ran = waited = full = most = 0.0
