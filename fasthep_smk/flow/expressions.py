@@ -23,7 +23,7 @@ from fasthep_smk.flow.unknown_functions import instead_of
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding, is_slip
 
-__all__ = ["expression_findings"]
+__all__ = ["expression_findings", "is_elementwise"]
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOGIC = (ast.BitAnd, ast.BitOr)
@@ -59,7 +59,7 @@ def expression_findings(
         elementwise=frozenset(
             name
             for name, reference in (registry.get("functions") or {}).items()
-            if _is_elementwise(str(reference))
+            if is_elementwise(str(reference))
         ),
         values=_dataset_values(plan),
     )
@@ -88,13 +88,13 @@ def expression_findings(
 
 def _function(reference: object) -> Callable[..., object] | None:
     """Return a published function; another may take what its signature does not say."""
-    if not isinstance(reference, str) or not _is_elementwise(reference):
+    if not isinstance(reference, str) or not is_elementwise(reference):
         return None
     found = upstream.load_object(reference)
     return found if callable(found) else None
 
 
-def _is_elementwise(reference: str) -> bool:
+def is_elementwise(reference: str) -> bool:
     """Whether a function makes a column of columns, as far as is known."""
     module = reference.partition(":")[0]
     return module in ("numpy", "awkward") or op_identity.is_published(module)

@@ -32,6 +32,8 @@ _WIDTHS = (
     "FAST-HEP has no bins of different widths: take narrow ones, type: regular with bins: "
     "{low: …, high: …, nbins: …}, and merge them afterwards"
 )
+#: The parameters of `hist.Hist.fill`, which takes the values of an axis by the axis' name.
+FILL_PARAMETERS = ("self", "weight", "sample", "threads")
 
 
 def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
@@ -115,6 +117,14 @@ def _of_axes(
                 hint="dataset_axis: true makes an axis 'dataset'"
                 if source != _VARIATION and names[number] == "dataset"
                 else None,
+            )
+        if names[number] in FILL_PARAMETERS:
+            yield Finding(
+                file=workflow,
+                key=f"{place}.name",
+                problem="no axis can have this name: hist.fill has a parameter of that name",
+                value=repr(names[number]),
+                expected="another name",
             )
         if isinstance(source, str) and source not in (_DATASET, _VARIATION):
             yield from _of_source(source, place, workflow)

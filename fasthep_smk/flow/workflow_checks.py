@@ -129,7 +129,7 @@ def _said(document: YamlMapping, key: str) -> list[str]:
 def root_trees_of(document: YamlMapping) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
-    if not sources:  # FAST-HEP's default source
+    if sources is None:  # FAST-HEP's default source
         defaults = mapping(mapping(document.get("data")).get("defaults"))
         return [str(defaults.get("tree_primary") or "events")]
     if not isinstance(sources, dict):
@@ -214,7 +214,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     streams = {str(name) for part in ("sources", "joins") for name in mapping(document.get(part))}
-    if not mapping(document.get("sources")):
+    if document.get("sources") is None:
         streams.add("events")  # FAST-HEP's default source
     known = streams | {str(stage.get("id")) for stage in stages}
     yield from _repeated_ids(stages, workflow)
@@ -222,9 +222,10 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
         name = stage.get("id")
-        key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
-        for required in ("id", "op"):
-            if not str(stage.get(required) or "").strip():
+        named = str(name if name is not None else "").strip()
+        key = f"analysis.stages[{name!r}]" if named else f"analysis.stages[{number}]"
+        for required, text in (("id", named), ("op", str(stage.get("op") or "").strip())):
+            if not text:
                 yield Finding(
                     file=workflow, key=key, problem=_LACKING.format(required),
                     expected="an id and an op for every stage",

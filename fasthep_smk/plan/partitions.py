@@ -83,6 +83,11 @@ class SourceFacts:
         """Return the branches that will be asked of a dataset's files."""
         return tuple(dict.fromkeys([*self.branches, *self.branches_by_dataset.get(dataset, ())]))
 
+    @property
+    def all_branches(self) -> frozenset[str]:
+        """The branches that are asked of the files of any dataset."""
+        return frozenset(self.branches).union(*self.branches_by_dataset.values())
+
 
 def sources_of(nodes: Iterable[Node]) -> list[SourceFacts]:
     """Return the sources among a graph's nodes, in plan order."""
@@ -204,6 +209,12 @@ def check_inputs(
             files=tuple(files),
             having=tuple(one for one, listed in local.items() if listed and one not in dict(files)),
             branches=frozenset(facts[files[0][1]].branches[tree] or ()),
+            elsewhere=any(
+                branch in one.branches_for(files[0][0])
+                and (one.name, str(one.tree), branch) not in lacking
+                for one in sources
+                if one.tree is not None and one.name != name
+            ),
         )
         for (name, tree, branch), files in lacking.items()
     ]

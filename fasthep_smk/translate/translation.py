@@ -70,6 +70,7 @@ from fasthep_smk.translate.input_files import file_findings
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.tried import trial_findings
 from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
@@ -287,7 +288,8 @@ def compile_plans(loaded: Loaded) -> Compiled:
     _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
-    warnings = [*loaded.execution.notices, *not_searched]
+    compiler_said = [text for one in plans for text in one.warnings]
+    warnings = [*loaded.execution.notices, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
 
@@ -312,6 +314,15 @@ def plan(compiled: Compiled) -> Planned:
     findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
         findings += output_findings(item, workflow=compiled.shown)
+    if not findings and compiled.root == Path.cwd():  # relative paths are the current folder's
+        findings, untried = trial_findings(
+            variations,
+            compiled.document,
+            inputs,
+            workflow=compiled.shown,
+            folder=compiled.aside,
+        )
+        warnings += untried
     _raise_if_any(findings, compiled)
     unite_sources({item.label: item.graph for item in variations})
     if unknown:
@@ -493,7 +504,10 @@ def _variations(
 def _early_findings(
     plan: Plan, sources: list[SourceFacts], inputs: Inputs, compiled: Compiled
 ) -> list[Finding]:
-    """Return the columns that are read before they are made, and are no branch of any file."""
+    """Return the columns that are read before they are made, and are not read from any file.
+
+    FAST-HEP reads a branch of the same name only if the source lists it.
+    """
     early = early_findings(plan, workflow=compiled.shown)
     if not early or len(sources) > 1:  # a join gives columns other names
         return []
@@ -505,7 +519,13 @@ def _early_findings(
         return []
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
-    return [finding for column, finding in early.items() if column not in branches]
+    read = branches & {name for one in sources for name in one.all_branches}
+    listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
+    return [
+        replace(finding, hint=listed) if column in branches else finding
+        for column, finding in early.items()
+        if column not in read
+    ]
 
 
 def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
