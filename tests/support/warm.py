@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-__all__ = ["FASTHEP", "read_packages_once", "run"]
+__all__ = ["FASTHEP", "fasthep", "read_packages_once", "run"]
 
 #: What the three processes import, besides `processes.MODULES` and what plots need.
 _MODULES = (
@@ -130,6 +130,17 @@ def run(
     return subprocess.run(
         command, cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True
     )
+
+
+def fasthep(
+    *arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str] | None = None
+) -> None:
+    """Run FAST-HEP's own command, for results to compare with; show what it printed if it fails.
+
+    Nothing of FAST-HEP is changed in the process that it is forked from.
+    """
+    done = run(*arguments, cwd=cwd, env=env, program=FASTHEP)
+    assert done.returncode == 0, f"{arguments}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
 
 
 def _run_warm(
