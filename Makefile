@@ -3,7 +3,8 @@
 
 VENV ?= .venv
 PYTHON ?= python3
-PYTEST_ARGS ?= -n 3 --dist worksteal
+# For two cores: tests of batch systems mostly wait for them.
+PYTEST_ARGS ?= -n 4 --dist worksteal
 CHAOS_ROUNDS ?= 400
 EDIT_ROUNDS ?= 200
 MIXES ?= 50
