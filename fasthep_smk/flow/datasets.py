@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -54,6 +55,16 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     problem="is not a finite number",
                     value=as_yaml(value),
                 )
+        for path, kind, value in _not_json(content, key):
+            yield Finding(
+                file=workflow,
+                key=path,
+                problem=f"YAML reads this as {kind}, which FAST-HEP cannot write",
+                value=str(value),
+                hint=f"write '{value}', in quotes"
+                if isinstance(value, datetime.date)
+                else "write texts or lists",
+            )
         for odd, value in content.items():
             if str(odd).isdecimal() and value is None:
                 yield Finding(
@@ -62,6 +73,28 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     problem=f"holds the key {odd}, without a value",
                     hint="a decimal comma makes two entries of a number: write 1.5, not 1,5",
                 )
+
+
+def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
+    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            below = f"{key}.{name}"
+            yield from _not_json(value, below)
+            if isinstance(value, dict) and len({_kind(one) for one in value}) > 1:
+                yield below, "a mapping with keys of several kinds", list(value)
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _not_json(value, f"{key}[{number}]")
+    elif isinstance(content, datetime.date):  # with a time, too
+        yield key, "a date", content
+    elif isinstance(content, bytes | set):
+        yield key, "binary data" if isinstance(content, bytes) else "a set", content
+
+
+def _kind(key: object) -> str:
+    """Return with what a key can be sorted."""
+    return "number" if isinstance(key, int | float) else type(key).__name__
 
 
 def _of_urls(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:

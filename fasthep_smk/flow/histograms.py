@@ -26,6 +26,8 @@ _OP = "hep.hist"
 #: What an axis takes its values from, if not from a column.
 _DATASET, _VARIATION = "dataset_name", "__variation__"
 _NOMINAL = "nominal"
+#: The parameters of `hist.Hist.fill`, which takes the values of an axis by the axis' name.
+FILL_PARAMETERS = ("self", "weight", "sample", "threads")
 #: What other packages call an axis whose bins differ in width.
 _OF_WIDTHS = ("variable", "var", "edges", "irregular")
 _WIDTHS = (
@@ -114,6 +116,14 @@ def _of_axes(
                 hint="dataset_axis: true makes an axis 'dataset'"
                 if source != _VARIATION and names[number] == "dataset"
                 else None,
+            )
+        if names[number] in FILL_PARAMETERS:
+            yield Finding(
+                file=workflow,
+                key=f"{place}.name",
+                problem="no axis can have this name: hist.fill has a parameter of that name",
+                value=repr(names[number]),
+                expected="another name",
             )
         if isinstance(source, str) and source not in (_DATASET, _VARIATION):
             yield from _of_source(source, place, workflow)

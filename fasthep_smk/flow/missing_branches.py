@@ -31,7 +31,8 @@ class Lack:
     """A branch that ``source`` reads and some files do not have.
 
     ``files`` are the datasets and files that lack it, ``having`` the datasets whose files all have
-    it, ``branches`` those that the first of the files does have.
+    it, ``branches`` those that the first of the files does have; ``other`` is a source whose tree
+    in that file has it.
     """
 
     branch: str
@@ -40,6 +41,7 @@ class Lack:
     files: tuple[tuple[str, str], ...]
     having: tuple[str, ...]
     branches: frozenset[str]
+    other: str | None = None
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class _Telling:
 
     def _hint(self, group: list[Lack], place: _Named | None) -> str | None:
         lack = group[0]
+        if lack.other is not None:
+            return (
+                f"source {lack.other!r} has it, and FAST-HEP asks each source for what stages read "
+                f"of any: write missing_branches: ignore below sources.{lack.source}"
+            )
         text = (place.text if place else None) or ""
         made = columns_before(self._plan, lack.branch)
         known = {*lack.branches, *made} - {lack.branch}

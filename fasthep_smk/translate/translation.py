@@ -282,7 +282,8 @@ def compile_plans(loaded: Loaded) -> Compiled:
     _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
-    warnings = [*loaded.execution.notices, *not_searched]
+    compiler_said = [text for one in plans for text in one.warnings]
+    warnings = [*loaded.execution.notices, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
 
@@ -512,7 +513,8 @@ def _early_findings(
         return []
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
-    read = branches & {name for one in sources for name in one.all_branches}
+    asked = [one.all_branches for one in sources]
+    read = branches.intersection(*(one for one in asked if one is not None))
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
     return [
         replace(finding, hint=listed) if column in branches else finding

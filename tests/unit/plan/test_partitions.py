@@ -1,15 +1,26 @@
-"""How many partitions may be missing, and what a run without them reads and is signed with."""
+"""How many partitions may be missing, and what a run without them reads and is signed with.
+
+And what is said of a branch that a tree lacks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 import pytest
+import uproot
 
 from fasthep_smk.config.run_settings import Limit
+from fasthep_smk.flow.missing_branches import Lack
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import Partition, missing_entries
+from fasthep_smk.plan.partitions import Partition, SourceFacts, check_inputs, missing_entries
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
+from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.storage.missing_report import markdown
+from fasthep_smk.util.errors import Finding
 from tests.unit.plans import define, graph, histogram, node, router_for
 
 SIM = {"name": "sim", "eventtype": "mc", "files": ["s.root"]}
@@ -155,3 +166,26 @@ def test_a_file_that_is_missing_is_not_a_file_that_was_never_listed() -> None:
 
     first, second = partition("sim", "0_0"), partition("sim", "1_0")
     assert finish(first, second, without=frozenset({("sim", "1_0")})) != finish(first)
+
+
+def test_of_several_sources_the_one_is_named_that_has_a_branch(tmp_path: Path) -> None:
+    with uproot.recreate(tmp_path / "a.root") as out:
+        out.mktree("events", {"pt": np.zeros(2)})
+        out.mktree("runs", {"run": np.zeros(1)})
+    found: list[tuple[str, str, str | None]] = []
+
+    def note(lacks: Sequence[Lack]) -> list[Finding]:
+        found.extend((one.branch, one.source, one.other) for one in lacks)
+        return []
+
+    sources = [
+        SourceFacts(f"my {tree}", tree, True, ("pt", "px"), {}, False, None, None)
+        for tree in ("events", "runs")
+    ]
+    inputs = Inputs(tmp_path, tmp_path / "known.json")
+    check_inputs(sources, {"dy": {"files": ["a.root"]}}, inputs, note)
+    assert found == [
+        ("px", "my events", None),
+        ("pt", "my runs", "my events"),
+        ("px", "my runs", None),
+    ]
