@@ -135,7 +135,8 @@ def _url_problem(file: str) -> tuple[str, str | None] | None:
         if scheme.lower() == "eos":
             meant = "write root://, the server, and //eos/…"
         return f"no reader of files knows {scheme}://", meant
-    return ("is no URL: '://' follows its first word", meant) if usual else None
+    one_word = usual and scheme.lower() != "file"  # file:data/x.root is read as data/x.root
+    return ("is no URL: '://' follows its first word", meant) if one_word else None
 
 
 def _is_known(scheme: str) -> bool:

@@ -123,7 +123,9 @@ def _codes(name: str) -> str:
 def columns_before(plan: ExecutionPlan, column: str) -> set[str]:
     """Return the columns that stages make before a column is read; of all stages if none does."""
     readers = (plan.data_flow or {}).get("consumers") or {}
-    before = {name for reader in readers.get(column, ()) for name in _before(plan, reader)}
+    before = {
+        name for reader in readers.get(column, ()) for name in (reader, *_before(plan, reader))
+    }
     nodes = before or {node.id for node in plan.nodes}
     return {name for node in nodes for name in _made(plan, node)}
 
