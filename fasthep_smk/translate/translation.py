@@ -328,7 +328,7 @@ def place(planned: Planned) -> Placed:
         sizes=planned.sizes,
         build=earlier,
     )
-    _raise_if_any(findings)
+    _raise_if_any(findings, planned)
     refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
     bundle(
         planned.rules,

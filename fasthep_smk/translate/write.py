@@ -17,6 +17,7 @@ from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.translate import (
     bundles,
+    by_dataset,
     profile,
     result_rules,
     snakefile,
@@ -32,7 +33,7 @@ from fasthep_smk.util.names import shell
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.reuse import Reuse
-    from fasthep_smk.storage.job_settings import Launch, Measuring, Requests
+    from fasthep_smk.storage.job_settings import Apart, Launch, Measuring, Requests
 
 __all__ = [
     "ENVIRONMENT",
@@ -155,7 +156,8 @@ def write(contents: Contents) -> Written:
             files.remove(other)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     pilots.write(placement.crews or pilots.Crews(placement.site.system), build)
-    files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
+    requests = json.dumps(_requests(rules, placement), indent=1)
+    files.write_text(build / layout.REQUESTS, f"{requests}\n")
     _write_sizes(rules, placement, build)
     return written
 
@@ -204,16 +206,30 @@ def _launch(contents: Contents) -> Launch:
     }
 
 
-def _requests(placement: profile.Placement) -> Requests:
+def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
     """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
-    rules = {
+    asked = {
         rule: [asked_of(one) for one in attempts] for rule, attempts in placement.attempts.items()
+    }
+    apart: dict[str, Apart] = {
+        rule.name: {
+            "wildcards": [*rule.named_by],
+            "attempts": {
+                place: [asked_of(one) for one in attempts]
+                for place, attempts in by_dataset.by_snakemake_job(
+                    rule, own, placement.attempts[rule.name]
+                ).items()
+            },
+        }
+        for rule in rules
+        if (own := placement.by_dataset.get(rule.name))
     }
     credentials = [one.as_data() for one in placement.credentials]
     return {
         "system": placement.site.system,
         "credentials": credentials,
-        "rules": rules,
+        "rules": asked,
+        "by_dataset": apart,
         "submitted_as": placement.submitted_as(),
         "fallback_after": dict(placement.fallback_after),
     }
