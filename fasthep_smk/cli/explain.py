@@ -12,9 +12,11 @@ from fasthep_smk import sites
 from fasthep_smk.config.credentials import Requirement, RequirementData
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.credentials.credential import NAMES
+from fasthep_smk.flow.records import SampleFacts
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.fork_server import changed_by_shells, why_cold
 from fasthep_smk.storage.job_settings import at_place
+from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.profile import may_spread
 from fasthep_smk.translate.translation import Placed
 
@@ -101,6 +103,7 @@ class Explanation(TypedDict):
     site: _Site
     cold: dict[str, str]
     credentials: list[RequirementData]
+    sample: SampleFacts | None
     rules: list[_Rule]
     pools: list[_Pool]
     pilots: list[_Pilots]
@@ -119,6 +122,7 @@ def as_data(placed: Placed) -> Explanation:
         },
         "cold": _cold(placed),
         "credentials": [one.as_data() for one in placed.placement.credentials],
+        "sample": placed.sample.as_data() if placed.sample else None,
         "rules": [_rule(rule, placed) for rule in placed.rules],
         "pools": _pools(placed),
         "pilots": _pilots(placed),
@@ -137,6 +141,7 @@ def as_text(placed: Placed) -> str:
             f"Site: {data['site']['system']} ({data['site']['why']})",
             *_starts(data["cold"]),
             *(f"Required: {_credential(one)}" for one in placed.placement.credentials),
+            *([f"Sample: {said_of_sample(data['sample'])}"] if data["sample"] else []),
         ],
         [
             tabulate(

@@ -519,6 +519,8 @@ def _settings(options: argparse.Namespace, snakemake: Iterable[str] = ()) -> Run
 
     known = {one.name for one in fields(RunSettings)}
     given = {name: value for name, value in vars(options).items() if name in known}
+    some = (getattr(options, name, None) for name in ("sample", "partitions", "events"))
+    given["sample"] = next((one for one in some if one is not None), None)
     # A token that is new every time.
     given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
     return RunSettings(**given, snakemake=tuple(snakemake))

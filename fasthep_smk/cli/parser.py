@@ -15,7 +15,7 @@ from fasthep_smk.storage.layout import ARCHIVES
 from fasthep_smk.util.errors import UsageError
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.run_settings import Limit
+    from fasthep_smk.config.run_settings import Limit, Sample
 
     Commands = argparse._SubParsersAction[Parser]
 
@@ -182,6 +182,7 @@ def make_parser() -> Parser:
         command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
         )
+        _add_sample(command)
         command.add_argument(
             "--profile",
             metavar="SITE",
@@ -288,6 +289,31 @@ def make_parser() -> Parser:
         "-v", "--verbose", action="store_true", help="also say which jobs start cold, and why"
     )
     return parser
+
+
+def _add_sample(command: Parser) -> None:
+    """Add what chooses some of the partitions."""
+    some = command.add_mutually_exclusive_group()
+    some.add_argument(
+        "--sample",
+        type=_sample,
+        metavar="SHARE",
+        help="run only this share of the partitions of each dataset (1%%), at least one of each: "
+        "a first look, which all results say; a later run without it goes on from there",
+    )
+    some.add_argument(
+        "--partitions",
+        type=_partitions,
+        metavar="DATASET:FIRST-LAST",
+        help="the same with these partitions, counted from 1, and the first of other datasets: "
+        "data:1-3,dy:2",
+    )
+    some.add_argument(
+        "--events",
+        type=_sample_of_events,
+        metavar="EVENTS",
+        help="the same with partitions that have about so many events together; 100k is 100000",
+    )
 
 
 def _add_init(commands: Commands) -> None:
@@ -603,6 +629,30 @@ def _limit(text: str) -> Limit:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _sample(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    try:
+        return Sample.of_share(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _partitions(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    try:
+        return Sample.of_ranges(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _sample_of_events(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    return Sample(option=f"--events {text}", events=_events(text))
+
+
 def misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
     ours = (
@@ -610,6 +660,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
         "--trust-build", "--cancel", "--detach", "--sizes", "--notify",
+        "--sample", "--partitions", "--events",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

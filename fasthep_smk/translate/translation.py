@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -49,8 +50,16 @@ from fasthep_smk.flow.workflow_checks import (
 from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import SourceFacts, check_inputs, make_partitions, sources_of
+from fasthep_smk.plan.partitions import (
+    Partition,
+    Place,
+    SourceFacts,
+    check_inputs,
+    make_partitions,
+    sources_of,
+)
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.plan.sample import Sampled, sampled
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.store import seconds
@@ -146,11 +155,21 @@ class Compiled(Loaded):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(Compiled):
-    """The plans cut into rules and their jobs. ``named`` finds files that parameters name."""
+    """The plans cut into rules and their jobs. ``named`` finds files that parameters name.
+
+    ``sample`` tells which partitions are left out because only some are wanted.
+    """
 
     rules: list[Rule]
     variations: list[Variation]
     named: NamedFiles
+    sample: Sampled | None
+
+    @property
+    def left_out(self) -> frozenset[Place]:
+        """The partitions that results lack: not in the sample, or not to be had."""
+        sample = self.sample.left_out if self.sample else frozenset()
+        return sample | self.settings.without.keys()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,12 +313,16 @@ def plan(compiled: Compiled) -> Planned:
         warnings.append(_unknown_files(unknown))
     modules = (name for one in compiled.plans for name in modules_of(one.plan))
     warnings += state_warnings(modules, compiled.root)
+    sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
+    trees = [one.tree for one in sources if one.tree is not None]
+    sample = sampled(variations, settings.sample, partial(_events_of, trees=trees, inputs=inputs))
     rules = make_rules(
         variations,
         settings.granularity,
         identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
         router=compiled.execution.router,
         without=frozenset(settings.without),
+        sample=sample,
         exports=exports_of(compiled.document),
     )
     warnings += [text for rule in rules for text in rule.warnings]
@@ -309,6 +332,7 @@ def plan(compiled: Compiled) -> Planned:
         rules=rules,
         variations=variations,
         named=named,
+        sample=sample,
         warnings=[*compiled.warnings, *warnings],
     )
 
@@ -336,7 +360,7 @@ def place(planned: Planned) -> Placed:
         seconds=lambda rule: seconds(rule, earlier),
         at_once=lambda rule: _at_once(placement, settings, rule),
         apart=placement.together,
-        without=settings.without,
+        without=planned.left_out,
     )
     placement, more = staffed(placement, planned.rules)
     warnings = list(dict.fromkeys([*planned.warnings, *notes, *more]))
@@ -367,8 +391,12 @@ def reconcile(placed: Placed) -> Reconciled:
         prepare_build(item.graph.plan, build)
     surroundings = Surroundings(placed.root, keep_environment(build))
     checks = Checks(build, surroundings, placed.named)
-    partial = settings.variation is not None
-    reuse = reuse_results(placed.rules, build, checks, partial=partial, verify=settings.verify)
+    one_of_several = settings.variation is not None
+    reuse = reuse_results(
+        placed.rules, build, checks, partial=one_of_several, verify=settings.verify
+    )
+    if placed.sample is not None:
+        reuse.reasons = _reasons_in_sample(placed, reuse)
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
     unreadable = map(_unreadable_record, records)
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
@@ -385,12 +413,35 @@ def write(reconciled: Reconciled) -> Translation:
         placement=reconciled.placement,
         reuse=reconciled.reuse,
         settings=reconciled.settings,
+        sample=reconciled.sample,
         ignore_reads=reconciled.named.ignored,
         pickles_of=pickles_of(reconciled.document),
         exports=exports_of(reconciled.document),
         stat=reconciled.inputs.stat,
     )
     return _adding(Translation, reconciled, written=write_files(contents))
+
+
+def _reasons_in_sample(placed: Placed, reuse: Reuse) -> dict[str, str]:
+    """Return why jobs are not done, of those that a sample has."""
+    assert placed.sample is not None, "only called with a sample"
+    left_out = {
+        job.folder
+        for rule in placed.rules
+        for job in rule.jobs.values()
+        if job.partition and (job.partition.dataset, job.partition.part) in placed.sample.left_out
+    }
+    return {folder: why for folder, why in reuse.reasons.items() if folder not in left_out}
+
+
+def _events_of(partition: Partition, *, trees: Sequence[str], inputs: Inputs) -> int | None:
+    """Return how many events a partition has, if that is known."""
+    start, stop = partition.start or 0, partition.stop
+    if trees and not is_remote(partition.file):
+        facts = inputs.look([partition.file], trees)[partition.file]
+        entries = max(facts.entries.values(), default=0)
+        stop = entries if stop is None else min(stop, entries)
+    return None if stop is None else max(0, stop - start)
 
 
 def execution_of_site(profile: str | None) -> Execution:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.translate import (
@@ -108,6 +109,7 @@ class Contents:
     pickles_of: Sequence[str]
     exports: Sequence[str]
     stat: Callable[[str], str]
+    sample: Sampled | None = None
 
 
 def write(contents: Contents) -> Written:
@@ -127,6 +129,7 @@ def write(contents: Contents) -> Written:
         waits=waits,
         parts=contents.reuse.parts,
         without=contents.settings.without,
+        sample=contents.sample,
         sources={rule.name: _sources(rule, variations) for rule in rules},
         stat=contents.stat,
     )
