@@ -27,8 +27,8 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 _LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "compare", "watch", "sizes", "attach", "cancel", "retry", "clean", "pack", "export", "enable",
-    "disable", "ops", "schema", "completion", "help",
+    "compare", "watch", "sizes", "forecast", "attach", "cancel", "retry", "clean", "pack",
+    "export", "enable", "disable", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -115,6 +115,14 @@ def make_parser() -> Parser:
         help="only validate: exit status 0 if the workflow could run",
         description="Validate a workflow, its input files, pools and site; run and write nothing.",
     )
+    forecast = commands.add_parser(
+        "forecast",
+        help="what the rest of a run will take, by what its jobs took; run nothing",
+        description="Say how long the jobs of a workflow that are left will take, with how many "
+        "core-hours, how much memory and disk, in how many rounds of each pool's workers, by what "
+        "those of its build folder took: in an earlier run, or a sample. Runs and writes nothing.",
+    )
+    forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
     doctor = commands.add_parser(
         "doctor",
         help="is the site usable from here? A probe job per pool",
@@ -148,7 +156,7 @@ def make_parser() -> Parser:
     _add_backend(commands)
     _add_ops(commands)
     _add_help(commands)
-    for command in (run, translate, why, explain, check):
+    for command in (run, translate, why, explain, check, forecast):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
         command.add_argument(
             "-o",
@@ -182,7 +190,8 @@ def make_parser() -> Parser:
         command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
         )
-        _add_sample(command)
+        if command is not forecast:
+            _add_sample(command)
         command.add_argument(
             "--profile",
             metavar="SITE",
@@ -208,7 +217,7 @@ def make_parser() -> Parser:
             help="memory and time of jobs as 'fasthep-smk sizes' has measured them, in place of "
             "those of their pools",
         )
-    for command in (run, translate, why, explain, check):
+    for command in (run, translate, why, explain, check, forecast):
         _add_trust(command)
     for command in (run, translate, why):
         command.add_argument(
@@ -232,15 +241,16 @@ def make_parser() -> Parser:
             help="run with credentials that expire before the run may end: jobs wait until they "
             "are renewed",
         )
-    run.add_argument(
-        "-j",
-        "--cores",
-        "--jobs",
-        dest="jobs",
-        type=_jobs,
-        metavar="N",
-        help="cores at a time, or all (the default); on a cluster, jobs at a time",
-    )
+    for command in (run, forecast):
+        command.add_argument(
+            "-j",
+            "--cores",
+            "--jobs",
+            dest="jobs",
+            type=_jobs,
+            metavar="N",
+            help="cores at a time, or all (the default); on a cluster, jobs at a time",
+        )
     run.add_argument(
         "-k",
         "--keep-going",

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -97,6 +96,7 @@ __all__ = [
     "Start",
     "Translation",
     "compile_plans",
+    "counting",
     "execution_of_site",
     "load",
     "place",
@@ -313,9 +313,7 @@ def plan(compiled: Compiled) -> Planned:
         warnings.append(_unknown_files(unknown))
     modules = (name for one in compiled.plans for name in modules_of(one.plan))
     warnings += state_warnings(modules, compiled.root)
-    sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
-    trees = [one.tree for one in sources if one.tree is not None]
-    sample = sampled(variations, settings.sample, partial(_events_of, trees=trees, inputs=inputs))
+    sample = sampled(variations, settings.sample, counting(variations, inputs))
     rules = make_rules(
         variations,
         settings.granularity,
@@ -434,14 +432,20 @@ def _reasons_in_sample(placed: Placed, reuse: Reuse) -> dict[str, str]:
     return {folder: why for folder, why in reuse.reasons.items() if folder not in left_out}
 
 
-def _events_of(partition: Partition, *, trees: Sequence[str], inputs: Inputs) -> int | None:
-    """Return how many events a partition has, if that is known."""
-    start, stop = partition.start or 0, partition.stop
-    if trees and not is_remote(partition.file):
-        facts = inputs.look([partition.file], trees)[partition.file]
-        entries = max(facts.entries.values(), default=0)
-        stop = entries if stop is None else min(stop, entries)
-    return None if stop is None else max(0, stop - start)
+def counting(variations: Iterable[Variation], inputs: Inputs) -> Callable[[Partition], int | None]:
+    """Return what tells how many events a partition has; ``None`` where that is not known."""
+    sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
+    trees = [one.tree for one in sources if one.tree is not None]
+
+    def events(partition: Partition) -> int | None:
+        start, stop = partition.start or 0, partition.stop
+        if trees and not is_remote(partition.file):
+            facts = inputs.look([partition.file], trees)[partition.file]
+            entries = max(facts.entries.values(), default=0)
+            stop = entries if stop is None else min(stop, entries)
+        return None if stop is None else max(0, stop - start)
+
+    return events
 
 
 def execution_of_site(profile: str | None) -> Execution:

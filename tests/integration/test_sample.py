@@ -50,6 +50,7 @@ def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     sample = smk("workflow.yaml", *CUT, "--sample", "30%", cwd=varied)
     assert sample.returncode == 0, sample.stderr
     assert "THE RESULTS ARE A SAMPLE" in sample.stderr
+    assert "forecast of the rest, without a sample: " in sample.stdout
     build = varied / "build"
     first = partitions(build)
     # Two of five partitions of the data and two of four of the simulation, in both variations.
@@ -58,6 +59,7 @@ def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     manifests = {str(path.relative_to(build)) for path in build.glob("artifacts/**/manifest.json")}
     assert manifests | {"report.html"} <= speaking_of_it(build)
     assert json.loads(smk("status", "--json", cwd=varied).stdout)["sample"] is True
+    ahead = json.loads(smk("forecast", "workflow.yaml", *CUT, "--json", cwd=varied).stdout)
     again = smk("workflow.yaml", *CUT, "--sample", "30%", cwd=varied)
     assert "everything was up to date" in again.stdout, again.stderr
 
@@ -66,6 +68,9 @@ def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     assert "SAMPLE" not in full.stderr
     after = partitions(build)
     assert len(after) > len(first)
+    to_do = sum(one["to_do"] for one in ahead["rules"] if one["rule"].startswith("stage"))
+    assert to_do == len(after) - len(first)
+    assert ahead["unknown"] == []
     assert {key: after[key] for key in first} == first  # none of it ran again
     assert speaking_of_it(build) == set()
 
