@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import workflows
 from .clusters import htcondor, slurm
+from .forecast import forecast
 from .load import load
 from .measure import Failed, Measured
 from .page import page
@@ -260,4 +261,5 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "htcondor": htcondor,
     "page": page,
     "sizes": sizes,
+    "forecast": forecast,
 }
