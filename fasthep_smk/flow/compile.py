@@ -20,7 +20,7 @@ from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
-from fasthep_smk.flow.yaml_messages import yaml_finding
+from fasthep_smk.flow.yaml_messages import unreadable_finding, yaml_finding
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
@@ -159,10 +159,9 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
     except yaml.MarkedYAMLError as error:
         raise Findings([yaml_finding(workflow, error)]) from error
     except yaml.YAMLError as error:
-        raise Findings.one(f"is not valid YAML: {error}", file=str(workflow)) from error
+        raise Findings([unreadable_finding(workflow)]) from error
     except UnicodeDecodeError as error:
-        culprit = _not_utf8(workflow)
-        raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
+        raise Findings([unreadable_finding(_not_utf8(workflow))]) from error
     except OSError as error:
         if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise

@@ -53,6 +53,7 @@ from hepflow.runtime.engine import (
     _source_should_read_metadata_only,
     build_dataset_context,
     build_partition_context,
+    eval_expr,
     execute_dataset_sinks,
     execute_final_nodes,
     execute_global_side_product_nodes,
@@ -109,6 +110,16 @@ def read_style(registry: dict[str, Any], op: str, spec: dict[str, Any]) -> None:
         renderer.parse_params(spec)
 
 
+def resolve_collection_expression(expression: str, *, collection: str) -> str:
+    """Return an expression on one collection with the whole names of its columns.
+
+    Raises:
+        Exception: it cannot be parsed.
+    """
+    module = importlib.import_module("fasthep_carpenter.operations.select_objects")
+    return str(module.resolve_collection_expression(expression, collection=collection))
+
+
 def expression_parser() -> Any:
     """Return the module whose ``symbols_in_expr`` tells the names in every expression."""
     return importlib.import_module("hepflow.compiler.expr_symbols")
@@ -146,6 +157,7 @@ __all__ = [
     "ensure_build_layout",
     "ensure_expr_registry",
     "ensure_runtime_provenance",
+    "eval_expr",
     "execute_dataset_sinks",
     "execute_final_nodes",
     "execute_global_side_product_nodes",
@@ -173,6 +185,7 @@ __all__ = [
     "reduce_product_values",
     "register_product_bindings",
     "resolve_active_input_ref",
+    "resolve_collection_expression",
     "resolve_workflow_registry",
     "run_workflow_reports",
     "runtime_registry_from_config",

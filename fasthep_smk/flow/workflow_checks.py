@@ -16,10 +16,12 @@ from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.missing_keys import missing_findings
 from fasthep_smk.flow.op_values import text_findings
 from fasthep_smk.flow.places import datasets_at, mapping
+from fasthep_smk.flow.syntax_hints import functions_of, syntax_findings
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.names import folder_problem
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = [
     "datasets_of",
@@ -40,7 +42,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
     shapes = [
         Finding(
-            file=workflow, key=key, problem="is not a mapping", value=repr(document[key])[:60],
+            file=workflow, key=key, problem="is not a mapping", value=as_yaml(document[key]),
             expected=f"{key}: with names below it",
         )
         for key in ("data", "analysis", "sources", "systematics", "execution")
@@ -60,9 +62,12 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     others = language_findings(document, workflow=workflow)
     others += ignored_findings(document, workflow=workflow)
     others += variation_findings(document, workflow=workflow)
+    if any(one.hint == "did you mean 'datasets'?" for one in others):
+        found = [one for one in found if one.problem != _NO_DATASET]
     return [*found, *(one for one in others if one.key not in told)]
 
 
+_NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
 _EXPECTED = "data.datasets, sources and analysis.stages"
 
 
@@ -118,9 +123,9 @@ def root_trees_of(document: YamlMapping) -> list[str] | None:
     for source in sources.values():
         kind = mapping(source).get("kind", "root_tree")
         tree = mapping(source).get("tree")
-        if kind != "root_tree" or not isinstance(tree, str):
+        if kind != "root_tree" or tree is None or isinstance(tree, list | dict):
             return None
-        trees.append(tree)
+        trees.append(str(tree))
     return trees
 
 
@@ -133,7 +138,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 file=workflow,
                 key="data.datasets",
                 problem="two datasets have the same name: the files of one would be lost",
-                value=repr(name),
+                value=as_yaml(name),
                 expected="a name for each dataset; one dataset may list several files",
             )
         seen.add(name)
@@ -145,7 +150,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 file=workflow,
                 key=f"data.datasets[{name!r}].nevents",
                 problem="is not a number of events",
-                value=repr(nevents),
+                value=as_yaml(nevents),
                 expected="a whole number, or no nevents",
             )
     for key, name, _ in datasets_at(document):
@@ -158,7 +163,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         yield Finding(
             file=workflow,
             key="data.datasets",
-            problem="there is no dataset: a source of ROOT files has nothing to read",
+            problem=_NO_DATASET,
             expected="at least one dataset with a name and files",
         )
 
@@ -199,6 +204,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         yield from _port_findings(stage, key, workflow)
         if stage.get("op") not in mapping(mapping(document.get("registry")).get("transforms")):
             yield from text_findings(stage, key, workflow=workflow)
+            yield from syntax_findings(stage, key, functions_of(document), workflow=workflow)
 
 
 def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Finding]:
@@ -210,7 +216,7 @@ def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Find
                 file=workflow,
                 key=f"analysis.stages[{number}].id",
                 problem="an earlier stage has the same id",
-                value=repr(name),
+                value=as_yaml(name),
                 expected="an id of its own for each stage",
             )
         seen.update([name] if name else [])
@@ -229,7 +235,7 @@ def _reference_findings(
             file=workflow,
             key=f"{key}.from",
             problem="no stage, source or join of this name",
-            value=repr(name),
+            value=as_yaml(name),
             expected=f"one of the workflow's, such as {close!r}" if close else "one of its stages",
         )
 
@@ -262,7 +268,7 @@ def _order_findings(
                 else f"stages take their events from each other: {' from '.join(circle)}"
                 if circle
                 else "takes its events from a stage that comes later",
-                value=repr(other),
+                value=as_yaml(other),
                 expected="an earlier stage, a source or a join",
                 hint=None if circle else f"move stage {name!r} below {other!r}",
             )
@@ -319,7 +325,7 @@ def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
                     file=workflow,
                     key=f"{key}.{section}[{number}].when",
                     problem="is not a time at which something can be written",
-                    value=repr(when),
+                    value=as_yaml(when),
                     expected=", ".join(map(repr, _WHEN[:3])),
                     hint=f"did you mean {close!r}?" if close else None,
                 )
