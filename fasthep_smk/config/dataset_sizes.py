@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from fasthep_smk.config.layers import Layer, Merged, merge
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["DatasetSize", "of_datasets", "unknown_datasets"]
 
@@ -89,7 +90,7 @@ def of_datasets(
                         file=layer.file,
                         key=layer.key_at((name, leaf)),
                         problem="is not a valid value",
-                        value=repr(value),
+                        value=as_yaml(value),
                         expected=str(error),
                     )
                 )

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from fasthep_smk.config.run_settings import Sample
 from fasthep_smk.flow.records import SampleFacts
-from fasthep_smk.plan.partitions import Partition, Place
-from fasthep_smk.plan.rules import Variation
+from fasthep_smk.plan.partitions import Partition, Place, sources_of
+from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.util.errors import WrongArgument, not_among
+from fasthep_smk.util.remote import is_remote
 
-__all__ = ["Sampled", "sampled"]
+__all__ = ["Sampled", "counting", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,15 @@ class Sampled:
     partitions: int
     total: int
     left_out: frozenset[Place]
+
+    def unneeded(self, rules: Iterable[Rule]) -> set[str]:
+        """Return the folders of the jobs that it leaves out."""
+        return {
+            job.folder
+            for rule in rules
+            for job in rule.jobs.values()
+            if job.partition and (job.partition.dataset, job.partition.part) in self.left_out
+        }
 
     def as_data(self) -> SampleFacts:
         """Return it as manifests and tables say it."""
@@ -127,3 +138,19 @@ def _spread(partitions: Sequence[Partition]) -> list[Partition]:
     digits = max(1, (len(partitions) - 1).bit_length())
     order = sorted(range(len(partitions)), key=lambda number: f"{number:0{digits}b}"[::-1])
     return [partitions[number] for number in order]
+
+
+def counting(variations: Iterable[Variation], inputs: Inputs) -> Callable[[Partition], int | None]:
+    """Return what tells how many events a partition has; ``None`` where that is not known."""
+    sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
+    trees = [one.tree for one in sources if one.tree is not None]
+
+    def events(partition: Partition) -> int | None:
+        start, stop = partition.start or 0, partition.stop
+        if trees and not is_remote(partition.file):
+            facts = inputs.look([partition.file], trees)[partition.file]
+            entries = max(facts.entries.values(), default=0)
+            stop = entries if stop is None else min(stop, entries)
+        return None if stop is None else max(0, stop - start)
+
+    return events

@@ -11,11 +11,12 @@ from fasthep_smk import sites
 from fasthep_smk.plan.forecast import Done, Forecast, Work, forecast
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.plan.sample import counting
 from fasthep_smk.report.facts import Facts, JobFacts, gather
 from fasthep_smk.reuse.store import read
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Record
-from fasthep_smk.translate.translation import Placed, counting
+from fasthep_smk.translate.translation import Placed
 
 __all__ = ["forecast_of"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,6 @@ from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import (
-    Partition,
     Place,
     SourceFacts,
     check_inputs,
@@ -59,7 +58,7 @@ from fasthep_smk.plan.partitions import (
     sources_of,
 )
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.sample import Sampled, sampled
+from fasthep_smk.plan.sample import Sampled, counting, sampled
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.store import seconds
@@ -99,7 +98,6 @@ __all__ = [
     "Start",
     "Translation",
     "compile_plans",
-    "counting",
     "execution_of_site",
     "load",
     "place",
@@ -422,7 +420,8 @@ def reconcile(placed: Placed) -> Reconciled:
         placed.rules, build, checks, partial=one_of_several, verify=settings.verify
     )
     if placed.sample is not None:
-        reuse.reasons = _reasons_in_sample(placed, reuse)
+        unneeded = placed.sample.unneeded(placed.rules)
+        reuse.reasons = {one: why for one, why in reuse.reasons.items() if one not in unneeded}
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
     unreadable = map(_unreadable_record, records)
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
@@ -446,34 +445,6 @@ def write(reconciled: Reconciled) -> Translation:
         stat=reconciled.inputs.stat,
     )
     return _adding(Translation, reconciled, written=write_files(contents))
-
-
-def _reasons_in_sample(placed: Placed, reuse: Reuse) -> dict[str, str]:
-    """Return why jobs are not done, of those that a sample has."""
-    assert placed.sample is not None, "only called with a sample"
-    left_out = {
-        job.folder
-        for rule in placed.rules
-        for job in rule.jobs.values()
-        if job.partition and (job.partition.dataset, job.partition.part) in placed.sample.left_out
-    }
-    return {folder: why for folder, why in reuse.reasons.items() if folder not in left_out}
-
-
-def counting(variations: Iterable[Variation], inputs: Inputs) -> Callable[[Partition], int | None]:
-    """Return what tells how many events a partition has; ``None`` where that is not known."""
-    sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
-    trees = [one.tree for one in sources if one.tree is not None]
-
-    def events(partition: Partition) -> int | None:
-        start, stop = partition.start or 0, partition.stop
-        if trees and not is_remote(partition.file):
-            facts = inputs.look([partition.file], trees)[partition.file]
-            entries = max(facts.entries.values(), default=0)
-            stop = entries if stop is None else min(stop, entries)
-        return None if stop is None else max(0, stop - start)
-
-    return events
 
 
 def execution_of_site(profile: str | None) -> Execution:

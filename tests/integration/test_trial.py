@@ -133,7 +133,7 @@ def test_a_list_as_weight_behind_an_own_operation_ends_the_job_and_a_trial_is_ma
 ) -> None:
     """FAST-HEP would sum all values of all events."""
     score = ("weight_expr: EventWeight", "weight_expr: Score")
-    write(analysis, score, (", \"OfScore > 0\"", ""))
+    write(analysis, score, (', "OfScore > 0"', ""))
     (analysis / "trial_ops.py").write_text(f"LISTS = True\n{MODULE}")
     run = ["run", "workflow.yaml", "-j1"]
     assert main(run) == 1
