@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -54,6 +55,16 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     problem="is not a finite number",
                     value=as_yaml(value),
                 )
+        for path, kind, value in _not_json(content, key):
+            yield Finding(
+                file=workflow,
+                key=path,
+                problem=f"YAML reads this as {kind}, which FAST-HEP cannot write",
+                value=str(value),
+                hint=f"write '{value}', in quotes"
+                if isinstance(value, datetime.date)
+                else "write a text or a list",
+            )
         for odd, value in content.items():
             if str(odd).isdecimal() and value is None:
                 yield Finding(
@@ -110,6 +121,20 @@ def _is_known(scheme: str) -> bool:
     import fsspec  # type: ignore[import-untyped]  # takes a moment, and is seldom asked
 
     return scheme.lower() in fsspec.available_protocols()
+
+
+def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
+    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _not_json(value, f"{key}.{name}")
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _not_json(value, f"{key}[{number}]")
+    elif isinstance(content, datetime.date):  # with a time, too
+        yield key, "a date", content
+    elif isinstance(content, bytes | set):
+        yield key, "binary data" if isinstance(content, bytes) else "a set", content
 
 
 def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:

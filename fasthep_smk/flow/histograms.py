@@ -32,6 +32,8 @@ _WIDTHS = (
     "FAST-HEP has no bins of different widths: take narrow ones, type: regular with bins: "
     "{low: …, high: …, nbins: …}, and merge them afterwards"
 )
+#: The parameters of `hist.Hist.fill`, which takes the values of an axis by the axis' name.
+FILL_PARAMETERS = ("self", "weight", "sample", "threads")
 
 
 def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
@@ -82,7 +84,8 @@ def _of_list(bins: list[object]) -> str:
     """Return what to write for bins as ROOT takes them, or by their edges."""
     numbers = [one for one in bins if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) == len(bins) == 3 and isinstance(numbers[0], int) and numbers[1] < numbers[2]:
-        return f"write {{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
+        meant = f"{{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
+        return f"if these are the number of bins and their ends, write {meant}"
     widths = {round(b - a, 9) for a, b in pairwise(numbers)}
     if len(widths) == 1 and len(numbers) == len(bins):
         return f"write {{low: {bins[0]}, high: {bins[-1]}, nbins: {len(bins) - 1}}}"
@@ -114,6 +117,14 @@ def _of_axes(
                 hint="dataset_axis: true makes an axis 'dataset'"
                 if source != _VARIATION and names[number] == "dataset"
                 else None,
+            )
+        if names[number] in FILL_PARAMETERS:
+            yield Finding(
+                file=workflow,
+                key=f"{place}.name",
+                problem="no axis can have this name: hist.fill has a parameter of that name",
+                value=repr(names[number]),
+                expected="another name",
             )
         if isinstance(source, str) and source not in (_DATASET, _VARIATION):
             yield from _of_source(source, place, workflow)

@@ -31,7 +31,8 @@ class Lack:
     """A branch that ``source`` reads and some files do not have.
 
     ``files`` are the datasets and files that lack it, ``having`` the datasets whose files all have
-    it, ``branches`` those that the first of the files does have.
+    it, ``branches`` those that the first of the files does have. ``elsewhere``: another source has
+    it.
     """
 
     branch: str
@@ -40,6 +41,7 @@ class Lack:
     files: tuple[tuple[str, str], ...]
     having: tuple[str, ...]
     branches: frozenset[str]
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ class _Telling:
 
     def _hint(self, group: list[Lack], place: _Named | None) -> str | None:
         lack = group[0]
+        if lack.elsewhere:
+            return (
+                "each source is asked for what stages read of any: write missing_branches: ignore "
+                f"below sources.{lack.source}"
+            )
         text = (place.text if place else None) or ""
         made = columns_before(self._plan, lack.branch)
         known = {*lack.branches, *made} - {lack.branch}

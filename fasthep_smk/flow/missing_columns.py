@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator
 
 from fasthep_smk.flow import upstream
@@ -87,6 +88,12 @@ def why_missing(plan: ExecutionPlan) -> Callable[[str], str | None]:
         readers = list((flow.get("consumers") or {}).get(column, ()))
         origin = (flow.get("origins") or {}).get(column) or {}
         origins = [origin, *(origin.get("origins") or ())]
+        for made in flow.get("origins") or {}:
+            if made != column and unicodedata.normalize("NFKC", str(made)) == column:
+                return (
+                    f"Python reads {made!r} ({_codes(made)}) in an expression as {column!r} "
+                    f"({_codes(column)}): write the second everywhere, or another name"
+                )
         makers = [str(one["node"]) for one in origins if one.get("kind") == "produced"]
         before = {name for reader in readers for name in _before(plan, reader)}
         late = [name for name in makers if name not in before]
@@ -115,6 +122,10 @@ def columns_before(plan: ExecutionPlan, column: str) -> set[str]:
     before = {name for reader in readers.get(column, ()) for name in _before(plan, reader)}
     nodes = before or {node.id for node in plan.nodes}
     return {name for node in nodes for name in _made(plan, node)}
+
+
+def _codes(name: str) -> str:
+    return " ".join(f"U+{ord(character):04X}" for character in name if not character.isascii())
 
 
 def _before(plan: ExecutionPlan, name: str) -> set[str]:

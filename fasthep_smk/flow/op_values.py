@@ -50,7 +50,8 @@ def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Findi
         listed = params.get("variables")
         for number, variable in enumerate(listed if isinstance(listed, list) else ()):
             place = f"{key}.params.variables[{number}]"
-            found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
+            if mapping(variable).get("matrix") is None:  # which fills in what stands in braces
+                found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
             found += _of_content(variable, place, workflow)
             found += _of_name(mapping(variable).get("name"), f"{place}.name", workflow)
     return found

@@ -80,6 +80,7 @@ _COMPILER = {
     "normalize_global_execution": "hepflow.compiler.execution",
     "normalize_profile_names": "hepflow.compiler.profiles",
     "parse_component_data_dependencies": "hepflow.compiler.data_flow",
+    "resolve_collection_expression": "fasthep_carpenter.operations.select_objects",
     "resolve_workflow_registry": "hepflow.compiler.registry_resolution",
     "validate_stage_execution_resource_references": "hepflow.compiler.execution",
 }
@@ -108,16 +109,6 @@ def read_style(registry: dict[str, Any], op: str, spec: dict[str, Any]) -> None:
     common.from_dict(spec)
     if renderer is not None:
         renderer.parse_params(spec)
-
-
-def resolve_collection_expression(expression: str, *, collection: str) -> str:
-    """Return an expression on one collection with the whole names of its columns.
-
-    Raises:
-        Exception: it cannot be parsed.
-    """
-    module = importlib.import_module("fasthep_carpenter.operations.select_objects")
-    return str(module.resolve_collection_expression(expression, collection=collection))
 
 
 def expression_parser() -> Any:

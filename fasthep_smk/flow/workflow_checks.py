@@ -68,6 +68,8 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
 
 
 _NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
+#: Bytes of the name of a file, on the usual file systems.
+_LONGEST_NAME = 255
 _EXPECTED = "data.datasets, sources and analysis.stages"
 
 
@@ -114,7 +116,7 @@ def _said(document: YamlMapping, key: str) -> list[str]:
 def root_trees_of(document: YamlMapping) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
-    if not sources:  # FAST-HEP's default source
+    if sources is None:  # FAST-HEP's default source
         defaults = mapping(mapping(document.get("data")).get("defaults"))
         return [str(defaults.get("tree_primary") or "events")]
     if not isinstance(sources, dict):
@@ -183,7 +185,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     streams = {str(name) for part in ("sources", "joins") for name in mapping(document.get(part))}
-    if not mapping(document.get("sources")):
+    if document.get("sources") is None:
         streams.add("events")  # FAST-HEP's default source
     known = streams | {str(stage.get("id")) for stage in stages}
     yield from _repeated_ids(stages, workflow)
@@ -191,13 +193,15 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
         name = stage.get("id")
-        key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
-        for required in ("id", "op"):
-            if not str(stage.get(required) or "").strip():
+        named = str(name if name is not None else "").strip()
+        key = f"analysis.stages[{name!r}]" if named else f"analysis.stages[{number}]"
+        for required, text in (("id", named), ("op", str(stage.get("op") or "").strip())):
+            if not text:
                 yield Finding(
                     file=workflow, key=key, problem=f"the stage has no {required!r}",
                     expected="an id and an op for every stage",
                 )  # fmt: skip
+        yield from _long_id(stage, f"analysis.stages[{number}]", workflow)
         yield from _reference_findings(stage, key, known, workflow)
         yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
@@ -220,6 +224,24 @@ def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Find
                 expected="an id of its own for each stage",
             )
         seen.update([name] if name else [])
+
+
+def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield an id after which FAST-HEP names files, and no file system takes their names."""
+    name, op = str(stage.get("id") or ""), str(stage.get("op"))
+    draws = stage.get("render") or op.startswith("hep.render.")
+    if not draws and op not in ("hep.hist", "hep.selection.cutflow"):
+        return
+    longest = _LONGEST_NAME - len("render__0.yaml" if draws else ".json")
+    if len(name.encode("utf-8", "replace")) > longest:
+        yield Finding(
+            file=workflow,
+            key=f"{key}.id",
+            problem=f"is too long: files are named after it, with more than {_LONGEST_NAME} bytes",
+            value=as_yaml(name, 60),
+            expected=f"at most {longest} bytes",
+            hint="a short id, and the long text as label of an axis or x-note of the stage",
+        )
 
 
 def _reference_findings(

@@ -209,6 +209,12 @@ def check_inputs(
             files=tuple(files),
             having=tuple(one for one, listed in local.items() if listed and one not in dict(files)),
             branches=frozenset(facts[files[0][1]].branches[tree] or ()),
+            elsewhere=any(
+                branch in one.branches_for(files[0][0])
+                and (one.name, str(one.tree), branch) not in lacking
+                for one in sources
+                if one.tree is not None and one.name != name
+            ),
         )
         for (name, tree, branch), files in lacking.items()
     ]

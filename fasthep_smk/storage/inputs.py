@@ -7,7 +7,6 @@ opened only when an answer is needed to cut them into partitions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -201,9 +200,7 @@ def missing_branches(wanted: Iterable[str], facts: FileFacts, tree: str) -> list
     available = facts.branches.get(tree)
     if available is None:
         return []
-    return [
-        name for name in wanted if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in available
-    ]
+    return [name for name in wanted if name.isidentifier() and name not in available]
 
 
 def problem_finding(

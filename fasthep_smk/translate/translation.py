@@ -299,7 +299,8 @@ def compile_plans(loaded: Loaded) -> Compiled:
     _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
-    warnings = [*loaded.execution.notices, *not_searched]
+    compiler_said = [text for one in plans for text in one.warnings]
+    warnings = [*loaded.execution.notices, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
 
