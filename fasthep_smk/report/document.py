@@ -26,7 +26,7 @@ from fasthep_smk.report.numbers import (
     size,
     when,
 )
-from fasthep_smk.storage import failures
+from fasthep_smk.storage import failures, missing_report
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.masking import masked
@@ -71,6 +71,7 @@ def as_data(facts: Facts) -> JsonObject:
         "in_part": sum(job.in_part for job in facts.new),
         "missing": [asdict(one) for one in facts.lacking],
         "missing_share": _missing_share(facts),
+        "sample": facts.sample,
         "seconds_left": _seconds_left(facts),
         "cutflows": results.cutflows(build),
         "histograms": results.histograms(build),
@@ -153,6 +154,17 @@ def _seconds_left(facts: Facts) -> float | None:
 
 def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
     """Return in a word and a sentence how it stands."""
+    found = _outcome(facts, data)
+    if facts.sample is None or found["state"] == "running":
+        return found
+    text = f"A sample: {missing_report.said_of_sample(facts.sample)}."
+    if found["state"] in ("finished", "to do"):
+        return {"state": "sample", "text": f"{text} These are not the results of all of it."}
+    return {**found, "text": f"{text} {found['text']}"}
+
+
+def _outcome(facts: Facts, data: JsonObject) -> JsonObject:
+    """Return how the last run stands, in a word and a sentence."""
     counts, run = data["counts"], facts.run
     total = sum(counts.values())
     done = f"{counts['done']} of {total} jobs are done"

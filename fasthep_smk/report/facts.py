@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.report.status import State, state_of
 from fasthep_smk.storage import failures, last_run, layout, run_lock
@@ -19,6 +19,9 @@ from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import SampleFacts
 
 __all__ = ["Facts", "JobFacts", "Lacking", "gather"]
 
@@ -94,7 +97,8 @@ class Lacking:
 class Facts:
     """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
 
-    ``events`` are those of all partitions, also of those that the results lack. ``nodes`` are those
+    ``events`` are those of all partitions, also of those that the results lack; ``sample`` tells of
+    how many they are, if only some were asked for. ``nodes`` are those
     of each rule's jobs, each with the file of the plan that it is of; ``waited`` is why jobs have
     waited in the last run, as far as a batch system was asked. ``attempts`` are those of the last
     run that failed, as far as it is known when.
@@ -109,6 +113,7 @@ class Facts:
     inputs: list[tuple[str, int | None, int | None]]
     events: Mapping[Partition, int | None]
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    sample: SampleFacts | None = None
     waited: Sequence[Waited] = ()
     attempts: Sequence[JobFacts] = ()
 
@@ -184,6 +189,7 @@ def gather(build: Path) -> Facts:
             if job.state == "failed" and (job.rule, job.key) in notes
         ],
         lacking=lacking,
+        sample=next((job.entry.sample for job in listed if job.entry.sample), None),
         run=run,
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],

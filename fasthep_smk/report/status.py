@@ -159,6 +159,7 @@ def as_data(status: Status) -> dict[str, object]:
         ],
         "run": status.run,
         "incomplete": bool(missing_report.reported(status.build)),
+        "sample": missing_report.is_sample(status.build),
         "queue": None if status.queue is None else [_in_queue(left) for left in status.queue],
         "failed": [
             {

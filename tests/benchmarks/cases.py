@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import workflows
 from .clusters import htcondor, slurm
+from .forecast import forecast
 from .load import load
 from .measure import Failed, Measured
 from .overhead import overhead
@@ -262,4 +263,5 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "page": page,
     "overhead": overhead,
     "sizes": sizes,
+    "forecast": forecast,
 }
