@@ -190,7 +190,10 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     system.remove(pilot)
     run.until(lambda: pilot not in system.queue(folder))
     analyses.set_mood(folder)
-    run.ended()
+    said = run.ended()
+    end = {"slurm": "Slurm: CANCELLED", "htcondor": "HTCondor: removed: via condor_rm"}
+    assert f"pool 'moody': pilot {pilot} was lost: {end[system.kind]}" in said
+    assert said.count("its jobs run again") == 1
     # The job that was under way has run again, and none of the others.
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
@@ -432,6 +435,31 @@ def test_a_job_that_has_lost_three_pilots_has_failed(system: System, moody_refer
     analyses.set_mood(folder)
     system.start(workflow).ended()
     assert tries(folder) == {"data": 2, "dy": 4}
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_job_that_is_longer_than_its_pilots_ends_with_the_fix(
+    system: System, moody_reference: Path
+) -> None:
+    """It is not tried for ever, nor at another attempt, which would have no more time."""
+    config = {"pilot": {"walltime": "00:01:00"}, "retries": 2}
+    workflow = moody(system, {**PILOT, "workers": 1, "config": config}, sleep={"dy": 600})
+    folder = workflow.parent
+    pools = {name: one for name, one in POOLS.items() if name != "default"}
+    analyses.site(folder, pools, **(SLURM if system.kind == "slurm" else HTCONDOR))
+    run = system.start(workflow, "--keep-going")
+    said = " ".join(run.ended(1, seconds=580).split())
+    fix = "give pool 'moody' a walltime, as long as one of its jobs takes at most"
+    assert (
+        said.count(f"pool 'moody': a pilot ends after 00:01:00, and so does a job in it: {fix}")
+        == 1
+    )
+    assert "3 pilots have come to the end of their time that ran it; the last one: " in said
+    assert f"fix: {fix}" in said
+    assert tries(folder)["dy"] == 3
+    analyses.set_mood(folder)
+    system.start(workflow).ended()
     is_right(folder, moody_reference)
 
 
