@@ -43,6 +43,7 @@ __all__ = [
     "system",
     "too_large",
     "unknown",
+    "unsaid",
 ]  # fmt: skip
 
 
@@ -182,6 +183,9 @@ class Batch(Protocol):
     where nobody knows whether it was.
     """
 
+    unsaid: Callable[[], Mapping[str, str]]
+    """Return in words what a job gets that does not say how much memory or disk it needs."""
+
 
 def system(name: str) -> System:
     """Return the module of a system, by its name in :data:`fasthep_smk.config.requests.SYSTEMS`.
@@ -245,6 +249,18 @@ def unknown(name: str) -> str:
     if lists_jobs(name):
         return f"{title(name)} does not answer"
     return f"executor {name!r} cannot be asked what is in its queue"
+
+
+def unsaid(name: str, attempts: Iterable[Attempt]) -> Mapping[str, str]:
+    """Return in words what a batch system gives to attempts that do not say what they need."""
+    missing = {
+        one
+        for given in attempts
+        for one in ("memory", "disk")
+        if getattr(given.request, one) is None
+    }
+    said = batch(name).unsaid() if missing and has_pilots(name) else {}
+    return {one: what for one, what in said.items() if one in missing}
 
 
 def batch(name: str) -> Batch:

@@ -45,6 +45,7 @@ __all__ = [
     "slot",
     "slots",
     "submit",
+    "unsaid",
     "withdraw",
 ]
 
@@ -97,6 +98,10 @@ _IDLE, _REMOVED, _COMPLETED, _HELD = 1, 3, 4, 5
 _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
 )  # fmt: skip
+#: Its settings for what a job asks for that does not say it.
+_UNSAID = {"memory": "JOB_DEFAULT_REQUESTMEMORY", "disk": "JOB_DEFAULT_REQUESTDISK"}
+#: In them, what a job has used so far: nothing, before its first attempt.
+_USED = re.compile("MemoryUsage|DiskUsage")
 #: A job's environment is empty; without PATH, Snakemake dies in it. The last three name files of
 #: credentials; BEARER_TOKEN, which is one, stays here.
 _GETENV = "PATH,HOME,LANG,LC_ALL,X509_USER_PROXY,BEARER_TOKEN_FILE,KRB5CCNAME"
@@ -379,6 +384,23 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         silent = NO_ANSWER.search(said) or "has not answered" in said
         raise (Unanswered if silent else NotSubmitted)(said)
     return job
+
+
+def unsaid() -> Mapping[str, str]:
+    """Return what a job asks for that gives no memory or disk, as the settings of the pool say.
+
+    Source: condor_config_val(1), "JOB_DEFAULT_REQUEST..." in HTCondor's manual.
+    """
+    found: dict[str, str] = {}
+    for name, setting in _UNSAID.items():
+        value = " ".join((ask(["condor_config_val", setting]) or "").split())
+        if not value:
+            continue
+        most = "as much as it has used until then, so next to nothing when it first starts"
+        unit = "MB" if name == "memory" else "kB"
+        said = most if _USED.search(value) else f"{value} {unit}"
+        found[name] = f"{said} ({setting}); HTCondor may end a job that takes more"
+    return found
 
 
 def queued(folder: Path) -> list[Queued] | None:
