@@ -532,6 +532,35 @@ def test_a_node_that_dies_gives_its_jobs_to_other_pilots(
     is_right(folder, moody_reference)
 
 
+@LONG
+def test_a_node_that_is_drained_keeps_its_pilot_and_gets_no_other(
+    fragile: System, moody_reference: Path
+) -> None:
+    pool = {**PILOT, "workers": 1, "config": {"pilot": True, "retries": 0}}
+    workflow = moody(fragile, pool, sleep=20)
+    folder = workflow.parent
+    run = fragile.start(workflow)
+    run.until(lambda: tries(folder).total())
+    (pilot,) = fragile.queue(folder, "pilot:")
+    node = slurms_record(fragile.cluster, pilot)["NodeList"]
+    as_root(fragile.cluster, "scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    try:
+        run.until(lambda: tries(folder).total() == 2, 180)  # the next job runs in it, too
+        assert list(fragile.queue(folder, "pilot:")) == [pilot]
+        fragile.remove(pilot)
+        said = run.ended()
+    finally:
+        as_root(fragile.cluster, "scontrol", "update", f"nodename={node}", "state=resume")
+    assert f"pilot {pilot} was lost: Slurm: CANCELLED" in said
+    nodes = {
+        slurms_record(fragile.cluster, one["batch_job"])["NodeList"] for one in finished(folder)
+    }
+    assert len(nodes) == 2
+    assert {one["attempt"] for one in finished(folder)} == {1}
+    assert not (folder / "twice.txt").exists()
+    is_right(folder, moody_reference)
+
+
 @pytest.mark.parametrize("when", [pytest.param("submission", marks=LONG), "work"])
 def test_a_controller_that_is_away_costs_nothing(
     fragile: System, moody_reference: Path, when: str
