@@ -83,4 +83,4 @@ class Losses:
 def _pilot(error: BaseException) -> str:
     """Return the id of the batch job that was lost; nothing if the pilot itself lives."""
     name = getattr(error, "manager_id", b"")
-    return name.decode(errors="replace") if isinstance(name, bytes) else ""
+    return name.decode(errors="replace").partition(".")[0] if isinstance(name, bytes) else ""

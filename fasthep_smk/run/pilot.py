@@ -1,13 +1,14 @@
 """A pilot on its node: Parsl's workers, and a fork server that their jobs come from.
 
 ``python -m fasthep_smk.run.pilot SYSTEM ARGUMENT ...`` takes the arguments of Parsl's
-``process_worker_pool``, and adds who it is: the batch job of that system. All that is left running
+``process_worker_pool``, and adds its name, the batch job of that system. All that is left running
 ends with it.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 
@@ -25,7 +26,8 @@ def main() -> int:
     here = os.getpid()
     system, *arguments = sys.argv[1:]
     if job := sites.system(system).batch_job():
-        arguments += ["--uid", job]
+        # A job that is evicted may start again, while the first one is not yet known to be gone.
+        arguments += ["--uid", f"{job}.{secrets.token_hex(4)}"]
     with fork_server(dict(os.environ)) as server:
         command = [sys.executable, "-P", "-m", _MANAGER, *arguments]
         process = subprocess.Popen(

@@ -177,7 +177,7 @@ class Batch(Protocol):
     submit: Callable[[str, str, Attempt, Path], str]
     """Submit a shell command under a name, with what an attempt asks for; return the batch id.
 
-    It starts once: where its node dies it is not put back into the queue.
+    It starts once, as far as the system can be told: where its node dies it is not to start again.
 
     What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``; ``Unanswered``
     where nobody knows whether it was.

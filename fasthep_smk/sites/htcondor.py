@@ -93,10 +93,13 @@ _RESOURCES = {
     "priority": "htcondor_submit_priority",
 }
 #: HTCondor's numbers for the states of a job.
-_IDLE, _REMOVED, _COMPLETED, _HELD = 1, 3, 4, 5
+_IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
+#: One that has started once is removed when it would wait to start again.
+_ONCE = f"JobStatus == {_IDLE} && NumShadowStarts > 0"
 #: What a job's record says of its end.
 _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
+    "NumShadowStarts",
 )  # fmt: skip
 #: Its settings for what a job asks for that does not say it.
 _UNSAID = {"memory": "JOB_DEFAULT_REQUESTMEMORY", "disk": "JOB_DEFAULT_REQUESTDISK"}
@@ -335,7 +338,13 @@ def _ending(ad: JsonObject) -> str:
         return f"held: {ad.get('HoldReason', 'no reason given')}"
     if status == _REMOVED:
         said = f"removed: {ad.get('RemoveReason', 'no reason given')}"
+        if _ONCE in said:
+            return "evicted from its machine, or that was lost: it is not started twice"
         return f"held: {ad['LastHoldReason']}; {said}" if "LastHoldReason" in ad else said
+    if status in (_IDLE, _RUNNING):  # how it has ended before is no matter
+        again = number(str(ad.get("NumShadowStarts", 0))) > (status == _RUNNING)
+        now = "waits" if status == _IDLE else "runs"
+        return f"evicted from its machine, it {now} again" if again else f"it {now}"
     if "ExitSignal" in ad:
         return f"ended by signal {ad['ExitSignal']}"
     return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
@@ -355,7 +364,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         "initialdir": str(Path.cwd()),
         "JobBatchName": name,
         "request_cpus": request.cpus,
-        "periodic_remove": f"JobStatus == {_IDLE} && NumShadowStarts > 0",
+        "periodic_remove": _ONCE,
         "output": f"{output}.log",
         "error": f"{output}.err",
         "log": f"{output}.events",

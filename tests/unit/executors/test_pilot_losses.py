@@ -21,7 +21,7 @@ class ManagerLost(Exception):
     """As Parsl's, which has the batch job of a pilot for its name."""
 
     def __init__(self, pilot: str) -> None:
-        self.manager_id = pilot.encode()
+        self.manager_id = f"{pilot}.c0ffee".encode()
 
 
 class Told:
