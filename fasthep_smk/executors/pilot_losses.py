@@ -35,8 +35,9 @@ class Lost:
     @property
     def why(self) -> str:
         """Why a job has failed that has lost so many."""
-        ended = "have come to the end of their time" if self.fix else "were lost"
-        return f"{self.number} pilots {ended} that ran it"
+        if self.fix:
+            return f"{self.number} pilots that ran it have come to the end of their time"
+        return f"{self.number} pilots were lost that ran it"
 
 
 class Losses:

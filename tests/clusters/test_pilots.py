@@ -459,7 +459,7 @@ def test_a_job_that_is_longer_than_its_pilots_ends_with_the_fix(
         said.count(f"pool 'moody': a pilot ends after 00:01:00, and so does a job in it: {fix}")
         == 1
     )
-    assert "3 pilots have come to the end of their time that ran it; the last one: " in said
+    assert "3 pilots that ran it have come to the end of their time; the last one: " in said
     assert f"fix: {fix}" in said
     assert tries(folder)["dy"] == 3
     analyses.set_mood(folder)

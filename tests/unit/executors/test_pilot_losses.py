@@ -72,7 +72,7 @@ def test_a_job_that_is_longer_than_pilots_is_told_with_the_fix(
     over = "Slurm: TIMEOUT, TimeLimit, node std1"
     told = Told(monkeypatch, **{f"job{pilot}": over for pilot in "789"})
     lost = [told.losses.note("a", crew(), ManagerLost(pilot)) for pilot in "789"][-1]
-    assert lost.why == "3 pilots have come to the end of their time that ran it"
+    assert lost.why == "3 pilots that ran it have come to the end of their time"
     assert lost.fix == FIX
     assert told.said[0].startswith(f"pool 'gpu': pilot 7 was lost: {over}")
     assert told.said[1] == (
