@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from fasthep_smk import sites
@@ -46,9 +48,11 @@ class Losses:
     def __init__(self, system: str, say: Callable[[str], None]) -> None:
         self._name, self._system, self._say = sites.title(system), sites.system(system), say
         self._lock = threading.Lock()
-        #: What the batch system said of each, and what each job has lost; pools that have the fix.
-        self._said: dict[str, str | None] = {}
+        #: What the batch system says of each pilot, nothing if it does not; and of those that each
+        #: job has lost.
+        self._fates: dict[str, Future[str]] = {}
         self._of_jobs: dict[str, list[str]] = {}
+        #: The pools that were told the fix.
         self._told: set[str] = set()
 
     def note(self, key: str, crew: Crew, error: BaseException) -> Lost:
@@ -56,29 +60,43 @@ class Losses:
 
         The batch system is asked of the pilot, once: that may take a while.
         """
-        with self._lock:
-            mine = self._of_jobs.setdefault(key, [])
-            pilot = _pilot(error)
-            mine.append(pilot)
-            if pilot and pilot not in self._said:
-                self._said[pilot] = self._system.fate(pilot)
-                self._tell(pilot, crew, again=len(mine) < MOST)
-            ends = [self._said.get(one) or "" for one in mine]
-            cut_off = crew.until is None and all(map(failures.is_of_time, ends))
-            fix = _FIX.format(pool=crew.attempt.pool) if cut_off else None
-            return Lost(len(mine), ends[-1] or None, fix)
+        before = self._of_jobs.get(key, [])  # a job is in one pilot at a time
+        pilot = _pilot(error)
+        ends = [*before, self._fate(pilot, crew, again=len(before) + 1 < MOST) if pilot else ""]
+        self._of_jobs[key] = ends
+        cut_off = crew.until is None and all(map(failures.is_of_time, ends))
+        return Lost(len(ends), ends[-1] or None, _FIX.format(pool=_name(crew)) if cut_off else None)
 
-    def _tell(self, pilot: str, crew: Crew, *, again: bool) -> None:
-        pool, said = f"pool {crew.attempt.pool!r}", self._said[pilot]
+    def _fate(self, pilot: str, crew: Crew, *, again: bool) -> str:
+        """Return what the batch system says of a pilot, and say so if nobody has asked before."""
+        with self._lock:
+            asks = pilot not in self._fates
+            found = self._fates.setdefault(pilot, Future())
+        if asks:
+            said = ""
+            try:
+                with contextlib.suppress(Exception):  # what cannot be asked says nothing
+                    said = self._system.fate(pilot) or ""
+            finally:
+                found.set_result(said)
+            self._tell(pilot, crew, said, again=again)
+        return found.result()
+
+    def _tell(self, pilot: str, crew: Crew, said: str, *, again: bool) -> None:
+        pool = f"pool {_name(crew)!r}"
         how = said or f"{self._name} does not say how it has ended"
         self._say(f"{pool}: pilot {pilot} was lost: {how}{'; its jobs run again' * again}")
-        if crew.until is None and failures.is_of_time(said or "") and pool not in self._told:
-            self._told.add(pool)
+        with self._lock:
+            is_new = crew.until is None and failures.is_of_time(said) and pool not in self._told
+            self._told |= {pool} if is_new else set()
+        if is_new:
             lasts = crew.attempt.request.walltime
             end = f"a pilot ends after {format_duration(lasts)}" if lasts else "a pilot has ended"
-            self._say(
-                f"{pool}: {end}, and so does a job in it: {_FIX.format(pool=crew.attempt.pool)}"
-            )
+            self._say(f"{pool}: {end}, and so does a job in it: {_FIX.format(pool=_name(crew))}")
+
+
+def _name(crew: Crew) -> str:
+    return crew.attempt.pool
 
 
 def _pilot(error: BaseException) -> str:
