@@ -104,10 +104,10 @@ def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
-    from fasthep_smk.run.display import is_terminal
     from fasthep_smk.run.notify import at_end
     from fasthep_smk.run.whole_run import run_whole
     from fasthep_smk.storage.outdir import build_folder
+    from fasthep_smk.util.terminal import is_terminal
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")

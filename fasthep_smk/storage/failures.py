@@ -47,6 +47,7 @@ __all__ = [
     "read_all",
     "some_refused",
     "span",
+    "where",
     "without_pilot",
 ]
 
@@ -71,7 +72,8 @@ class Failure:
     is in, if any; ``fix`` is what to do about it, where that can be told, and ``at`` the line of
     the user's own module. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its
     process from a later one of the same number; ``walltime`` is in seconds. ``in_pilot``: the batch
-    job is not its own, but runs one after the other.
+    job is not its own, but runs one after the other. Times are seconds since 1970 (UTC): of a job
+    that was killed, nobody knows when it ended.
     """
 
     rule: str
@@ -101,6 +103,8 @@ class Failure:
     fix: str | None = None
     in_pilot: bool = False
     at: str | None = None
+    started: float | None = None
+    ended: float | None = None
     earlier: list[Attempt] = field(default_factory=list)
 
 
@@ -140,6 +144,8 @@ def earlier(
         batch_job=found.batch_job,
         memory=found.memory,
         used=found.used,
+        started=found.started,
+        ended=found.ended,
     )
     return [*found.earlier, last]
 
@@ -218,7 +224,7 @@ def message(
     if failure.variation not in (None, "nominal"):
         facts.append(("variation", str(failure.variation)))
     if failure.pool is not None:
-        facts.append(("where", _where(failure)))
+        facts.append(("where", where(failure)))
     # A last attempt that was not worth trying used next to nothing.
     most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
     if failure.memory is not None or most:
@@ -316,7 +322,8 @@ def forget(build: Path, but: Collection[str] = ()) -> None:
         note(build, one)
 
 
-def _where(failure: Failure) -> str:
+def where(failure: Failure) -> str:
+    """Return where a job failed: pool, host, the number of its batch job, at which attempt."""
     text = f"pool {failure.pool!r} on {failure.host}"
     if failure.batch_job:
         text += f", {failure.system} job {failure.batch_job}"

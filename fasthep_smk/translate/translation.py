@@ -520,7 +520,8 @@ def _early_findings(
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
     asked = [one.all_branches for one in sources]
-    read = branches.intersection(*(one for one in asked if one is not None))
+    # A source that is asked for none reads all.
+    read = branches.intersection(*(one for one in asked if one))
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
     return [
         replace(finding, hint=listed) if column in branches else finding

@@ -126,7 +126,16 @@ def _note_end(job: Job, end: End) -> None:
     kind, problem, fix = what_ended(end, job.sent)
     stage, op = end.said.get("stage"), end.said.get("op")
     failures.note(
-        job.build, replace(started, kind=kind, problem=problem, fix=fix, stage=stage, op=op)
+        job.build,
+        replace(
+            started,
+            kind=kind,
+            problem=problem,
+            fix=fix,
+            stage=stage,
+            op=op,
+            ended=round(time.time(), 3),
+        ),
     )
 
 
@@ -233,6 +242,7 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         batch_job=job.sent.batch_job,
         memory=job.sent.asked.get("memory"),
         walltime=job.sent.walltime,
+        started=round(time.time(), 3),
         in_pilot=job.sent.in_pilot,
         earlier=earlier,
     )
@@ -266,6 +276,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),
+            ended=round(time.time(), 3),
         ),
     )
 

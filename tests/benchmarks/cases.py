@@ -10,6 +10,7 @@ from . import workflows
 from .clusters import htcondor, slurm
 from .load import load
 from .measure import Failed, Measured
+from .overhead import overhead
 from .page import page
 from .patches import patches
 from .report import Figure, Result, Row
@@ -259,5 +260,6 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "slurm": slurm,
     "htcondor": htcondor,
     "page": page,
+    "overhead": overhead,
     "sizes": sizes,
 }
