@@ -84,9 +84,12 @@ class _File(TypedDict):
 
 
 class _Site(TypedDict):
+    """Where jobs run; ``unsaid``: what they get of an amount that a pool does not say."""
+
     system: str
     why: str
     profile: str | None
+    unsaid: dict[str, str]
 
 
 class _Pilots(_Amounts):
@@ -114,11 +117,13 @@ class Explanation(TypedDict):
 def as_data(placed: Placed) -> Explanation:
     """Return the explanation as plain data: bytes, seconds, lists and names."""
     site = placed.placement.site
+    attempts = [one for given in placed.placement.attempts.values() for one in given]
     return {
         "site": {
             "system": site.system,
             "why": site.why,
             "profile": str(site.folder) if site.folder else None,
+            "unsaid": dict(sites.unsaid(site.system, attempts)),
         },
         "cold": _cold(placed),
         "credentials": [one.as_data() for one in placed.placement.credentials],
@@ -156,7 +161,8 @@ def as_text(placed: Placed) -> str:
                 headers=["rule", "jobs", "pool", *_AMOUNTS, "attempts", "on this site"],
                 colalign=("left", "right", "left", *["right"] * 5, "left", "left"),
                 disable_numparse=True,
-            )
+            ),
+            *(f"no {name} given (-): {what}" for name, what in data["site"]["unsaid"].items()),
         ],
         ["Pilots, which stay and run one job after the other:", *map(_pilot, data["pilots"])]
         if data["pilots"]

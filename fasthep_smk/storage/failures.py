@@ -34,6 +34,7 @@ __all__ = [
     "forget",
     "headline",
     "in_short",
+    "is_of_time",
     "kinds",
     "lives",
     "log_of",
@@ -60,7 +61,7 @@ Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk"
 _LONGEST = 1_000_000
 #: What batch systems say of a job that they have ended.
 _FOR_MEMORY = re.compile("memory|oom", re.IGNORECASE)
-_FOR_TIME = re.compile("timeout|time limit|job duration|walltime", re.IGNORECASE)
+_FOR_TIME = re.compile("timeout|time limit|(job|execute) duration|walltime", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -257,11 +258,16 @@ def _asked(failure: Failure, fate: Callable[[str], str | None] | None) -> Failur
     return _ended_by(failure, said) if said else failure
 
 
-def without_pilot(failure: Failure, why: str, said: str | None) -> Failure:
+def without_pilot(failure: Failure, why: str, said: str | None, fix: str | None = None) -> Failure:
     """Return the note of a job that has lost its pilots; ``said`` is the fate of the last one."""
     last = f"{why}; the last one: {said}" if said else why
     found = _ended_by(failure, masked(said or ""))
-    return replace(failure, kind=found.kind, problem=last)
+    return replace(failure, kind=found.kind, problem=last, fix=fix)
+
+
+def is_of_time(said: str) -> bool:
+    """Return whether a batch system says of a job that it was over its time limit."""
+    return _FOR_TIME.search(said) is not None
 
 
 def _ended_by(failure: Failure, said: str) -> Failure:
@@ -270,7 +276,7 @@ def _ended_by(failure: Failure, said: str) -> Failure:
     if _FOR_MEMORY.search(said):
         had = f", {format_bytes(failure.memory)}," if failure.memory else ""
         return replace(failure, kind="memory", problem=f"over its memory{had}{of_pool} ({said})")
-    if _FOR_TIME.search(said):
+    if is_of_time(said):
         had = f", {format_duration(failure.walltime)}," if failure.walltime else ""
         return replace(failure, kind="time", problem=f"over its time limit{had}{of_pool} ({said})")
     return replace(failure, problem=said)
