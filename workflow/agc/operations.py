@@ -1,4 +1,4 @@
-"""What the ttbar analysis needs beyond FAST-HEP's operations: three of its own, and a function."""
+"""What the ttbar analysis needs beyond FAST-HEP's operations."""
 
 from __future__ import annotations
 
@@ -13,6 +13,20 @@ from correctionlib import CorrectionSet
 from fasthep_smk import rng
 
 _STREAM = {"name": "stream", "kind": "event_stream", "required": True}
+
+SUM = {
+    "name": "agc.sum",
+    "kind": "transform",
+    "version": "1.0",
+    "input": _STREAM,
+    "params": {
+        "column": {"type": "string", "required": True},
+        "output": {"type": "string", "required": True},
+    },
+    "requires": {"symbols": [{"from": "params.column", "kind": "field_list"}]},
+    "result": {"kind": "event_stream"},
+    "provides": {"symbols": [{"from": "params.output", "kind": "field_list"}]},
+}
 
 TRIJET = {
     "name": "agc.trijet",
@@ -67,9 +81,9 @@ SMEAR = {
 }
 
 
-def total(values: ak.Array) -> ak.Array:
-    """Return the sum over the objects of each event."""
-    return ak.sum(values, axis=1)
+def total(*, stream: ak.Array, column: str, output: str, **_: Any) -> ak.Array:
+    """Add the sum of a column over the objects of each event."""
+    return ak.with_field(stream, ak.sum(stream[column], axis=1), output)
 
 
 def trijet(*, stream: ak.Array, jets: str, b_tag: float, output: str, **_: Any) -> ak.Array:
