@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import workflows
+from .agc import agc
 from .clusters import htcondor, slurm
 from .load import load
 from .measure import Failed, Measured
@@ -250,6 +251,7 @@ CASES: dict[str, Callable[[Settings], Result]] = {
     "scale": scale,
     "intermediates": intermediates,
     "memory": memory,
+    "agc": agc,
 }
 #: What runs only if it is asked for by its name.
 LONG: dict[str, Callable[[Settings], Result]] = {
