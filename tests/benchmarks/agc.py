@@ -36,8 +36,10 @@ def agc(settings: Settings) -> Result:
     lay_out = functools.partial(_lay_out, folder, total)
     lay_out()
     nominal = ("--chunk-size", "100000", "--outdir")
-    local = fasthep("run", "workflow.yaml", *nominal, "theirs")
-    dask = fasthep(
+    # FAST-HEP looks for the module of the operations where Python does.
+    where = ["env", f"PYTHONPATH={folder}"]
+    local = where + fasthep("run", "workflow.yaml", *nominal, "theirs")
+    dask = where + fasthep(
         "run", "workflow.yaml", "--backend", "dask", "--strategy", "local",
         "--workers", "2", "--scheduler", "processes", *nominal, "dask",
     )  # fmt: skip
