@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.cli.parser import names_of_options
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     import hist
@@ -230,7 +231,7 @@ class Results:
         return Findings.one(
             f"has no {what} of this name",
             file=str(self.build),
-            value=repr(name),
+            value=as_yaml(name),
             expected=", ".join(known) or f"a workflow with a {what}",
             hint=f"did you mean {close!r}?" if close else None,
         )

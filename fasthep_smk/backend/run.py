@@ -22,6 +22,7 @@ from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import Findings, RunFailed, SmkError
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import check_build
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
@@ -155,7 +156,7 @@ def _agree(placed: Placed, plan: Plan, ctx: Mapping[str, Any]) -> None:
         raise Findings.one(
             "has no effect: Snakemake schedules the jobs",
             key="--scheduler",
-            value=repr(config.get("scheduler")),
+            value=as_yaml(config.get("scheduler")),
             hint="leave it out; --strategy says where jobs run",
         )
     wanted = _variation(plan)

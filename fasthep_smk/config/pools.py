@@ -15,6 +15,7 @@ from fasthep_smk.config.settings import CONFIG_KEYS, Settings, settings_of
 from fasthep_smk.config.site import Site
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["DEFAULT_POOL", "Pool", "Pools", "make_pools", "merged_defaults"]
 
@@ -201,7 +202,7 @@ class _Maker:
                 file=layer.file,
                 key=layer.key_at((word,)),
                 problem=f"no {what} of this name",
-                value=repr(name),
+                value=as_yaml(name),
                 expected=", ".join(known) or otherwise,
                 hint=f"did you mean {close!r}?" if close else None,
             )
@@ -216,7 +217,7 @@ class _Maker:
                 file=layer.file,
                 key=layer.key_at(("resources", "kind")),
                 problem=f"makes this an input file, but {taken_by} takes it as a class",
-                value=repr(layer.content["resources"]["kind"]),
+                value=as_yaml(layer.content["resources"]["kind"]),
                 expected="cpus, memory, disk, gpus, and no kind",
             )
         )
@@ -227,7 +228,7 @@ class _Maker:
                 file=layer.file if layer else None,
                 key=key_of("execution.pools", [name]),
                 problem="is not a name for a pool",
-                value=repr(name),
+                value=as_yaml(name),
                 expected="a name, without spaces at its ends",
             )
         )

@@ -17,6 +17,7 @@ from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Router", "StageNeeds", "stage_needs"]
 
@@ -82,7 +83,7 @@ def stage_needs(
                         file=workflow,
                         key=f"{key}.{word}",
                         problem="is not a valid value",
-                        value=repr(value),
+                        value=as_yaml(value),
                         expected=str(error),
                     )
                 )
@@ -261,7 +262,7 @@ class Router:
                 file=layer.file,
                 key=layer.key_at((kind,)),
                 problem=problem,
-                value=repr(label),
+                value=as_yaml(label),
                 expected=expected,
             )
 
@@ -284,7 +285,7 @@ class Router:
             file=layer.file,
             key=layer.key_at((word,)),
             problem=problem,
-            value=repr(label),
+            value=as_yaml(label),
             expected=f"one of the pools: {', '.join(map(_shown, names))}"
             if label in self.pools.classes
             else ", ".join(map(_shown, [*names, *classes, *offered])),
@@ -350,7 +351,7 @@ def _no_fallback(layer: Layer, hint: str) -> Finding:
         file=layer.file,
         key=layer.key_at(("fallback_after",)),
         problem="there is no fallback: jobs would have no other pool to go to",
-        value=repr(layer.content["fallback_after"]),
+        value=as_yaml(layer.content["fallback_after"]),
         expected="a fallback to another pool beside this key",
         hint=hint,
     )

@@ -16,6 +16,7 @@ from referencing import Registry, Resource
 
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of", "load"]
 
@@ -190,7 +191,7 @@ def _findings(
         file=file,
         key=key or None,
         problem=_problem(error),
-        value=_short(value),
+        value=as_yaml(value),
         expected=expected,
         hint=_hint(error, schema),
     )
@@ -242,9 +243,9 @@ def _odd_keys(content: object, file: str, key: str) -> Iterator[Finding]:
             if not isinstance(name, str):
                 yield Finding(
                     file=file,
-                    key=f"{key}[{name!r}]",
+                    key=f"{key}[{as_yaml(name)}]",
                     problem="this key is not text",
-                    value=_short(name),
+                    value=as_yaml(name),
                     expected="a name; put quotes around it if it looks like a number or a yes/no",
                 )
             else:
@@ -252,8 +253,3 @@ def _odd_keys(content: object, file: str, key: str) -> Iterator[Finding]:
     elif isinstance(content, list):
         for number, value in enumerate(content):
             yield from _odd_keys(value, file, key_of(key, [number]))
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

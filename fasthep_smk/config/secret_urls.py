@@ -13,6 +13,7 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["secret_findings"]
 
@@ -30,7 +31,7 @@ def secret_findings(content: YamlMapping, *, file: str) -> list[Finding]:
             file=file,
             key=place,
             problem="the address holds a secret, which plans, tables and logs would show",
-            value=repr(shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."),
+            value=as_yaml(shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 3]}..."),
             expected="an address without password, token or signature",
             hint=_HINT,
         )

@@ -13,6 +13,7 @@ from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["CONFIG_KEYS", "Settings", "settings_of"]
 
@@ -120,7 +121,7 @@ class _Reader:
                     file=layer.file if layer else None,
                     key=layer.key_at(path) if layer else None,
                     problem="is not a valid value",
-                    value=repr(value),
+                    value=as_yaml(value),
                     expected=str(error),
                 )
             )

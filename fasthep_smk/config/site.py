@@ -23,6 +23,7 @@ from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.units import parse_bytes, parse_duration
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Site", "load_site"]
 
@@ -76,7 +77,7 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
                 file=file,
                 key="retries",
                 problem="is not a valid value",
-                value=repr(retries),
+                value=as_yaml(retries),
                 expected="a whole number, 0 to 100",
             )
         )
@@ -114,7 +115,7 @@ def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
         file=file,
         key="executor",
         problem="no such executor here",
-        value=repr(executor),
+        value=as_yaml(executor),
         expected=f"{', '.join(SYSTEMS)}, or one whose plugin of Snakemake's is installed",
         hint=" Or, if there is such a plugin: ".join(filter(None, (meant, install))) or None,
     )
@@ -134,7 +135,7 @@ def _system_of(strategy: str, workflow: str) -> str:
         "no such strategy here",
         file=workflow,
         key="execution.strategy",
-        value=repr(strategy),
+        value=as_yaml(strategy),
         expected=", ".join(SYSTEMS),
         hint=f"did you mean {close!r}?" if close else "or choose a site with --profile",
     )
@@ -165,7 +166,7 @@ def _find(profile: str) -> Path | None:
     raise Findings.one(
         what,
         key="--profile",
-        value=repr(profile),
+        value=as_yaml(profile),
         expected=f"a folder with a config.yaml, or one of {', '.join(known)}",
         hint=f"did you mean {close!r}?" if close else None,
     )
@@ -218,7 +219,7 @@ def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
         except ValueError as error:
             problem = "is not a valid value"
             yield Finding(
-                file=file, key=key, problem=problem, value=repr(value), expected=str(error)
+                file=file, key=key, problem=problem, value=as_yaml(value), expected=str(error)
             )
 
 

@@ -16,6 +16,7 @@ from fasthep_smk.config import schema
 from fasthep_smk.util import units
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["SCOPES", "Size", "entry_of", "read_sizes", "unknown_names"]
 
@@ -84,7 +85,7 @@ def _sizes(entries: Sequence[Any], file: str, findings: list[Finding]) -> Iterat
                         file=file,
                         key=f"{key}.ask.{name}",
                         problem="is not a valid value",
-                        value=repr(ask[name]),
+                        value=as_yaml(ask[name]),
                         expected=str(error),
                     )
                 )

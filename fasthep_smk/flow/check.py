@@ -17,6 +17,7 @@ from fasthep_smk.flow.places import mapping, node_place
 from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
@@ -49,7 +50,7 @@ def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
                     finding = Finding(
                         file=workflow,
                         key=key_of("registry", filter(None, (str(section), str(name), part))),
-                        value=repr(reference),
+                        value=as_yaml(reference),
                         problem=problem,
                         expected="module:object that can be imported",
                         hint=_hint(reference, problem),
@@ -83,7 +84,7 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
                 file=workflow,
                 key=f"reports[{report.get('id')!r}].source",
                 problem="is not a source of reports",
-                value=repr(report.get("source")),
+                value=as_yaml(report.get("source")),
                 expected="provenance",
             )
             findings[str(finding)] = finding
@@ -223,7 +224,7 @@ def _component_findings(
             file=workflow,
             key=key,
             problem=f"no {word} of this name is registered",
-            value=repr(name),
+            value=as_yaml(name),
             expected=f"a registered name, such as {close!r}" if close else "a registered name",
             hint="registered by a profile (use.profiles) or by the workflow's registry section",
         )
@@ -235,7 +236,7 @@ def _component_findings(
             yield Finding(
                 file=workflow,
                 key=key_of("registry", (category, name, part)),
-                value=repr(entry.get(part)),
+                value=as_yaml(entry.get(part)),
                 problem=problem,
                 expected="module:object that can be imported",
                 hint=_hint(entry.get(part), problem),

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
-from fasthep_smk.flow.yaml_messages import yaml_finding
+from fasthep_smk.flow.yaml_messages import unreadable_finding, yaml_finding
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
@@ -46,10 +47,14 @@ _COMPARISONS = ("fasthep_render.hist.comparison", "fasthep_render.hist.data_mc")
 
 @dataclass(frozen=True)
 class CompiledPlan:
-    """One plan of a workflow: the only one, or that of one systematic variation."""
+    """One plan of a workflow: the only one, or that of one systematic variation.
+
+    ``warnings`` are those of FAST-HEP's compiler for all plans of the workflow.
+    """
 
     variation: str | None
     plan: Plan
+    warnings: tuple[str, ...] = ()
 
 
 def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
@@ -105,18 +110,34 @@ def compile_workflow(
         Findings: FAST-HEP's compiler refuses the workflow.
     """
     import_late(_FOR_PLOTS, _FOR_COMPARISONS, _COMPARISONS)
-    with readable_errors(workflow, outdir), quick_git():
+    with readable_errors(workflow, outdir), quick_git(), _noted() as said:
         first = upstream.compile_workflow_file(
             source or workflow, outdir=outdir, chunk_size=chunk_size
         )
     compiled = outdir / "compile"
+    told = tuple(said)
     if not isinstance(first.context.get("variation"), dict):
-        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"))]
+        return [CompiledPlan(None, plan_files.read_plan(compiled / "plan.yaml"), told)]
     summary = yaml.safe_load((compiled / "systematics.yaml").read_text(encoding="utf-8"))
     return [
-        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])))
+        CompiledPlan(str(item["name"]), plan_files.read_plan(outdir / str(item["plan"])), told)
         for item in summary["variations"]
     ]
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[list[str]]:
+    """Collect what FAST-HEP's compiler warns of, when the block ends; show other warnings."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        yield said
+    for one in caught:
+        if one.category is UserWarning and "hepflow" in Path(one.filename).parts:
+            said.append(str(one.message))
+        else:
+            warnings.showwarning(
+                one.message, one.category, one.filename, one.lineno, one.file, one.line
+            )
 
 
 def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:
@@ -159,10 +180,9 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
     except yaml.MarkedYAMLError as error:
         raise Findings([yaml_finding(workflow, error)]) from error
     except yaml.YAMLError as error:
-        raise Findings.one(f"is not valid YAML: {error}", file=str(workflow)) from error
+        raise Findings([unreadable_finding(workflow)]) from error
     except UnicodeDecodeError as error:
-        culprit = _not_utf8(workflow)
-        raise Findings.one("is not UTF-8 text", file=str(culprit), value=str(error)) from error
+        raise Findings([unreadable_finding(_not_utf8(workflow))]) from error
     except OSError as error:
         if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise

@@ -12,12 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
+import yaml
+
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.missing_keys import missing_parameter
-from fasthep_smk.flow.places import mapping, named, place_of, stages_of
+from fasthep_smk.flow.places import datasets_at, mapping, named, place_of, stages_of
+from fasthep_smk.flow.syntax_hints import functions_of, syntax_finding
+from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest, not_among
+from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["compiler_finding"]
 
@@ -28,6 +33,10 @@ _KEY = re.compile(
 _NODE = re.compile(r"Failed to parse data dependencies for node '(?:stage\.)?(.+?)' \(.*?\)")
 _INCLUDED = "include cycle detected: "
 _CIRCLE = "Lowered graph contains a cycle"
+_SHAPE = re.compile(r"Included YAML must be a mapping/dict: (.+)")
+_OPENED = re.compile(
+    r"(?s)Failed to inspect ROOT dataset metadata for dataset='(.+?)' file='(.+?)': (.+)"
+)
 
 
 def compiler_finding(workflow: Path, error: BaseException) -> Finding:
@@ -59,6 +68,10 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             value=" → ".join(files),
             expected="files that do not",
         )
+    if shape := _SHAPE.match(message):
+        return _no_mapping(Path(shape[1]), workflow)
+    if opened := _OPENED.search(message):
+        return _unopened(document, *opened.groups(), workflow=str(workflow))
     if message == _CIRCLE:
         return Finding(
             file=str(workflow),
@@ -84,6 +97,39 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
         key=place,
         problem=f"FAST-HEP's compiler refuses it ({message})",
     )
+
+
+def _no_mapping(file: Path, workflow: Path) -> Finding:
+    """Return that a file is YAML, and no workflow: a list, a number, a text."""
+    content: object = None
+    with contextlib.suppress(OSError, yaml.YAMLError, UnicodeError, Findings):
+        content = load(file)
+    kind = "a list" if isinstance(content, list) else "one value"
+    shown = str(workflow) if file.resolve() == workflow.resolve() else str(file)
+    return Finding(
+        file=shown,
+        problem=f"is {kind}, not a workflow of keys with values",
+        value=as_yaml(content),
+        at=f"{shown}, line 1",
+        expected="data: …, sources: …, analysis: …",
+        hint="leave out the '-' before the keys" if isinstance(content, list) else None,
+    )
+
+
+def _unopened(
+    document: YamlMapping, dataset: str, file: str, reason: str, *, workflow: str
+) -> Finding:
+    """Return which input file the compiler could not look into."""
+    for key, name, content in datasets_at(document):
+        if name == dataset:
+            return Finding(
+                file=workflow,
+                key=place_of(f"{key}.files", content.get("files"), file),
+                problem=f"cannot be opened: {' '.join(reason.split())}",
+                value=as_yaml(file),
+                expected="a ROOT file that can be read now",
+            )
+    return Finding(file=file, problem=f"cannot be opened: {reason}")
 
 
 #: What the compiler wants at a key, in its words and in ours.
@@ -114,7 +160,7 @@ def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding
         file=str(workflow),
         key=named(found["key"], document),
         problem="is missing" if value is None and holder else "is not a valid value",
-        value=None if value is None else repr(value)[:60],
+        value=None if value is None else as_yaml(value),
         expected=what,
     )
 
@@ -250,14 +296,12 @@ def _syntax(
     for place, one in stages_of(document):
         if one.get("id") == stage:
             key, content = f"{place}.params", one.get("params")
-    start = cause.offset or 0
-    where = f" at {text[start - 1 :]!r}" if 0 < start <= len(text) else ""
-    return Finding(
-        file=str(workflow),
+    return syntax_finding(
+        text,
+        cause,
+        functions_of(document),
         key=place_of(key, content, text),
-        problem=f"is not an expression: {cause.msg}{where}",
-        value=text,
-        expected="an expression such as (a > 1) & (b < 2)",
+        workflow=str(workflow),
     )
 
 
@@ -365,7 +409,7 @@ def _name(workflow: Path, document: YamlMapping, message: str) -> Finding | None
             file=str(workflow),
             key=f"analysis.stages[{stage!r}].from",
             problem=f"stage {port[2].rpartition('.')[0]!r} has no output of this name",
-            value=repr(name),
+            value=as_yaml(name),
             expected="stream, or hist of a histogram, cutflow of a selection",
             hint=f"did you mean {close!r}?" if (close := nearest(name, _PORTS)) else None,
         )
@@ -405,7 +449,7 @@ def _unknown(
         file=str(workflow),
         key=named(place_of("", within or document, name).removeprefix("."), document) or None,
         problem=problem,
-        value=repr(name),
+        value=as_yaml(name),
         expected=", ".join(known) if 0 < len(known) < 12 and name not in known else None,
         hint=f"did you mean {close!r}?" if close else None,
     )

@@ -31,6 +31,9 @@ TESTED: Mapping[str, str] = {
 
 #: What is called, and the parameters that it is given.
 CALLS: Mapping[str, str] = {
+    "fasthep_carpenter.operations.select_objects:resolve_collection_expression": (
+        "expression collection"
+    ),
     "hepflow.api:compile_workflow_file": "workflow_path outdir chunk_size",
     "hepflow.backends.loaders:backend_build_directories": "registry_cfg execution provenance",
     "hepflow.backends.model:BackendResult": "backend strategy success outputs summary",
@@ -75,6 +78,7 @@ CALLS: Mapping[str, str] = {
     "hepflow.runtime.engine:_source_should_read_metadata_only": "plan node ctx",
     "hepflow.runtime.engine:build_dataset_context": "plan base_ctx dataset_name",
     "hepflow.runtime.engine:build_partition_context": "plan base_ctx partition",
+    "hepflow.runtime.engine:eval_expr": "events expr ctx",
     "hepflow.runtime.engine:execute_dataset_sinks": (
         "plan dataset_name dataset_value_store ctx registry_cfg hook_manager"
     ),

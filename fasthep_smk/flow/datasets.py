@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fasthep_smk.flow.places import datasets_at, mapping, variations_of
-from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["dataset_findings"]
 
 _EVENTTYPES = ("data", "mc")
 _NUMBERS = ("xs", "n_unskimmed_events", "filter_efficiency")
+#: URLs of files as they are written most, and other names of the first.
+_USUAL = ("root", "https", "http", "file", "s3")
+_XROOTD = ("xrootd", "xroot", "roots", "xrd")
+#: The first word of a URL, what stands between it and the rest, and the rest.
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+]+)([:;]{1,2}/*|//(?=\w+\.\w+\.\w+/))(.*)")
 #: What differs between two datasets that list one file by mistake.
 _NO_DIFFERENCE = (
     *("name", "files", "nevents", "group", "xs", "n_unskimmed_events", "filter_efficiency"),
@@ -32,6 +39,7 @@ def dataset_findings(document: Mapping[str, object], *, workflow: str) -> list[F
         *_of_eventtypes(document, workflow),
         *_of_files(document, workflow),
         *_of_values(document, workflow),
+        *_of_urls(document, workflow),
     ]
 
 
@@ -45,8 +53,18 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     file=workflow,
                     key=f"{key}.{number}",
                     problem="is not a finite number",
-                    value=repr(value),
+                    value=as_yaml(value),
                 )
+        for path, kind, value in _not_json(content, key):
+            yield Finding(
+                file=workflow,
+                key=path,
+                problem=f"YAML reads this as {kind}, which FAST-HEP cannot write",
+                value=str(value),
+                hint=f"write '{value}', in quotes"
+                if isinstance(value, datetime.date)
+                else "write a text or a list",
+            )
         for odd, value in content.items():
             if str(odd).isdecimal() and value is None:
                 yield Finding(
@@ -55,6 +73,68 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     problem=f"holds the key {odd}, without a value",
                     hint="a decimal comma makes two entries of a number: write 1.5, not 1,5",
                 )
+
+
+def _of_urls(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
+    """Yield files by a URL that nothing reads, and lists of no file."""
+    sources = mapping(document.get("sources")).values()
+    of_root = all(mapping(one).get("kind") in (None, "root_tree") for one in sources)
+    for key, _, content in datasets_at(document):
+        files = content.get("files")
+        if files == []:
+            expected = "a list with at least one file"
+            problem, place = "is empty", f"{key}.files"
+            yield Finding(file=workflow, key=place, problem=problem, value="[]", expected=expected)
+        for number, file in enumerate(files if isinstance(files, list) and of_root else ()):
+            if isinstance(file, str) and (told := _url_problem(file)):
+                yield Finding(
+                    file=workflow,
+                    key=f"{key}.files[{number}]",
+                    problem=told[0],
+                    value=as_yaml(file),
+                    expected=f"a path, or a URL: {', '.join(f'{one}://…' for one in _USUAL)}",
+                    hint=told[1],
+                )
+
+
+def _url_problem(file: str) -> tuple[str, str | None] | None:
+    """Return what is wrong with the beginning of a URL, and what to write."""
+    found = _SCHEME.match(file)
+    if found is None or Path(file).exists():
+        return None
+    scheme, slashes, rest = found.groups()
+    usual = "root" if scheme.lower() in _XROOTD else scheme.lower()
+    if usual not in _USUAL:
+        usual = nearest(usual, _USUAL, cutoff=0.7) or ""
+    meant = f"write {usual}://{rest}" if usual else None
+    if slashes == "://":
+        if scheme in _USUAL or _is_known(scheme):
+            return None
+        if scheme.lower() == "eos":
+            meant = "write root://, the server, and //eos/…"
+        return f"no reader of files knows {scheme}://", meant
+    return ("is no URL: '://' follows its first word", meant) if usual else None
+
+
+def _is_known(scheme: str) -> bool:
+    """Whether a package, perhaps not installed, reads URLs that begin so."""
+    import fsspec  # type: ignore[import-untyped]  # takes a moment, and is seldom asked
+
+    return scheme.lower() in fsspec.available_protocols()
+
+
+def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
+    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            yield from _not_json(value, f"{key}.{name}")
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _not_json(value, f"{key}[{number}]")
+    elif isinstance(content, datetime.date):  # with a time, too
+        yield key, "a date", content
+    elif isinstance(content, bytes | set):
+        yield key, "binary data" if isinstance(content, bytes) else "a set", content
 
 
 def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
@@ -68,7 +148,7 @@ def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Fi
                 file=workflow,
                 key=f"{key}.eventtype",
                 problem="is neither data nor mc: no stage for one of them would see the dataset",
-                value=repr(value),
+                value=as_yaml(value),
                 expected="data or mc, or a word of yours that is not nearly one of them",
                 hint=f"did you mean {meant!r}?",
             )
@@ -109,7 +189,7 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
                     problem="the dataset lists this file twice: its events would count twice"
                     if other == name
                     else f"dataset {other!r} lists this file, too: its events would count twice",
-                    value=repr(file),
+                    value=as_yaml(file),
                     expected="each file once",
                     hint=None
                     if other == name

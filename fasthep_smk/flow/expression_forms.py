@@ -25,6 +25,8 @@ _FORMS: tuple[tuple[tuple[type[ast.AST], ...], str], ...] = (
     ((ast.NamedExpr,), "an assignment (:=)"),
     ((ast.Dict,), "a mapping ({…: …})"),
 )
+#: Of these, what is no column itself, and may be asked for a value.
+_ASKED = (ast.Dict, ast.JoinedStr)
 _OF_WHERE = 3
 #: What of numpy's takes words besides its values.
 _OF_UFUNC = ("where", "out", "casting", "order", "dtype", "subok", "signature")
@@ -39,8 +41,10 @@ def odd_forms(
 
     ``functions`` are those that it may call; ``None`` for one that cannot be looked at.
     """
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    passed = {id(one) for node in ast.walk(tree) if isinstance(node, ast.Call) for one in node.args}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {id(node.func) for node in calls}
+    passed = {id(one) for node in calls for one in (*node.args, *(k.value for k in node.keywords))}
+    asked = _asked(tree) | passed
     sets = {
         id(one)
         for node in ast.walk(tree)
@@ -49,7 +53,7 @@ def odd_forms(
     }
     for node in ast.walk(tree):
         for kinds, what in _FORMS:
-            if isinstance(node, kinds):
+            if isinstance(node, kinds) and not (isinstance(node, _ASKED) and id(node) in asked):
                 yield f"{what} makes no column", None
         if isinstance(node, ast.Set) and id(node) not in sets:
             yield "braces make a set of it", "write round brackets"
@@ -66,13 +70,26 @@ def odd_forms(
             yield f"{node.id} is a function, and is not called", hint
 
 
+def _asked(tree: ast.Expression) -> set[int]:
+    """Return the mappings and texts that are looked into, or compared: ``{"dy": 2}[name]``."""
+    found: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript | ast.Attribute):
+            found.append(node.value)
+        if isinstance(node, ast.Subscript):
+            found.append(node.slice)
+        if isinstance(node, ast.Compare):
+            found += [node.left, *node.comparators]
+    return {id(one) for one in found}
+
+
 def _compared(
     node: ast.Compare, is_column: Callable[[ast.expr], bool]
 ) -> Iterator[tuple[str, str | None]]:
     parts = [node.left, *node.comparators]
     for sign, *sides in zip(node.ops, parts, node.comparators, strict=False):
         left, right = sides
-        if isinstance(sign, ast.Is | ast.IsNot):
+        if isinstance(sign, ast.Is | ast.IsNot) and not _asks_for_none(sides, is_column):
             word, meant = ("is", "==") if isinstance(sign, ast.Is) else ("is not", "!=")
             hint = f"write {ast.unparse(left)} {meant} {ast.unparse(right)}"
             yield f"{word!r} compares objects, not values: {meant!r} does", hint
@@ -81,6 +98,15 @@ def _compared(
                 "'in' does not look at each value of a column",
                 "write a comparison for each: (x == a) | (x == b)",
             )
+
+
+def _asks_for_none(sides: list[ast.expr], is_column: Callable[[ast.expr], bool]) -> bool:
+    """Whether a value of the workflow is compared with ``None``, ``True`` or ``False``."""
+    single = any(
+        isinstance(one, ast.Constant) and (one.value is None or isinstance(one.value, bool))
+        for one in sides
+    )
+    return single and not any(map(is_column, sides))
 
 
 def _first_event(

@@ -9,6 +9,7 @@ of the compiled plan says; an operation that is not FAST-HEP's may read its own 
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,10 +19,11 @@ from fasthep_smk.flow.expression_forms import odd_forms
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
 from fasthep_smk.flow.places import mapping, place_of, stages_of
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
+from fasthep_smk.flow.unknown_functions import instead_of
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
-from fasthep_smk.util.errors import Finding, is_slip, nearest
+from fasthep_smk.util.errors import Finding, is_slip
 
-__all__ = ["expression_findings"]
+__all__ = ["expression_findings", "is_elementwise"]
 
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _LOGIC = (ast.BitAnd, ast.BitOr)
@@ -29,6 +31,11 @@ _BITS = ast.BitAnd | ast.BitOr | ast.Invert | ast.LShift | ast.RShift
 _SIGNS = {ast.And: ("and", "&"), ast.Or: ("or", "|"), ast.BitAnd: ("", "&"), ast.BitOr: ("", "|")}
 #: What people import in Python, and an expression does not have.
 _MODULES = ("np", "numpy", "ak", "awkward", "math")
+_CONSTANTS = {
+    f"{module}.{name}": getattr(math, name) for module in _MODULES for name in ("pi", "e")
+}
+#: Methods of numpy's arrays and of C++, which a column does not have.
+_METHODS = ("size", "len", "length", "count", "sum", "mean", "max", "min", "any", "all", "std")
 #: Functions of numbers; that of a comparison is a slip.
 _OF_NUMBERS = ("abs", "sqrt", "log", "exp")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
@@ -52,7 +59,7 @@ def expression_findings(
         elementwise=frozenset(
             name
             for name, reference in (registry.get("functions") or {}).items()
-            if _is_elementwise(str(reference))
+            if is_elementwise(str(reference))
         ),
         values=_dataset_values(plan),
     )
@@ -81,13 +88,13 @@ def expression_findings(
 
 def _function(reference: object) -> Callable[..., object] | None:
     """Return a published function; another may take what its signature does not say."""
-    if not isinstance(reference, str) or not _is_elementwise(reference):
+    if not isinstance(reference, str) or not is_elementwise(reference):
         return None
     found = upstream.load_object(reference)
     return found if callable(found) else None
 
 
-def _is_elementwise(reference: str) -> bool:
+def is_elementwise(reference: str) -> bool:
     """Whether a function makes a column of columns, as far as is known."""
     module = reference.partition(":")[0]
     return module in ("numpy", "awkward") or op_identity.is_published(module)
@@ -159,6 +166,11 @@ class _Reading:
                 yield from self._power(node)
             if isinstance(node, ast.IfExp) and self._is_column(node.test):
                 yield "'if' asks a whole column", "write where(condition, this, that)"
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in _CONSTANTS:
+                yield (
+                    f"an expression has no module {ast.unparse(node.value)!r}",
+                    f"write {_CONSTANTS[ast.unparse(node)]}",
+                )
             if isinstance(node, ast.Call):
                 yield from self._call(node)
                 yield from self._moved_bracket(node)
@@ -274,22 +286,16 @@ class _Reading:
         functions = frozenset(self._names.functions)
         known = functions | self._names.scalars
         if isinstance(called, ast.Name) and called.id not in known:
-            close = nearest(called.id, functions)
-            yield (
-                f"there is no function {called.id!r}",
-                f"did you mean {close!r}?"
-                if close
-                else "functions: "
-                f"{', '.join(sorted(functions))}; others go into registry.functions",
-            )
-        if isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name):
-            module = called.value.id
-            if module in _MODULES and module not in known:
-                close = nearest(called.attr, functions)
-                yield (
-                    f"an expression has no module {module!r}",
-                    f"write {close}(…)" if close else "functions go into registry.functions",
-                )
+            hint = instead_of(called.id, node.args, functions)
+            yield f"there is no function {called.id!r}", hint
+        if isinstance(called, ast.Attribute):
+            held = ast.unparse(called.value)
+            if held.partition(".")[0] in _MODULES and held.partition(".")[0] not in known:
+                hint = instead_of(called.attr, node.args, functions)
+                yield f"an expression has no module {held!r}", hint
+            elif called.attr in _METHODS and self._is_column(called.value):
+                hint = instead_of(called.attr, [called.value], functions)
+                yield f"a column has no method {called.attr!r}", hint
 
     def _moved_bracket(self, node: ast.Call) -> Iterator[tuple[str, str | None]]:
         """Find ``abs(x < 2)``: the number that a comparison gives is 0 or 1."""

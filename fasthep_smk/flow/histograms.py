@@ -9,19 +9,31 @@ import ast
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["histogram_findings"]
+__all__ = ["histogram_findings", "told_of_axes"]
 
 _OP = "hep.hist"
 #: What an axis takes its values from, if not from a column.
 _DATASET, _VARIATION = "dataset_name", "__variation__"
 _NOMINAL = "nominal"
+#: What other packages call an axis whose bins differ in width.
+_OF_WIDTHS = ("variable", "var", "edges", "irregular")
+_WIDTHS = (
+    "FAST-HEP has no bins of different widths: take narrow ones, type: regular with bins: "
+    "{low: …, high: …, nbins: …}, and merge them afterwards"
+)
+#: The parameters of `hist.Hist.fill`, which takes the values of an axis by the axis' name.
+FILL_PARAMETERS = ("self", "weight", "sample", "threads")
 
 
 def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
@@ -44,6 +56,42 @@ def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
     return found
 
 
+def told_of_axes(found: list[Finding], params: YamlMapping, key: str) -> list[Finding]:
+    """Return findings about parameters with hints for the binnings that FAST-HEP does not have.
+
+    What stands beside a type that does not exist is not told as well.
+    """
+    told: list[Finding] = []
+    listed = params.get("axes")
+    axes = {f"{key}.axes[{n}]": a for n, a in enumerate(listed if isinstance(listed, list) else ())}
+    for one in found:
+        start, _, rest = (one.key or "").rpartition(".")
+        axis = mapping(axes.get(start))
+        kind, bins = axis.get("type"), axis.get("bins")
+        other = isinstance(kind, str) and kind.lower() in _OF_WIDTHS
+        if other and rest == "type":
+            told.append(replace(one, hint=_WIDTHS))
+        elif other:
+            continue
+        elif rest == "bins" and kind == "regular" and isinstance(bins, list):
+            told.append(replace(one, hint=_of_list(bins)))
+        else:
+            told.append(one)
+    return told
+
+
+def _of_list(bins: list[object]) -> str:
+    """Return what to write for bins as ROOT takes them, or by their edges."""
+    numbers = [one for one in bins if isinstance(one, int | float) and not isinstance(one, bool)]
+    if len(numbers) == len(bins) == 3 and isinstance(numbers[0], int) and numbers[1] < numbers[2]:
+        meant = f"{{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
+        return f"if these are the number of bins and their ends, write {meant}"
+    widths = {round(b - a, 9) for a, b in pairwise(numbers)}
+    if len(widths) == 1 and len(numbers) == len(bins):
+        return f"write {{low: {bins[0]}, high: {bins[-1]}, nbins: {len(bins) - 1}}}"
+    return _WIDTHS
+
+
 def _eventtypes(plan: ExecutionPlan) -> list[str]:
     """Return the event types that the datasets of a plan have."""
     datasets = (plan.context.get("datasets") or {}).values()
@@ -64,11 +112,19 @@ def _of_axes(
                 file=workflow,
                 key=f"{place}.name",
                 problem="two axes of the histogram have this name",
-                value=repr(names[number]),
+                value=as_yaml(names[number]),
                 expected="a name for each axis",
                 hint="dataset_axis: true makes an axis 'dataset'"
                 if source != _VARIATION and names[number] == "dataset"
                 else None,
+            )
+        if names[number] in FILL_PARAMETERS:
+            yield Finding(
+                file=workflow,
+                key=f"{place}.name",
+                problem="no axis can have this name: hist.fill has a parameter of that name",
+                value=repr(names[number]),
+                expected="another name",
             )
         if isinstance(source, str) and source not in (_DATASET, _VARIATION):
             yield from _of_source(source, place, workflow)
@@ -80,7 +136,7 @@ def _of_axes(
                 key=f"{place}.bins",
                 problem=f"an axis of type {kind} does not read these bins: "
                 "it has one for each value that occurs",
-                value=str(bins),
+                value=as_yaml(bins),
                 expected="type: regular, or no bins"
                 if kind == "int"
                 else "a list of categories, or no bins",
@@ -101,7 +157,7 @@ def _of_source(source: str, place: str, workflow: str) -> Iterator[Finding]:
             file=workflow,
             key=f"{place}.source",
             problem="is an expression: an axis takes a column by its name",
-            value=repr(source),
+            value=as_yaml(source),
             expected="the name of a column",
             hint="let a stage with op: hep.define make the column",
         )
@@ -118,7 +174,7 @@ def _of_edges(bins: Mapping[str, object], place: str, workflow: str) -> Iterator
                 file=workflow,
                 key=f"{place}.{name}",
                 problem="is not a finite number",
-                value=str(bins[name]),
+                value=as_yaml(bins[name]),
                 expected="a number",
             )
 
@@ -138,7 +194,7 @@ def _of_categories(
             file=workflow,
             key=place,
             problem="holds a category twice",
-            value=repr(twice),
+            value=as_yaml(twice),
             expected="each category once",
         )
     if source != _DATASET:
@@ -167,7 +223,7 @@ def _of_weights(node: ExecutionNode, key: str, workflow: str) -> Iterator[Findin
             file=workflow,
             key=f"{key}.weight_expr",
             problem="is not used: variations.weights holds the weights",
-            value=repr(weight),
+            value=as_yaml(weight),
             expected="no weight_expr, and 'nominal' among variations.weights",
             hint=f"write variations: {{weights: {{nominal: {weight}}}}}",
         )
@@ -176,7 +232,7 @@ def _of_weights(node: ExecutionNode, key: str, workflow: str) -> Iterator[Findin
             file=workflow,
             key=f"{key}.storage",
             problem="variations need weights",
-            value=repr(storage),
+            value=as_yaml(storage),
             expected="storage: weighted",
         )
     if storage == "weighted" and variations is None and not str(weight or "").strip():
@@ -184,7 +240,7 @@ def _of_weights(node: ExecutionNode, key: str, workflow: str) -> Iterator[Findin
             file=workflow,
             key=f"{key}.storage",
             problem="a weighted histogram has no weight_expr",
-            value=repr(storage),
+            value=as_yaml(storage),
             expected="weight_expr: a column or an expression; or storage: count",
         )
 
@@ -215,7 +271,7 @@ def _of_variations(
             file=workflow,
             key=f"{key}.apply_to.eventtype",
             problem="no dataset has this eventtype (as it is written): no weight would be applied",
-            value=repr(wanted),
+            value=as_yaml(wanted),
             expected=" or ".join(known),
             hint=f"did you mean {close!r}?" if close else None,
         )

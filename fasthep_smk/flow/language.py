@@ -14,10 +14,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config import schema
+from fasthep_smk.flow.histograms import told_of_axes
 from fasthep_smk.flow.places import mapping, named
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Registry
@@ -81,7 +83,8 @@ def operation_findings(
         op, params = stage.get("op"), stage.get("params")
         if _is_published(op, "transforms", registry) or _is_published(op, "sinks", registry):
             if schema.holds(str(op), schema.LANGUAGE):
-                found += _unknown(params or {}, str(op), workflow, f"{key}.params")
+                unknown = _unknown(params or {}, str(op), workflow, f"{key}.params")
+                found += told_of_axes(unknown, mapping(params), f"{key}.params")
             if op == "hep.hist":
                 found += _of_histogram(mapping(params), f"{key}.params", workflow)
         for place, render in _renders(stage, key):
@@ -136,7 +139,7 @@ def _of_histogram(params: YamlMapping, key: str, workflow: str) -> Iterator[Find
             file=workflow,
             key=f"{key}.weight_expr",
             problem="is not used with storage: count",
-            value=repr(params["weight_expr"]),
+            value=as_yaml(params["weight_expr"]),
             expected="storage: weighted",
         )
     axes = params.get("axes")
@@ -259,9 +262,9 @@ def _odd_keys(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         if isinstance(key, bool) or key is None:
             yield Finding(
                 file=workflow,
-                key=f"[{key!r}]",
+                key=f"[{as_yaml(key)}]",
                 problem="this key is not text",
-                value=repr(key),
+                value=as_yaml(key),
                 expected="a name; put quotes around it if it looks like a number or a yes/no",
             )
 

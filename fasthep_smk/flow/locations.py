@@ -17,11 +17,13 @@ import yaml
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.yaml_places import yaml_places
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["located", "located_in", "yaml_slips"]
 
-#: A step of a key as messages write it: ``.name``, ``[3]`` or ``['a name']``.
-_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]")
+#: A step of a key as messages write it: ``.name``, ``[3]``, ``['a name']``, or ``[true]`` of a key
+#: that is no text.
+_STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]|\[([^\[\]'\"]+)\]")
 #: What the items of a list are named by.
 _NAMES = ("id", "name")
 _YAML = (".yaml", ".yml")
@@ -30,6 +32,10 @@ _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 #: Where a number with colons is a time, and said to be one.
 _TIMES = ("execution",)
+
+
+#: What is none of a mapping's keys: ``None`` may be one.
+_NONE = object()
 
 
 class _Text(str):
@@ -188,13 +194,13 @@ def _place(document: object, key: str) -> _Text | None:
     for step in _STEP.finditer(key):
         name = step[1] if step[1] is not None else step[4]
         if isinstance(content, dict):
-            own = next((one for one in content if str(one) == name), None)
-            if own is None:
+            own = _key(content, name, step[5] or step[2])
+            if own is _NONE:
                 break
             content = content[own]
             # Where a file replaces a value of one that it includes, the key is still that one's.
-            found = content if isinstance(content, _Text) else own
-            nearest = found if isinstance(found, _Text) else nearest
+            found = next((one for one in (content, own) if isinstance(one, _Text)), None)
+            nearest = found or (nearest if isinstance(own, str) else _first(content) or nearest)
         elif isinstance(content, list):
             content = _item(content, step[2], name)
             if content is None:
@@ -203,6 +209,16 @@ def _place(document: object, key: str) -> _Text | None:
         else:
             break
     return nearest
+
+
+def _key(content: dict[object, object], name: str | None, other: str | None) -> object:
+    """Return the key of a mapping that a message writes so; ``other`` is one that is no text."""
+    for one in content:
+        if (name is not None and str(one) == name) or (
+            other is not None and not isinstance(one, str) and as_yaml(one) == other
+        ):
+            return one
+    return _NONE
 
 
 def _item(content: list[object], number: str | None, name: str | None) -> object:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from fasthep_smk.flow.expressions import expression_findings
 from fasthep_smk.flow.histograms import histogram_findings
 from fasthep_smk.flow.ignored_keys import ignored_params_findings
+from fasthep_smk.flow.object_expressions import object_findings
 from fasthep_smk.flow.op_values import value_findings
 from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.plots import plot_findings
@@ -41,6 +42,7 @@ def meaning_findings(
                 found += ignored_params_findings(stage, key, workflow=workflow)
                 found += value_findings(stage, key, workflow=workflow)
         found += expression_findings(plan, document, workflow=workflow)
+        found += object_findings(plan, document, workflow=workflow)
         found += histogram_findings(plan, workflow=workflow)
         found += branch_findings(plan, document, workflow=workflow)
         keys = [one.key for one in told if one.key]

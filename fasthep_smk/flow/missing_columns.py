@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator
 
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
-from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["early_findings", "place_naming", "why_missing"]
+__all__ = ["columns_before", "early_findings", "why_missing"]
 
 
 def early_findings(plan: ExecutionPlan, *, workflow: str) -> dict[str, Finding]:
@@ -65,7 +63,7 @@ def _early(
                     if itself
                     else f"{names[number]!r} reads {column!r}, which is defined only below it"
                     f"{where}",
-                    value=str(variable.get("expr", variable.get("reduce"))),
+                    value=as_yaml(variable.get("expr", variable.get("reduce"))),
                     expected="branches of the input, and columns that are made before",
                     hint=None if itself else f"move the definition of {column!r} up",
                 ),
@@ -90,6 +88,12 @@ def why_missing(plan: ExecutionPlan) -> Callable[[str], str | None]:
         readers = list((flow.get("consumers") or {}).get(column, ()))
         origin = (flow.get("origins") or {}).get(column) or {}
         origins = [origin, *(origin.get("origins") or ())]
+        for made in flow.get("origins") or {}:
+            if made != column and unicodedata.normalize("NFKC", str(made)) == column:
+                return (
+                    f"Python reads {made!r} ({_codes(made)}) in an expression as {column!r} "
+                    f"({_codes(column)}): write the second everywhere, or another name"
+                )
         makers = [str(one["node"]) for one in origins if one.get("kind") == "produced"]
         before = {name for reader in readers for name in _before(plan, reader)}
         late = [name for name in makers if name not in before]
@@ -112,39 +116,16 @@ def why_missing(plan: ExecutionPlan) -> Callable[[str], str | None]:
     return why
 
 
-def place_naming(
-    document: YamlMapping, readers: Mapping[str, Iterable[str]]
-) -> Callable[[str], str | None]:
-    """Return what tells at which key a workflow names a column.
-
-    ``readers`` are the stages that read it.
-    """
-
-    def place(column: str) -> str | None:
-        word = re.compile(rf"(?<!\w){re.escape(column)}(?!\w)")
-        reading = set(readers.get(column, ()))
-        parts = [(f"{key}.params", stage.get("params")) for key, stage in stages_of(document)
-                 if stage.get("id") in reading]  # fmt: skip
-        parts += [(name, document.get(name)) for name in ("sources", "systematics", "analysis")]
-        found = (_text_with(word, content, key) for key, content in parts)
-        first = next(filter(None, found), None)
-        stages = [key for key, stage in stages_of(document) if stage.get("id") in reading]
-        return first or (f"{stages[0]}.params" if stages else None)
-
-    return place
+def columns_before(plan: ExecutionPlan, column: str) -> set[str]:
+    """Return the columns that stages make before a column is read; of all stages if none does."""
+    readers = (plan.data_flow or {}).get("consumers") or {}
+    before = {name for reader in readers.get(column, ()) for name in _before(plan, reader)}
+    nodes = before or {node.id for node in plan.nodes}
+    return {name for node in nodes for name in _made(plan, node)}
 
 
-def _text_with(word: re.Pattern[str], content: object, key: str) -> str | None:
-    """Return the key of the first text that holds a word."""
-    if isinstance(content, str):
-        return key if word.search(content) else None
-    steps: Iterable[tuple[str | int, object]] = ()
-    if isinstance(content, dict):
-        steps = [(str(name), value) for name, value in content.items()]
-    elif isinstance(content, list):
-        steps = enumerate(content)
-    below = (_text_with(word, value, key_of(key, [step])) for step, value in steps)
-    return next(filter(None, below), None)
+def _codes(name: str) -> str:
+    return " ".join(f"U+{ord(character):04X}" for character in name if not character.isascii())
 
 
 def _before(plan: ExecutionPlan, name: str) -> set[str]:

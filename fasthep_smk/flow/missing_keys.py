@@ -12,6 +12,7 @@ from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["entry_findings", "missing_findings", "missing_parameter"]
 
@@ -60,7 +61,7 @@ def _of_resources(document: YamlMapping, workflow: str) -> Iterator[Finding]:
                 file=workflow,
                 key=f"{place}.kind",
                 problem="no kind of resource has this name",
-                value=repr(kind),
+                value=as_yaml(kind),
                 expected=", ".join(map(str, kinds)),
                 hint=f"did you mean {meant!r}?",
             )

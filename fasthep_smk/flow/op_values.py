@@ -10,6 +10,7 @@ import numpy as np
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, not_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["text_findings", "value_findings"]
 
@@ -17,6 +18,16 @@ __all__ = ["text_findings", "value_findings"]
 _DTYPES = ("float32", "float64", "int32", "int64", "bool")
 #: What names the cuts that a group of cuts begins with: the first counts.
 _PARENTS = ("parents", "from", "parent")
+#: What selects objects, pairs or events by expressions.
+_SELECT = (
+    "hep.build_lepton_met_candidate",
+    "hep.build_pairs",
+    "hep.build_recoil",
+    "hep.di_object_mass",
+    "hep.select_objects",
+    "hep.selection.flag",
+)
+_BITS = ast.BitAnd | ast.BitOr | ast.BitXor
 #: What makes numbers of any columns, flags as well: + and * of flags are flags.
 _ARITHMETIC = ast.Sub | ast.Div | ast.FloorDiv | ast.Mod | ast.Pow
 
@@ -30,13 +41,17 @@ def value_findings(stage: YamlMapping, key: str, *, workflow: str) -> list[Findi
         found += _of_cuts(params.get("selection"), f"{key}.params.selection", workflow)
         for name in selection:
             found += _of_parents(name, selection, f"{key}.params.selection.{name}", workflow)
+    if stage.get("op") in _SELECT:
+        for word in ("selection", "mask"):
+            found += _of_selection(params.get(word), f"{key}.params.{word}", workflow)
     if stage.get("op") == "hep.weights.lookup_csv":
         found += _of_labels(params, f"{key}.params", workflow)
     if stage.get("op") == "hep.define":
         listed = params.get("variables")
         for number, variable in enumerate(listed if isinstance(listed, list) else ()):
             place = f"{key}.params.variables[{number}]"
-            found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
+            if mapping(variable).get("matrix") is None:  # which fills in what stands in braces
+                found += _of_dtype(mapping(variable).get("dtype"), place, workflow)
             found += _of_content(variable, place, workflow)
             found += _of_name(mapping(variable).get("name"), f"{place}.name", workflow)
     return found
@@ -71,8 +86,28 @@ def _of_cuts(selection: object, key: str, workflow: str) -> Iterator[Finding]:
                 )
 
 
+def _of_selection(held: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield expressions that make numbers where objects are selected: they would be positions."""
+    steps: list[tuple[str, object]] = []
+    if isinstance(held, dict):
+        steps = [(f"{key}.{name}", below) for name, below in held.items()]
+    elif isinstance(held, list):
+        steps = [(f"{key}[{number}]", below) for number, below in enumerate(held)]
+    for place, below in steps:
+        yield from _of_selection(below, place, workflow)
+    problem = _no_condition(held) if isinstance(held, str) else None
+    if problem is not None:
+        yield Finding(
+            file=workflow,
+            key=key,
+            problem=problem,
+            value=str(held),
+            expected="a condition, such as pt > 20; of bits, (id & 2) != 0",
+        )
+
+
 def _no_condition(text: str) -> str | None:
-    """Return why a cut is no condition; ``True`` is the way to count all events."""
+    """Return why a cut is no condition."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError):
@@ -81,9 +116,19 @@ def _no_condition(text: str) -> str | None:
     compares = any(isinstance(part, ast.Compare) for part in parts)
     if compares and not any(isinstance(part, ast.Name) for part in parts):
         return "names no column: it is the same for every event"
-    if isinstance(tree.body, ast.BinOp) and isinstance(tree.body.op, _ARITHMETIC):
-        return "makes a number, not a condition"
-    return None
+    return "makes a number, not a condition" if _is_number(tree.body) else None
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether a part makes a number of any columns: ``a / b``, ``bits & 2``, ``(x > 1) & 2``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, _BITS):
+        sides = (node.left, node.right)
+        return any(_is_number(one) or _is_whole(one) for one in sides)
+    return isinstance(node, ast.BinOp) and isinstance(node.op, _ARITHMETIC)
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def _of_content(entry: object, key: str, workflow: str) -> Iterator[Finding]:
@@ -105,7 +150,7 @@ def _of_name(name: object, key: str, workflow: str) -> Iterator[Finding]:
             file=workflow,
             key=key,
             problem="begins or ends with a blank",
-            value=repr(name),
+            value=as_yaml(name),
             hint=f"write {name.strip()!r}",
         )
 
@@ -142,7 +187,7 @@ def _of_expr(expr: object, key: str, workflow: str) -> Iterator[Finding]:
     elif isinstance(expr, str) and expr.strip() and expr[0] in " \t":
         hint = f"write {expr.strip()!r}"
         problem = "begins with a blank"
-        yield Finding(file=workflow, key=key, problem=problem, value=repr(expr), hint=hint)
+        yield Finding(file=workflow, key=key, problem=problem, value=as_yaml(expr), hint=hint)
 
 
 def _of_dtype(dtype: object, key: str, workflow: str) -> Iterator[Finding]:

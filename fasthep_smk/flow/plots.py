@@ -17,6 +17,7 @@ from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest, not_among, slips_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["plot_findings"]
 
@@ -157,7 +158,7 @@ def _refused(plan: ExecutionPlan, plot: _Plot) -> list[Finding]:
 def _of_values(plot: _Plot) -> Iterator[Finding]:
     for wrong in wrong_values(plot.spec):
         hint = f"did you mean {wrong.meant!r}?" if wrong.meant else None
-        details = {"value": repr(wrong.value), "expected": wrong.expected, "hint": hint}
+        details = {"value": as_yaml(wrong.value), "expected": wrong.expected, "hint": hint}
         yield plot.finding(wrong.path, wrong.problem, **details)
 
 
@@ -271,7 +272,7 @@ def _of_data_mc(
                 yield plot.finding(
                     f"{path}.{key}",
                     "the plot has this dataset already: it would be drawn twice",
-                    value=repr(one),
+                    value=as_yaml(one),
                     expected="each dataset once, in data, signals or backgrounds",
                 )
             seen.append(str(one))

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
+from fasthep_smk.flow.column_types import events_of, weight_problems
 from fasthep_smk.flow.operation import enter_operation
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
@@ -41,10 +42,18 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
     inputs: Mapping[str, object] = MappingProxyType({})
     ctx: Mapping[str, object] = MappingProxyType({})
 
-    def before_node(self, *, node: PlanNode, **details: object) -> None:
+    def before_node(
+        self, *, node: PlanNode, inputs: Mapping[str, object], ctx: Context, **details: object
+    ) -> None:
         self.entered = node
         enter_operation(node.impl, stage_of(node))
-        super().before_node(node=node, **details)
+        super().before_node(node=node, inputs=inputs, ctx=ctx, **details)
+        # Also behind operations that no trial has run, FAST-HEP would sum a list as a weight.
+        for events in map(events_of, inputs.values()):
+            if events is None:
+                continue
+            for text, problem, _ in weight_problems(node.impl, node.params, events, ctx):
+                raise ValueError(f"{text}: {problem}")
 
     def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))

@@ -16,6 +16,7 @@ from fasthep_smk.flow.reads import CATEGORY, is_published, references, user_hook
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, not_among, slips_among
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["branch_findings", "unchanged_findings", "variation_findings"]
 
@@ -102,7 +103,7 @@ def _of_datasets(
                 file=workflow,
                 key=f"{key}.datasets.replace.{name}",
                 problem="is not the name of a dataset",
-                value=repr(other),
+                value=as_yaml(other),
                 expected="one dataset in the place of another",
             )
     texts = [one for one in (*replaced, *replaced.values()) if isinstance(one, str)]

@@ -16,10 +16,12 @@ from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.missing_keys import missing_findings
 from fasthep_smk.flow.op_values import text_findings
 from fasthep_smk.flow.places import datasets_at, mapping
+from fasthep_smk.flow.syntax_hints import functions_of, syntax_findings
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.names import folder_problem
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = [
     "datasets_of",
@@ -40,7 +42,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         return [Finding(file=workflow, problem="the workflow is empty", expected=_EXPECTED)]
     shapes = [
         Finding(
-            file=workflow, key=key, problem="is not a mapping", value=repr(document[key])[:60],
+            file=workflow, key=key, problem="is not a mapping", value=as_yaml(document[key]),
             expected=f"{key}: with names below it",
         )
         for key in ("data", "analysis", "sources", "systematics", "execution")
@@ -60,9 +62,14 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     others = language_findings(document, workflow=workflow)
     others += ignored_findings(document, workflow=workflow)
     others += variation_findings(document, workflow=workflow)
+    if any(one.hint == "did you mean 'datasets'?" for one in others):
+        found = [one for one in found if one.problem != _NO_DATASET]
     return [*found, *(one for one in others if one.key not in told)]
 
 
+_NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
+#: Bytes of the name of a file, on the usual file systems.
+_LONGEST_NAME = 255
 _EXPECTED = "data.datasets, sources and analysis.stages"
 
 
@@ -109,7 +116,7 @@ def _said(document: YamlMapping, key: str) -> list[str]:
 def root_trees_of(document: YamlMapping) -> list[str] | None:
     """Return the trees that the sources read; ``None`` if one of them does not read ROOT trees."""
     sources = document.get("sources")
-    if not sources:  # FAST-HEP's default source
+    if sources is None:  # FAST-HEP's default source
         defaults = mapping(mapping(document.get("data")).get("defaults"))
         return [str(defaults.get("tree_primary") or "events")]
     if not isinstance(sources, dict):
@@ -118,9 +125,9 @@ def root_trees_of(document: YamlMapping) -> list[str] | None:
     for source in sources.values():
         kind = mapping(source).get("kind", "root_tree")
         tree = mapping(source).get("tree")
-        if kind != "root_tree" or not isinstance(tree, str):
+        if kind != "root_tree" or tree is None or isinstance(tree, list | dict):
             return None
-        trees.append(tree)
+        trees.append(str(tree))
     return trees
 
 
@@ -133,7 +140,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 file=workflow,
                 key="data.datasets",
                 problem="two datasets have the same name: the files of one would be lost",
-                value=repr(name),
+                value=as_yaml(name),
                 expected="a name for each dataset; one dataset may list several files",
             )
         seen.add(name)
@@ -145,7 +152,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
                 file=workflow,
                 key=f"data.datasets[{name!r}].nevents",
                 problem="is not a number of events",
-                value=repr(nevents),
+                value=as_yaml(nevents),
                 expected="a whole number, or no nevents",
             )
     for key, name, _ in datasets_at(document):
@@ -158,7 +165,7 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         yield Finding(
             file=workflow,
             key="data.datasets",
-            problem="there is no dataset: a source of ROOT files has nothing to read",
+            problem=_NO_DATASET,
             expected="at least one dataset with a name and files",
         )
 
@@ -178,7 +185,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     raw = mapping(document.get("analysis")).get("stages")
     stages = [item for item in raw if isinstance(item, dict)] if isinstance(raw, list) else []
     streams = {str(name) for part in ("sources", "joins") for name in mapping(document.get(part))}
-    if not mapping(document.get("sources")):
+    if document.get("sources") is None:
         streams.add("events")  # FAST-HEP's default source
     known = streams | {str(stage.get("id")) for stage in stages}
     yield from _repeated_ids(stages, workflow)
@@ -186,19 +193,22 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     yield from _join_findings(document, streams, workflow)
     for number, stage in enumerate(stages):
         name = stage.get("id")
-        key = f"analysis.stages[{name!r}]" if name else f"analysis.stages[{number}]"
-        for required in ("id", "op"):
-            if not str(stage.get(required) or "").strip():
+        named = str(name if name is not None else "").strip()
+        key = f"analysis.stages[{name!r}]" if named else f"analysis.stages[{number}]"
+        for required, text in (("id", named), ("op", str(stage.get("op") or "").strip())):
+            if not text:
                 yield Finding(
                     file=workflow, key=key, problem=f"the stage has no {required!r}",
                     expected="an id and an op for every stage",
                 )  # fmt: skip
+        yield from _long_id(stage, f"analysis.stages[{number}]", workflow)
         yield from _reference_findings(stage, key, known, workflow)
         yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
         if stage.get("op") not in mapping(mapping(document.get("registry")).get("transforms")):
             yield from text_findings(stage, key, workflow=workflow)
+            yield from syntax_findings(stage, key, functions_of(document), workflow=workflow)
 
 
 def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Finding]:
@@ -210,10 +220,28 @@ def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Find
                 file=workflow,
                 key=f"analysis.stages[{number}].id",
                 problem="an earlier stage has the same id",
-                value=repr(name),
+                value=as_yaml(name),
                 expected="an id of its own for each stage",
             )
         seen.update([name] if name else [])
+
+
+def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield an id after which FAST-HEP names files, and no file system takes their names."""
+    name, op = str(stage.get("id") or ""), str(stage.get("op"))
+    draws = stage.get("render") or op.startswith("hep.render.")
+    if not draws and op not in ("hep.hist", "hep.selection.cutflow"):
+        return
+    longest = _LONGEST_NAME - len("render__0.yaml" if draws else ".json")
+    if len(name.encode("utf-8", "replace")) > longest:
+        yield Finding(
+            file=workflow,
+            key=f"{key}.id",
+            problem=f"is too long: files are named after it, with more than {_LONGEST_NAME} bytes",
+            value=as_yaml(name, 60),
+            expected=f"at most {longest} bytes",
+            hint="a short id, and the long text as label of an axis or x-note of the stage",
+        )
 
 
 def _reference_findings(
@@ -229,7 +257,7 @@ def _reference_findings(
             file=workflow,
             key=f"{key}.from",
             problem="no stage, source or join of this name",
-            value=repr(name),
+            value=as_yaml(name),
             expected=f"one of the workflow's, such as {close!r}" if close else "one of its stages",
         )
 
@@ -262,7 +290,7 @@ def _order_findings(
                 else f"stages take their events from each other: {' from '.join(circle)}"
                 if circle
                 else "takes its events from a stage that comes later",
-                value=repr(other),
+                value=as_yaml(other),
                 expected="an earlier stage, a source or a join",
                 hint=None if circle else f"move stage {name!r} below {other!r}",
             )
@@ -319,7 +347,7 @@ def _when_findings(stage: YamlMapping, key: str, workflow: str) -> Iterator[Find
                     file=workflow,
                     key=f"{key}.{section}[{number}].when",
                     problem="is not a time at which something can be written",
-                    value=repr(when),
+                    value=as_yaml(when),
                     expected=", ".join(map(repr, _WHEN[:3])),
                     hint=f"did you mean {close!r}?" if close else None,
                 )

@@ -8,8 +8,9 @@ from pathlib import Path
 import yaml
 
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.names import shell
 
-__all__ = ["yaml_finding"]
+__all__ = ["unreadable_finding", "yaml_finding"]
 
 #: What it says -> what is wrong, and what to do.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
@@ -71,5 +72,46 @@ def yaml_finding(workflow: Path, error: yaml.MarkedYAMLError) -> Finding:
         file=file,
         problem=f"is not valid YAML: {problem}",
         at=f"{file}, line {mark.line + 1}, column {mark.column + 1}" if mark else None,
+        hint=hint,
+    )
+
+
+def unreadable_finding(file: Path) -> Finding:
+    """Return in which line a file holds what is no text of YAML: another encoding, odd characters.
+
+    A byte-order mark, and the line ends of other systems, are taken.
+    """
+    content = file.read_bytes()
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return Finding(
+            file=str(file),
+            problem="is UTF-16, not UTF-8 text",
+            at=f"{file}, line 1",
+            expected="UTF-8 text",
+            hint=f"iconv -f UTF-16 -t UTF-8 {shell([file])}",
+        )
+    start, what, hint = 0, "", None
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        start, byte = error.start, chr(content[error.start])
+        shown = f" ({byte!r} in Latin-1)" if byte.isprintable() else ""
+        what = f"holds a byte that is not UTF-8 text: 0x{ord(byte):02X}{shown}"
+        hint = f"iconv -f ISO-8859-1 -t UTF-8 {shell([file])}, if that is what it was written in"
+    else:
+        odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
+        start = len(text[: odd.start()].encode()) if odd else 0
+        what = (
+            f"holds a character that YAML does not take: U+{ord(odd[0]):04X}"
+            if odd
+            else "is not YAML"
+        )
+        hint = "delete it" if odd else None
+    line = content.count(b"\n", 0, start) + 1
+    return Finding(
+        file=str(file),
+        problem=what,
+        at=f"{file}, line {line}",
+        expected="UTF-8 text",
         hint=hint,
     )

@@ -50,7 +50,15 @@ def _product_findings(variation: Variation, workflow: str) -> Iterator[Finding]:
         for kind in node.product_kinds:
             owners.setdefault((kind, node.product_id), []).append(node.stage)
     for (kind, name), stages in owners.items():
-        if len(stages) > 1:
+        if len(stages) > 1 and len(set(stages)) == 1:
+            yield Finding(
+                file=workflow,
+                key=f"analysis.stages[{stages[0]!r}]",
+                problem=f"makes {len(stages)} {kind} products, which would be one file, {name!r}",
+                expected=f"one {kind} among the results of an operation",
+                hint="let several stages make them, with a parameter that says which",
+            )
+        elif len(stages) > 1:
             yield Finding(
                 file=workflow,
                 key="analysis.stages",

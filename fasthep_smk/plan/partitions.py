@@ -8,14 +8,15 @@ file really has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.graph import Node
+from fasthep_smk.flow.missing_branches import Lack
 from fasthep_smk.storage.inputs import Inputs, missing_branches, problem_finding
 from fasthep_smk.storage.root_files import FileFacts
-from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.remote import is_remote
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ class SourceFacts:
     def branches_for(self, dataset: str) -> tuple[str, ...]:
         """Return the branches that will be asked of a dataset's files."""
         return tuple(dict.fromkeys([*self.branches, *self.branches_by_dataset.get(dataset, ())]))
+
+    @property
+    def all_branches(self) -> frozenset[str]:
+        """The branches that are asked of the files of any dataset."""
+        return frozenset(self.branches).union(*self.branches_by_dataset.values())
 
 
 def sources_of(nodes: Iterable[Node]) -> list[SourceFacts]:
@@ -163,16 +169,11 @@ def check_inputs(
     sources: list[SourceFacts],
     datasets: Mapping[str, Dataset],
     inputs: Inputs,
-    *,
-    readers: Mapping[str, Iterable[str]] | None = None,
-    made: Iterable[str] = (),
-    hints: Callable[[str], str | None] = lambda _: None,
-    places: Callable[[str], str | None] = lambda _: None,
+    told: Callable[[Sequence[Lack]], list[Finding]],
 ) -> tuple[list[Finding], list[str]]:
     """Return what is wrong with the local ROOT files, and warnings about their sizes.
 
-    ``readers`` says which stages read a column, ``made`` which columns stages make, ``hints`` why
-    none makes it, ``places`` where the workflow names it: all only for the messages.
+    ``told`` makes findings of the branches that files lack.
     """
     trees = [source.tree for source in sources if source.tree is not None]
     if not trees:
@@ -185,7 +186,7 @@ def check_inputs(
     facts = inputs.look(every, trees, alike=local.values())
     findings: list[Finding] = []
     warnings: list[str] = []
-    lacking: dict[tuple[str, str, str], tuple[str | None, list[tuple[str, str]]]] = {}
+    lacking: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for dataset, listed in local.items():
         entries = 0
         for file in listed:
@@ -194,19 +195,30 @@ def check_inputs(
                 findings.append(problem_finding(file, dataset, found.problem))
                 continue
             entries += max(found.entries[tree] for tree in trees)
-            for source, branch, close in _missing_branches(sources, dataset, found, made):
-                lacking.setdefault((source.name, str(source.tree), branch), (close, []))[1].append(
-                    (dataset, file)
-                )
+            for source, tree, branch in _missing_branches(sources, dataset, found):
+                lacking.setdefault((source.name, tree, branch), []).append((dataset, file))
         if listed and not findings:
             warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
             if entries == 0:
                 warnings.append(f"dataset {dataset!r} has no events")
-    for (source_name, tree, branch), (close, files) in lacking.items():
-        read_by = (readers or {}).get(branch)
-        lack = _branch_finding(source_name, tree, branch, close, files, read_by)
-        findings.append(replace(lack, hint=hints(branch), place=places(branch)))
-    return findings, warnings
+    lacks = [
+        Lack(
+            branch=branch,
+            source=name,
+            tree=tree,
+            files=tuple(files),
+            having=tuple(one for one, listed in local.items() if listed and one not in dict(files)),
+            branches=frozenset(facts[files[0][1]].branches[tree] or ()),
+            elsewhere=any(
+                branch in one.branches_for(files[0][0])
+                and (one.name, str(one.tree), branch) not in lacking
+                for one in sources
+                if one.tree is not None and one.name != name
+            ),
+        )
+        for (name, tree, branch), files in lacking.items()
+    ]
+    return [*findings, *told(lacks)], warnings
 
 
 def _ranges(
@@ -248,37 +260,13 @@ def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:
 
 
 def _missing_branches(
-    sources: list[SourceFacts], dataset: str, facts: FileFacts, made: Iterable[str]
-) -> Iterator[tuple[SourceFacts, str, str | None]]:
+    sources: list[SourceFacts], dataset: str, facts: FileFacts
+) -> Iterator[tuple[SourceFacts, str, str]]:
     for source in sources:
         if source.tree is None or source.ignores_missing:
             continue
-        wanted = source.branches_for(dataset)
-        for branch, close in missing_branches(wanted, facts, source.tree):
-            others = [name for name in (*facts.branches[source.tree], *made) if name != branch]
-            yield source, branch, nearest(branch, others) or close
-
-
-def _branch_finding(
-    source: str,
-    tree: str,
-    branch: str,
-    close: str | None,
-    places: list[tuple[str, str]],
-    readers: Iterable[str] | None,
-) -> Finding:
-    (dataset, file), count = places[0], len(places)
-    more = f" (and {count - 1} more files)" if count > 1 else ""
-    stages = ", ".join(readers or ())
-    return Finding(
-        file=f"{file}{more}",
-        key=f"dataset {dataset!r}, source {source!r}",
-        problem=f"tree {tree!r} has no branch {branch!r}"
-        + (f", which {stages} reads" if stages else ""),
-        expected=f"a branch or a column made before it is used, such as {close!r}"
-        if close
-        else "a branch of the tree, or a column made before it is used",
-    )
+        for branch in missing_branches(source.branches_for(dataset), facts, source.tree):
+            yield source, source.tree, branch
 
 
 def _size_warnings(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.executor_plugins import module_of
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
@@ -87,7 +88,7 @@ class Other:
                 file=str(site.folder / "config.yaml") if site.folder else None,
                 key="executor",
                 problem="jobs of this executor do not see the files of this machine",
-                value=repr(self.name),
+                value=as_yaml(self.name),
                 expected="an executor whose jobs see the build folder: jobs are sent their files "
                 "on Slurm and HTCondor only (staging.mode: transfer)",
                 hint="if its jobs do see it, say so in that file: shared-fs-usage: [persistence, "

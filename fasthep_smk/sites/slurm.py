@@ -18,6 +18,7 @@ from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.processes import in_words
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
@@ -205,7 +206,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                 yield Finding(
                     key=attempt.place("config.slurm.partition"),
                     problem="Slurm has no partition of this name",
-                    value=repr(name),
+                    value=as_yaml(name),
                     expected=", ".join(known),
                     hint=f"did you mean {close!r}?" if close else None,
                 )

@@ -7,14 +7,13 @@ opened only when an answer is needed to cut them into partitions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypedDict
 
 from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.remote import ask, is_remote
 
 __all__ = [
@@ -60,12 +59,14 @@ class Inputs:
         self._checksums: dict[str, str] = {}
         self._remote: dict[str, str] = {}
         self._identities: dict[str, str] = {}
+        self._passed = ""
         try:
             stored = files.unseal(cache.read_bytes())
             self._known = dict(stored["files"])
             self._branch_lists = dict(stored["branches"])
             self._checksums = dict(stored["checksums"])
             self._remote = dict(stored["remote"])
+            self._passed = str(stored["passed"])
         except (OSError, files.Altered, KeyError):
             pass  # none, altered or another version's: it is made again
 
@@ -99,6 +100,15 @@ class Inputs:
             self._remote.update(answers)
             self._store()
         return [path for path in wanted if path not in self._remote]
+
+    def has_passed(self, what: str) -> bool:
+        """Whether the last trial with events of these files was this one, and found nothing."""
+        return self._passed == what
+
+    def note_passed(self, what: str) -> None:
+        """Keep that a trial with events of these files has found nothing."""
+        self._passed = what
+        self._store()
 
     def checksum(self, path: str) -> str:
         """Return what makes an input file the same file: its name and the SHA-256 of its content.
@@ -167,6 +177,7 @@ class Inputs:
             "branches": {digest: self._branch_lists[digest] for digest in sorted(used)},
             "checksums": self._checksums,
             "remote": self._remote,
+            "passed": self._passed,
         }
         files.write_text(self._cache, files.seal(content, indent=None))
 
@@ -180,10 +191,8 @@ def _alike(paths: Iterable[str], groups: Iterable[Sequence[str]]) -> frozenset[s
     return frozenset().union(*listed).difference(*chosen)
 
 
-def missing_branches(
-    wanted: Iterable[str], facts: FileFacts, tree: str
-) -> list[tuple[str, str | None]]:
-    """Return the branches that a tree lacks, each with the nearest one it has.
+def missing_branches(wanted: Iterable[str], facts: FileFacts, tree: str) -> list[str]:
+    """Return the branches that a tree lacks.
 
     Only plain names are judged: uproot takes expressions too. Of a tree whose branches were not
     looked at, none are missing.
@@ -191,11 +200,7 @@ def missing_branches(
     available = facts.branches.get(tree)
     if available is None:
         return []
-    return [
-        (name, nearest(name, available))
-        for name in wanted
-        if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in available
-    ]
+    return [name for name in wanted if name.isidentifier() and name not in available]
 
 
 def problem_finding(

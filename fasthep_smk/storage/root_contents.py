@@ -11,6 +11,7 @@ from typing import Protocol, cast
 from fasthep_smk.storage.root_files import look_into
 from fasthep_smk.util.errors import Findings, nearest
 from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Branch", "Tree", "chosen", "sample", "trees_in"]
 
@@ -116,7 +117,7 @@ def chosen(trees: list[Tree], name: str | None, *, file: str) -> Tree:
         "there is no tree of this name in it",
         file=file,
         key="--tree",
-        value=repr(name),
+        value=as_yaml(name),
         expected=", ".join(names),
         hint=f"did you mean {close!r}?" if close else None,
     )

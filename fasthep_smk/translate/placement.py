@@ -20,6 +20,7 @@ from fasthep_smk.translate.sizes import history, measuring, proposals, sized, un
 from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
 
@@ -258,7 +259,7 @@ def unsafe_path(execution: Execution, build: Path, launch: Path) -> Finding | No
         if bad := sorted(refused & set(str(path))):
             return Finding(
                 problem=f"{system} would take the name of {what} for something else",
-                value=repr(str(path)),
+                value=as_yaml(str(path)),
                 expected=f"a path without {', '.join(_IN_WORDS.get(one, one) for one in bad)}: "
                 "it stands in the commands of jobs",
                 hint=hint,

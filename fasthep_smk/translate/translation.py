@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +28,8 @@ from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, yaml_slips
 from fasthep_smk.flow.meaning import meaning_findings
-from fasthep_smk.flow.missing_columns import early_findings, place_naming, why_missing
+from fasthep_smk.flow.missing_branches import branch_findings
+from fasthep_smk.flow.missing_columns import early_findings
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -36,7 +38,7 @@ from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
-from fasthep_smk.flow.places import datasets_at, mapping, place_of
+from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
@@ -44,7 +46,6 @@ from fasthep_smk.flow.workflow_checks import (
     exports_of,
     ignored_reads,
     pickles_of,
-    root_trees_of,
 )
 from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
@@ -55,7 +56,7 @@ from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.store import seconds
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.inputs import Inputs, problem_finding
+from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.storage.observed import (
     Checks,
     Surroundings,
@@ -65,16 +66,18 @@ from fasthep_smk.storage.observed import (
 )
 from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import take_compiled
+from fasthep_smk.translate.input_files import file_findings
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.tried import trial_findings
 from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
-from fasthep_smk.util.names import shell
 from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
@@ -174,6 +177,9 @@ class Translation(Reconciled):
     written: Written
 
 
+#: Where the input files and their trees are said: what is wrong there can make them wrong, too.
+_OF_FILES = ("data", "sources", "use", "registry", "include")
+
 _Made = TypeVar("_Made", bound=Start)
 
 
@@ -181,6 +187,21 @@ def _adding(what: type[_Made], to: Start, **added: object) -> _Made:
     """Return what earlier steps have made, with what the next one adds or replaces."""
     before = {one.name: getattr(to, one.name) for one in fields(to)}
     return what(**{**before, **added})
+
+
+def _inputs(start: Start) -> Inputs:
+    known, kept = (one / layout.INPUTS for one in (start.earlier, start.build))
+    return Inputs(start.root, known, keep_in=kept)
+
+
+def _and_operations(found: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
+    """Return findings, if there are any, with those about parameters of FAST-HEP's operations."""
+    told, more = {one.key for one in found}, list[Finding]()
+    if found:
+        with contextlib.suppress(Findings):  # a profile is what is wrong
+            registry = registry_of(document, start.settings.workflow, start.root)
+            more = operation_findings(document, registry, workflow=start.shown)
+    return [*found, *(one for one in more if one.key not in told)]
 
 
 @quick_yaml()
@@ -202,16 +223,16 @@ def load(start: Start) -> Loaded:
     except Findings as error:
         findings = [] if of_document else error.findings
     told = {one.key for one in of_document}
-    _raise_if_any(
-        [
-            *profile_findings(document, settings.workflow, start.root),
-            *of_document,
-            *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
-            *yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown),
-            *(one for one in findings if one.key not in told or one.key is None),
-        ],
-        start,
-    )
+    found = [
+        *profile_findings(document, settings.workflow, start.root),
+        *of_document,
+        *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
+        *yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown),
+        *(one for one in findings if one.key not in told or one.key is None),
+    ]
+    if found and not any((one.key or "").startswith(_OF_FILES) for one in found):
+        found += file_findings(document, _inputs(start), settings.workflow)
+    _raise_if_any(_and_operations(found, document, start), start)
     assert execution is not None, "without findings there is an execution"
     unsafe = unsafe_path(execution, start.earlier.absolute(), start.root)
     _raise_if_any([unsafe] if unsafe else [])
@@ -235,10 +256,10 @@ def compile_plans(loaded: Loaded) -> Compiled:
     settings, document, aside = loaded.settings, loaded.document, loaded.aside.resolve()
     workflow, root = settings.workflow, loaded.root
     not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
-    _raise_if_any(registry_findings(document, workflow=loaded.shown), loaded)
-    known, kept = (one / layout.INPUTS for one in (loaded.earlier, loaded.build))
-    inputs = Inputs(root, known, keep_in=kept)
-    _raise_if_any(_file_findings(document, inputs, workflow), loaded)
+    inputs = _inputs(loaded)
+    found = registry_findings(document, workflow=loaded.shown)
+    found += file_findings(document, inputs, workflow)
+    _raise_if_any(_and_operations(found, document, loaded), loaded)
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
@@ -248,10 +269,8 @@ def compile_plans(loaded: Loaded) -> Compiled:
         told_of_graph(aside, loaded.earlier)
     except Findings as error:
         found = error.findings
-        with contextlib.suppress(Findings):  # a profile is what is wrong
-            registry = registry_of(document, workflow, root)
-            # FAST-HEP stops at the first one, and names no key.
-            found = operation_findings(document, registry, workflow=loaded.shown) or found
+        # FAST-HEP stops at the first one, and names no key.
+        found = _and_operations(found, document, loaded)[len(found) :] or found
         raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
     found = [item for one in plans for item in plan_findings(one.plan, workflow=loaded.shown)]
@@ -263,7 +282,8 @@ def compile_plans(loaded: Loaded) -> Compiled:
     _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
-    warnings = [*loaded.execution.notices, *not_searched]
+    compiler_said = [text for one in plans for text in one.warnings]
+    warnings = [*loaded.execution.notices, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
 
@@ -288,6 +308,15 @@ def plan(compiled: Compiled) -> Planned:
     findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
         findings += output_findings(item, workflow=compiled.shown)
+    if not findings and compiled.root == Path.cwd():  # relative paths are the current folder's
+        findings, untried = trial_findings(
+            variations,
+            compiled.document,
+            inputs,
+            workflow=compiled.shown,
+            folder=compiled.aside,
+        )
+        warnings += untried
     _raise_if_any(findings, compiled)
     unite_sources({item.label: item.graph for item in variations})
     if unknown:
@@ -443,13 +472,13 @@ def _variations(
             sources,
             datasets,
             inputs,
-            readers=readers,
-            made=[
-                *(name for node in graph.nodes.values() for name in node.makes),
-                *(one.plan.registry.get("functions") or {}),
-            ],
-            hints=why_missing(one.plan),
-            places=place_naming(compiled.document, readers),
+            partial(
+                branch_findings,
+                plan=one.plan,
+                document=compiled.document,
+                readers=readers,
+                workflow=compiled.shown,
+            ),
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
@@ -469,7 +498,10 @@ def _variations(
 def _early_findings(
     plan: Plan, sources: list[SourceFacts], inputs: Inputs, compiled: Compiled
 ) -> list[Finding]:
-    """Return the columns that are read before they are made, and are no branch of any file."""
+    """Return the columns that are read before they are made, and are not read from any file.
+
+    FAST-HEP reads a branch of the same name only if the source lists it.
+    """
     early = early_findings(plan, workflow=compiled.shown)
     if not early or len(sources) > 1:  # a join gives columns other names
         return []
@@ -481,7 +513,13 @@ def _early_findings(
         return []
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
-    return [finding for column, finding in early.items() if column not in branches]
+    read = branches & {name for one in sources for name in one.all_branches}
+    listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
+    return [
+        replace(finding, hint=listed) if column in branches else finding
+        for column, finding in early.items()
+        if column not in read
+    ]
 
 
 def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
@@ -494,7 +532,7 @@ def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> l
             file=str(settings.workflow),
             key="--rerun",
             problem="the workflow has no such stage",
-            value=repr(name),
+            value=as_yaml(name),
             expected=", ".join(stages),
             hint=f"did you mean {close!r}?" if (close := nearest(name, stages)) else None,
         )
@@ -516,48 +554,11 @@ def _selected(
             "the workflow has no such variation",
             file=workflow,
             key="systematics.variations",
-            value=repr(wanted),
+            value=as_yaml(wanted),
             expected=", ".join(names) or "no --variation: the workflow has no systematics",
             hint=f"did you mean {close!r}?" if close else None,
         )
     return chosen
-
-
-def _file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list[Finding]:
-    """Return what is wrong with ROOT files, before FAST-HEP's compiler opens them."""
-    trees = root_trees_of(document)
-    if not trees:
-        return []
-    local = [
-        (key, name, [file for file in listed if isinstance(file, str) and not is_remote(file)])
-        for key, name, content in datasets_at(document)
-        if isinstance(listed := content.get("files"), list)
-    ]
-    groups = [listed for _, _, listed in local]
-    facts = inputs.look([file for listed in groups for file in listed], trees, alike=groups)
-    return [
-        problem_finding(
-            file,
-            name,
-            problem,
-            place=place_of(f"{key}.files", listed, file),
-            hint=_beside(file, inputs.root, workflow),
-        )
-        for key, name, listed in local
-        for file in listed
-        if (problem := facts[file].problem)
-    ]
-
-
-def _beside(file: str, root: Path, workflow: Path) -> str | None:
-    """Return what to do about a file that is sought in one folder, and lies in another."""
-    folder = workflow.parent
-    if (root / file).exists() or not (root / folder / file).exists():
-        return None
-    return (
-        "it lies beside the workflow, but paths start in the folder that you run in: "
-        f"{shell(['cd', folder])}, and run there"
-    )
 
 
 def _files_of(compiled: list[CompiledPlan]) -> list[str]:

@@ -28,6 +28,7 @@ from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import shell
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
@@ -247,7 +248,7 @@ def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None
             "a container cannot be shown this folder",
             file=environment.file,
             key="environment.type",
-            value=repr(found[0]),
+            value=as_yaml(found[0]),
             expected="a path without quotes ('), dollar signs, backslashes, colons and commas",
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = [
     "Finding",
@@ -114,7 +115,7 @@ def not_among(
         file=file,
         key=key,
         problem=problem,
-        value=repr(value),
+        value=as_yaml(value),
         expected=(" or " if len(known) == 2 else ", ").join(known),
         hint=f"did you mean {close!r}?" if close else None,
     )

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from pathlib import Path
 from urllib.parse import urlsplit
 
 __all__ = ["ask", "is_remote"]
@@ -26,7 +27,7 @@ def ask(urls: Iterable[str]) -> dict[str, str]:
     """Return what makes each file the same file; without those of servers that do not answer.
 
     ``http(s)://`` is asked by HEAD (length, entity tag or modification date), ``root://`` by
-    XRootD's stat, where its Python bindings are installed.
+    XRootD's stat, where its Python bindings are installed. Of ``file://``, this machine is asked.
     """
     wanted = list(dict.fromkeys(urls))
     if not wanted:
@@ -43,6 +44,9 @@ def _ask(url: str) -> str | None:
             return _ask_http(url)
         if scheme in ("root", "xroot", "roots"):
             return _ask_xrootd(url)
+        if scheme == "file":
+            status = Path(urllib.request.url2pathname(urlsplit(url).path)).stat()
+            return f"{status.st_size}|{status.st_mtime_ns}"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,18 @@ def test_a_cross_section_is_a_finite_number() -> None:
         "data.datasets['d'].xs: is not a finite number"
     ]
     assert problems({"name": "d", "xs": -0.5}) == []
+
+
+def test_values_that_json_does_not_have_are_named() -> None:
+    day = datetime.date(2018, 5, 1)
+    (found,) = dataset_findings(
+        {"data": {"datasets": [{"name": "dy", "files": ["a.root"], "runs": [{"taken": day}]}]}},
+        workflow="w.yaml",
+    )
+    assert found.key == "data.datasets['dy'].runs[0].taken"
+    assert found.problem == "YAML reads this as a date, which FAST-HEP cannot write"
+    assert found.hint == "write '2018-05-01', in quotes"
+    assert problems({"name": "dy", "files": ["a.root"], "tags": {"a", "b"}, "raw": b"x"}) == [
+        "data.datasets['dy'].tags: YAML reads this as a set, which FAST-HEP cannot write",
+        "data.datasets['dy'].raw: YAML reads this as binary data, which FAST-HEP cannot write",
+    ]

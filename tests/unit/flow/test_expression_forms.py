@@ -81,6 +81,14 @@ def test_a_form_that_no_column_has_is_told(text: str, problem: str, hint: str | 
         "era == '2018'",
         "sqrt(*pts)",
         "own(pt, sqrt)",
+        "own(pt, by=sqrt)",
+        "{'dy': 1.5, 'ttbar': 2.0}[dataset_name] * pt",
+        "{'dy': 1.5}.get(dataset_name, 1.0) * pt",
+        "own({'a': 1}, pt)",
+        "scale[f'{dataset_name}_up'] * pt",
+        "pt if f'{dataset_name}' == 'dy' else -pt",
+        "pt if dataset_xs is None else pt * 2",
+        "pt if dataset_xs is not True else pt * 2",
     ],
 )
 def test_what_an_expression_can_mean_is_left_alone(text: str) -> None:

@@ -156,7 +156,7 @@ def test_a_mistake_is_named_with_what_was_meant(
          "write 'xs' beside the name of the dataset"),
         (stage("hep.hist", axes=[AXIS], storage="count", weight_expr="w"),
          "weight_expr: is not used with storage: count\n    found: 'w'"),
-        ({**workflow(), True: {"a": 1}}, "[True]: this key is not text"),
+        ({**workflow(), True: {"a": 1}}, "[true]: this key is not text"),
         (workflow(_common={}), "_common: unknown key"),
     ],
 )  # fmt: skip

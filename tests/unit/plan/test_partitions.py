@@ -1,15 +1,26 @@
-"""How many partitions may be missing, and what a run without them reads and is signed with."""
+"""How many partitions may be missing, and what a run without them reads and is signed with.
+
+And what is said of a branch that a tree lacks.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
 import pytest
+import uproot
 
 from fasthep_smk.config.run_settings import Limit
+from fasthep_smk.flow.missing_branches import Lack
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import Partition, missing_entries
+from fasthep_smk.plan.partitions import Partition, SourceFacts, check_inputs, missing_entries
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.tasks import Granularity
+from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.storage.missing_report import markdown
+from fasthep_smk.util.errors import Finding
 from tests.unit.plans import define, graph, histogram, node, router_for
 
 SIM = {"name": "sim", "eventtype": "mc", "files": ["s.root"]}
@@ -155,3 +166,27 @@ def test_a_file_that_is_missing_is_not_a_file_that_was_never_listed() -> None:
 
     first, second = partition("sim", "0_0"), partition("sim", "1_0")
     assert finish(first, second, without=frozenset({("sim", "1_0")})) != finish(first)
+
+
+def test_of_several_sources_one_is_asked_for_the_branches_of_another(tmp_path: Path) -> None:
+    with uproot.recreate(tmp_path / "a.root") as out:
+        out.mktree("events", {"pt": np.zeros(2)})
+        out.mktree("runs", {"run": np.zeros(1)})
+
+    def elsewhere(*branches: str) -> list[bool]:
+        sources = [
+            SourceFacts(tree, tree, True, branches, {}, False, None, None)
+            for tree in ("events", "runs")
+        ]
+        inputs = Inputs(tmp_path, tmp_path / "known.json")
+        told: list[Lack] = []
+
+        def tell(lacks: Sequence[Lack]) -> list[Finding]:
+            told.extend(lacks)
+            return []
+
+        check_inputs(sources, {"dy": {"files": ["a.root"]}}, inputs, told=tell)
+        return [one.elsewhere for one in told]
+
+    assert elsewhere("pt") == [True]
+    assert elsewhere("px") == [False, False]

@@ -1,0 +1,169 @@
+"""What columns are, where FAST-HEP's operations do not ask: how many values, and of what type.
+
+A cutflow sums whatever its weight is: a column of lists counts an event as often as it has values.
+A variable may be one number for all events of a job: another one if files are cut otherwise.
+A selection of objects by whole numbers takes the objects at these places.
+An axis of type bool has a bin for 0 and one for 1: all else is in the overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.places import mapping
+
+if TYPE_CHECKING:
+    import awkward as ak
+
+    from fasthep_smk.flow.shapes import Context
+
+__all__ = [
+    "Problem",
+    "events_of",
+    "flag_problems",
+    "is_one_for_all",
+    "selection_problems",
+    "weight_problems",
+]
+
+#: The text in the workflow that is wrong, what is wrong with it, and what to write.
+Problem = tuple[str, str, str]
+
+_CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
+_OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
+
+
+def events_of(value: object) -> ak.Array | None:
+    """Return the array with a field for each column that an operation is given, if it is one.
+
+    FAST-HEP hands it on alone, or by the name of its stream.
+    """
+    import awkward as ak
+
+    held = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    return held if isinstance(held, ak.Array) and ak.fields(held) else None
+
+
+def weight_problems(
+    impl: str, params: Mapping[str, object], events: ak.Array, ctx: Context
+) -> Iterator[Problem]:
+    """Yield the weights of a histogram or cutflow that have several values where one belongs.
+
+    ``events`` is what the operation reads. A histogram of
+    lists (one entry for each muon) may have a weight for each entry; any other has one for each
+    event.
+    """
+    weights = list(_weights(impl, params))
+    if not weights:
+        return
+    allowed = max([1, *(_depth(column) for _, column in _axes(params, events))])
+    for weight in weights:
+        try:
+            depth = _depth(_column(events, weight, ctx))
+        except Exception:  # the operation itself says what is wrong with it
+            continue
+        if depth > allowed:
+            yield (
+                weight,
+                "this weight has a list of values for each event"
+                + (", and the axes have one value" if impl == _HIST else ""),
+                "a weight has one value for each event: write leading(…) for the first of them, "
+                "or let an op of your own make one of all",
+            )
+
+
+def flag_problems(impl: str, params: Mapping[str, object], events: ak.Array) -> Iterator[Problem]:
+    """Yield the columns of axes of type bool that hold other values than 0 and 1."""
+    import awkward as ak
+    import numpy as np
+
+    if impl != _HIST:
+        return
+    for axis, column in _axes(params, events):
+        if axis.get("type") != "bool":
+            continue
+        try:
+            values = np.asarray(ak.to_numpy(ak.flatten(column, axis=None)))
+            odd = values[(values != 0) & (values != 1)]
+        except Exception:  # filling the histogram says what is wrong
+            continue
+        if len(odd):
+            yield (
+                str(axis.get("source")),
+                f"this column holds {odd[0]!s}, and an axis of type bool has bins for 0 and 1 only",
+                "type: int has a bin for each value; or let a hep.define make a flag: column > 0",
+            )
+
+
+def selection_problems(
+    impl: str, params: Mapping[str, object], events: ak.Array, ctx: Context
+) -> Iterator[Problem]:
+    """Yield what selects objects or events and is a number, not a yes or no."""
+    import awkward as ak
+
+    listed = params.get("mask") if impl == _MASS else params.get("selection")
+    texts = listed if isinstance(listed, list) else [listed]
+    for text in texts if impl in (_OBJECTS, _FLAG, _MASS) else ():
+        if not isinstance(text, str):
+            continue
+        try:
+            read = text
+            if impl == _OBJECTS:
+                read = upstream.resolve_collection_expression(
+                    text, collection=str(params.get("collection"))
+                )
+            values = ak.to_numpy(ak.flatten(_column(events, read, ctx), axis=None))
+        except Exception:  # the operation itself says what is wrong with it
+            continue
+        if values.dtype.kind in "iuf":
+            yield (
+                text,
+                f"is a number ({values.dtype}), and selects by position: a selection is a yes or "
+                "no for each object or event",
+                f"compare it: ({text}) != 0, or ({text}) > 0",
+            )
+
+
+def is_one_for_all(events: ak.Array, text: str, ctx: Context) -> bool:
+    """Whether an expression is one value, however many events there are.
+
+    Raises:
+        Exception: whatever evaluating it raises.
+    """
+    import awkward as ak
+
+    value = _column(events, text, ctx)
+    return not isinstance(value, ak.Array | ak.Record) and getattr(value, "ndim", 0) == 0
+
+
+def _weights(impl: str, params: Mapping[str, object]) -> Iterator[str]:
+    found: list[object] = []
+    if impl == _CUTFLOW:
+        found = [params.get("weight_expr", params.get("weight"))]
+    elif impl == _HIST and params.get("storage") == "weighted":
+        variations = mapping(params.get("variations"))
+        found = [params.get("weight_expr"), *mapping(variations.get("weights")).values()]
+    yield from (one for one in found if isinstance(one, str) and one.strip())
+
+
+def _axes(
+    params: Mapping[str, object], events: ak.Array
+) -> Iterator[tuple[Mapping[str, object], Any]]:
+    listed = params.get("axes")
+    for axis in map(mapping, listed if isinstance(listed, list) else ()):
+        source = axis.get("source")
+        if isinstance(source, str) and source in events.fields:
+            yield axis, events[source]
+
+
+def _column(events: ak.Array, text: str, ctx: Context) -> object:
+    return events[text] if text in events.fields else upstream.eval_expr(events, text, ctx)
+
+
+def _depth(column: object) -> int:
+    """Return how deep a column is: 1 for a value for each event, 2 for a list of values."""
+    import awkward as ak
+
+    return int(ak.Array(column).ndim)

@@ -1,0 +1,377 @@
+"""A trial before the run: FAST-HEP's own operations on the first events of a file.
+
+How many values a column has for each event, and of what type, only the files say. An expression
+that does not fit them fails in every job, after its time in the queue; or a column of lists is
+summed as a weight, and nothing fails. The trial finds both before the run, with FAST-HEP's own
+operations. A user's own operations and functions are not run: they may need a worker of their pool,
+or take long. What they make is not known, and what follows is tried as far as it does not read it.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.flow import plan_files, upstream
+from fasthep_smk.flow.column_types import (
+    events_of,
+    flag_problems,
+    is_one_for_all,
+    selection_problems,
+    weight_problems,
+)
+from fasthep_smk.flow.expressions import is_elementwise
+from fasthep_smk.flow.graph import Graph, Node
+from fasthep_smk.flow.places import mapping, place_of, stages_of
+from fasthep_smk.flow.reads import dependency_context, full_registry
+from fasthep_smk.flow.runtime import Session, StageError
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Finding
+
+if TYPE_CHECKING:
+    import awkward as ak
+
+    from fasthep_smk.flow.records import PartitionData
+    from fasthep_smk.flow.shapes import Key, Plan, Registry, Store
+
+__all__ = ["Trial"]
+
+#: How many events are tried; and with how many what has failed: of a few, none may have a muon.
+_EVENTS, _MORE_EVENTS = 100, 2000
+#: What awkward says, and what helps.
+_HINTS = {
+    "non-event-level": "a cut has one yes or no for each event: compare a number; of a list, write "
+    "reduce: {op: any, over: …}, or op: all",
+    "broadcast": "columns of two collections have lists of different lengths, which do not "
+    "combine: take one value for each event of one of them, as leading(…) does",
+    "exceeds the depth": "a reduction is over a list of values for each event, and this column "
+    "has one value for each event",
+}
+_TOTAL = "this is one number for all events that are in a job, not one for each event"
+#: A function that is called; and functions of each value, which are tried without a closer look.
+_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_PLAIN = ("abs", "cosh", "exp", "leading", "log", "log10", "nth", "sqrt", "subleading", "where")
+
+
+@dataclass(frozen=True)
+class _Product:
+    """What a node has made; ``digest`` says from what.
+
+    It is not ``complete`` if a column may be missing that a job would have.
+    """
+
+    value: Any
+    digest: str
+    complete: bool = True
+
+    def without(self, columns: Iterable[str]) -> _Product:
+        """Return events without what an operation would make that was not run."""
+        names = list(columns)
+        assert self.events is not None, "only an array has columns"
+        left = self.events[[name for name in self.events.fields if name not in names]]
+        return _Product(left, files.digest_of([self.digest, *names]), complete=False)
+
+    @property
+    def events(self) -> ak.Array | None:
+        return events_of(self.value)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        return frozenset() if self.events is None else frozenset(self.events.fields)
+
+
+_Products = Mapping["Key", _Product]
+_START = "partition_start"
+_NOT_RUN = Exception("an operation that the trial leaves out")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """What fails: the stage, the text in it that is wrong if that is known, and how."""
+
+    node: Node
+    text: str | None
+    problem: str
+    hint: str | None = None
+
+
+class Trial:
+    """Trials of the plans of one workflow; what plans have in common is tried once.
+
+    ``folder`` is where operations may write.
+    """
+
+    def __init__(self, document: Mapping[str, object], workflow: str, folder: Path) -> None:
+        self._stages = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
+        self._workflow, self._folder = workflow, folder
+        self._known: dict[str, _Products] = {}
+        self._told: set[tuple[str, str | None]] = set()
+
+    def findings(self, graph: Graph, partition: PartitionData) -> list[Finding]:
+        """Return what fails with the first events of a partition, or is not what it seems.
+
+        A user's own hook may give expressions what they need: then nothing is tried.
+        """
+        if graph.hooked:
+            return []
+        if not self._failures(graph, partition, _EVENTS):
+            return []
+        found: list[Finding] = []
+        for failure in self._failures(graph, partition, _MORE_EVENTS):
+            what = (failure.node.stage, failure.text)
+            if what not in self._told:
+                self._told.add(what)
+                found.append(self._finding(failure, partition))
+        return found
+
+    def _failures(self, graph: Graph, partition: PartitionData, events: int) -> list[_Failure]:
+        start = partition["start"] or 0
+        stop = start + events
+        if partition["stop"] is not None:
+            stop = min(stop, partition["stop"])
+        few: PartitionData = {**partition, "start": start, "stop": stop}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the jobs give them
+            return list(_Walk(graph, few, self._folder, self._known).failures())
+
+    def _finding(self, failure: _Failure, partition: PartitionData) -> Finding:
+        stage = failure.node.stage
+        key, content = self._stages.get(stage, (f"analysis.stages[{stage!r}]", {}))
+        key = f"{key}.params"
+        if failure.text is not None:
+            key = place_of(key, content.get("params"), failure.text)
+        return Finding(
+            file=self._workflow,
+            key=key,
+            problem=f"{failure.problem} (tried with events of {partition['file']})",
+            value=failure.text,
+            hint=failure.hint,
+        )
+
+
+class _Walk:
+    """The nodes of one plan in their order, for a few events."""
+
+    def __init__(
+        self, graph: Graph, partition: PartitionData, folder: Path, known: dict[str, _Products]
+    ) -> None:
+        plan = graph.plan
+        self._graph, self._partition, self._known = graph, partition, known
+        self._registry = full_registry(plan)
+        self._names = dependency_context(plan, self._registry)
+        self._own = _own_functions(self._registry)
+        self._session = Session(replace(plan, nodes=[], execution_hooks=_hooks(plan)), folder)
+        self._ctx = upstream.build_partition_context(
+            plan, base_ctx=self._session.ctx, partition=plan_files.partition_from(partition)
+        )
+        self._session.hooks.partition_start(partition=self._ctx["partition"], ctx=self._ctx)
+        self._dataset = (plan.context.get("datasets") or {}).get(partition["dataset"])
+        self._store: dict[Key, _Product] = {}
+
+    def failures(self) -> Iterator[_Failure]:
+        for node in self._graph.nodes.values():
+            if node.role not in ("source", "transform") or node.scope == "global":
+                continue
+            if not self._graph.active(node.id, self._dataset):
+                continue
+            refs = [
+                self._graph.resolve(ref, self._dataset, consumer=node.id)
+                for ref in node.inputs
+                if not ref.is_dependency
+            ]
+            given = {ref.key: self._store.get(ref.key) for ref in refs if ref is not None}
+            known = {key: product for key, product in given.items() if product is not None}
+            if len(known) == len(given):
+                yield from self._try(node, known)
+
+    def _try(self, node: Node, given: _Products) -> Iterator[_Failure]:
+        if node.role == "source":
+            if node.published and node.honours_ranges:
+                read = self._made(node, node.params, {})
+                # What is wrong with a file has been told.
+                self._store.update({} if isinstance(read, Exception) else read)
+            return
+        events = [product.events for product in given.values()]
+        if node.impl == "hep.define" and node.published and all(one is not None for one in events):
+            yield from self._define(node, *given.items())
+            return
+        made: _Products | Exception = _NOT_RUN
+        if self._can_run(node, node.params, given):
+            odd = list(self._odd_columns(node, events))
+            yield from odd
+            made = _NOT_RUN if odd else self._made(node, node.params, given)
+            if made is not _NOT_RUN and isinstance(made, Exception):
+                yield self._narrowed(node, given, made)
+        self._store.update(self._unchanged(node, given) if isinstance(made, Exception) else made)
+
+    def _define(self, node: Node, given: tuple[Key, _Product]) -> Iterator[_Failure]:
+        """Run all variables, or as many as can be: each on what the earlier ones have made."""
+        key, stream = given
+        listed = node.params.get("variables")
+        variables = list(map(mapping, listed if isinstance(listed, list) else ()))
+        if self._can_run(node, node.params, {key: stream}) and not any(map(_calls, variables)):
+            made = self._made(node, node.params, {key: stream})
+            if not isinstance(made, Exception):
+                self._store.update(made)
+                return
+        (port,) = node.streams()
+        for variable in variables:
+            params = {**node.params, "variables": [variable]}
+            made = _NOT_RUN
+            if self._can_run(node, params, {key: stream}):
+                made = self._made(node, params, {key: stream})
+                if made is not _NOT_RUN and isinstance(made, Exception):
+                    yield _failure(node, _text(variable), made)
+                elif _calls(variable) and self._is_total(node, params, variable, stream):
+                    yield _Failure(node, _text(variable), _TOTAL, "reduce with axis=1")
+            if isinstance(made, Exception):
+                stream = stream.without([str(variable.get("name"))])
+            else:
+                stream = made[(node.id, port)]
+        self._store[(node.id, port)] = stream
+
+    def _is_total(
+        self, node: Node, params: Mapping[str, object], variable: Mapping[str, object],
+        stream: _Product,
+    ) -> bool:  # fmt: skip
+        text = variable.get("expr")
+        if stream.events is None or not isinstance(text, str) or not self._read(node, params):
+            return False
+        return is_one_for_all(stream.events, text, self._ctx)
+
+    def _odd_columns(self, node: Node, given: Sequence[ak.Array | None]) -> Iterator[_Failure]:
+        for events in given if len(given) == 1 else ():
+            if events is not None:
+                for text, problem, hint in (
+                    *weight_problems(node.impl, node.params, events, self._ctx),
+                    *selection_problems(node.impl, node.params, events, self._ctx),
+                    *flag_problems(node.impl, node.params, events),
+                ):
+                    yield _Failure(node, text, problem, hint)
+
+    def _narrowed(self, node: Node, given: _Products, error: Exception) -> _Failure:
+        """Return the failure of one cut, if there is one that fails alone."""
+        for name, step in _cuts(node):
+            alone = self._made(node, {"selection": {name: [step]}}, given)
+            if isinstance(alone, Exception):
+                return _failure(node, _text(mapping(step)) or str(step), alone)
+        return _failure(node, None, error)
+
+    def _unchanged(self, node: Node, given: _Products) -> _Products:
+        """Return the events of a node that was not run, without the columns that it makes."""
+        made = self._declared(node) if len(given) == 1 else None
+        ports = node.streams()
+        if not made or len(ports) != 1:
+            return {}
+        (product,) = given.values()
+        return {(node.id, ports[0]): product.without(made)} if product.columns else {}
+
+    def _declared(self, node: Node) -> frozenset[str]:
+        found = self._dependencies(node, node.params)
+        return frozenset(found.produces) if found is not None else frozenset()
+
+    def _read(self, node: Node, params: Mapping[str, object]) -> frozenset[str] | None:
+        """Return the columns that an operation reads; ``None``: not known."""
+        found = self._dependencies(node, params)
+        return frozenset(found.consumes) if found is not None and node.reads is not None else None
+
+    def _dependencies(self, node: Node, params: Mapping[str, object]) -> Any:
+        item = self._graph.plan.get_node(node.id)
+        spec = upstream.component_spec_for_node(item, self._registry)
+        try:
+            return upstream.parse_component_data_dependencies(
+                spec=spec, params=dict(params), dep_ctx=self._names
+            )
+        except Exception:
+            return None  # the compiler has raised already if this matters
+
+    def _can_run(self, node: Node, params: Mapping[str, object], given: _Products) -> bool:
+        if not node.published or (self._own and self._own.search(repr(params))):
+            return False
+        if all(product.complete for product in given.values()):
+            return True
+        read = self._read(node, params)
+        there = frozenset[str]().union(*(product.columns for product in given.values()))
+        return read is not None and read <= there
+
+    def _made(
+        self, node: Node, params: Mapping[str, object], given: _Products
+    ) -> dict[Key, _Product] | Exception:
+        """Run an operation; return its products, or what it raises."""
+        what = [node.id, node.impl, node.implementation, repr(params), dict(self._partition)]
+        digest = files.digest_of([*what, *(product.digest for product in given.values())])
+        if digest not in self._known:
+            try:
+                made = self._run(node, params, given)
+            except Exception as error:  # whatever it raises is what is looked for
+                return error
+            complete = all(product.complete for product in given.values())
+            self._known[digest] = {
+                key: _Product(value, f"{digest} {key[1]}", complete) for key, value in made.items()
+            }
+        return dict(self._known[digest])
+
+    def _run(self, node: Node, params: Mapping[str, object], given: _Products) -> Store:
+        session = self._session
+        session.plan = self._alone(node, params)
+        values = {key: product.value for key, product in given.items()}
+        return session.partition([node.id], self._partition, values)[0]
+
+    def _alone(self, node: Node, params: Mapping[str, object]) -> Plan:
+        """Return the plan with one node, without its modifiers and their GPU."""
+        plan: Any = self._graph.plan
+        item: Any = plan.get_node(node.id)
+        meta = {name: value for name, value in dict(item.meta or {}).items() if name != "execution"}
+        # An operation may write into its parameters, which are those of the plan.
+        item = replace(item, params=copy.deepcopy(dict(params)), meta=meta)
+        index = {**plan.node_index, node.id: item}
+        alone: Plan = replace(plan, nodes=[item], node_index=index)
+        return alone
+
+
+def _hooks(plan: Plan) -> list[object]:
+    """Return the hooks that say what expressions may name: something of the dataset."""
+    hooks = [one for one in plan.execution_hooks if isinstance(one, dict)]
+    return [{**one, "events": [_START]} for one in hooks if _START in (one.get("events") or ())]
+
+
+def _own_functions(registry: Registry) -> re.Pattern[str] | None:
+    """Return a pattern that finds the functions that are not FAST-HEP's, numpy's or awkward's."""
+    registered = registry.get("functions") or {}
+    own = [name for name, reference in registered.items() if not is_elementwise(str(reference))]
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, own))})\b") if own else None
+
+
+def _cuts(node: Node) -> Iterator[tuple[str, object]]:
+    """Yield the cuts of a cutflow, each with the name of its group."""
+    if node.impl != "hep.selection.cutflow":
+        return
+    for name, group in mapping(node.params.get("selection")).items():
+        steps = group if isinstance(group, list) else mapping(group).get("steps")
+        if steps is None:
+            steps = mapping(group).get("cuts")
+        for step in steps if isinstance(steps, Sequence) else ():
+            yield str(name), step
+
+
+def _calls(variable: Mapping[str, object]) -> bool:
+    """Whether a function that an analysis has registered may make one number of a column."""
+    return any(name not in _PLAIN for name in _CALL.findall(str(variable.get("expr", ""))))
+
+
+def _text(variable: Mapping[str, object]) -> str | None:
+    """Return the expression of a variable or cut."""
+    text = variable.get("expr", mapping(variable.get("reduce")).get("over"))
+    return text if isinstance(text, str) else None
+
+
+def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
+    cause = error.cause if isinstance(error, StageError) else error
+    said = " ".join(str(cause).strip().partition("\n\n")[0].split())
+    hint = next((one for words, one in _HINTS.items() if words in said), None)
+    return _Failure(node, text, f"fails: {type(cause).__name__}: {said}", hint)
