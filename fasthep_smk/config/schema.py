@@ -31,6 +31,21 @@ _EXECUTION_PATH = "../config/execution.schema.json"
 _TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
 )
+#: Other words for keys, from other programs: the first that there is where it stands is meant.
+_OTHER_WORDS = {
+    "name": ("id",), "type": ("kind", "op"), "operation": ("op",),
+    "input": ("from",), "inputs": ("from",), "source": ("from",),
+    "depends_on": ("needs",), "depends": ("needs",), "after": ("needs",), "requires": ("needs",),
+    "pool": ("require",), "use": ("require",),
+    "expression": ("expr",), "formula": ("expr",), "cut": ("expr",), "condition": ("expr",),
+    "of": ("over",), "cuts": ("selection",), "weights": ("weight_expr",),
+    "variable": ("source",), "var": ("source",), "field": ("source",), "column": ("source",),
+    "min": ("low",), "max": ("high",), "start": ("low",), "stop": ("high",), "n": ("nbins",),
+    "entry_start": ("start",), "entry_stop": ("stop",), "first": ("start",), "last": ("stop",),
+    "title": ("label",), "text": ("label",), "filename": ("out", "path"), "file": ("out", "path"),
+    "output": ("out", "path"), "columns": ("keep",), "fields": ("keep",), "branches": ("keep",),
+    "variables": ("keep",), "range": ("limits",), "lim": ("limits",),
+}  # fmt: skip
 #: Keys that are free everywhere.
 _COMMENTS = "^x-"
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
@@ -204,10 +219,16 @@ def _unknown(value: JsonObject, schema: JsonObject) -> dict[str, str | None]:
     # Where keys may also be free, one that is far from all is not a slip of them.
     cutoff = 0.7 if set(free) - {_COMMENTS} else 0.5
     return {
-        name: nearest(name, known, cutoff=cutoff)
+        name: nearest(name, known, cutoff=cutoff) or _other_word(name, known, value)
         for name in value
         if name not in known and not any(re.search(pattern, name) for pattern in free)
     }
+
+
+def _other_word(name: str, known: Iterable[str], value: JsonObject) -> str | None:
+    """Return the key for which another word is often written, if it is not there."""
+    meant = _OTHER_WORDS.get(name.lower(), ())
+    return next((one for one in meant if one in known and one not in value), None)
 
 
 def _hint(error: ValidationError, schema: JsonObject) -> str | None:

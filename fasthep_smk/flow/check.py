@@ -8,7 +8,7 @@ import importlib.util
 import inspect
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.schema import key_of
@@ -20,9 +20,12 @@ from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import Plan, PlanNode
+    from fasthep_smk.flow.shapes import Plan, PlanNode, Registry
 
-__all__ = ["plan_findings", "registry_findings"]
+__all__ = ["plan_findings", "registry_findings", "unregistered_finding"]
+
+#: How the names of FAST-HEP's own operations begin.
+_OF_FASTHEP = ("hep.", "root_tree")
 
 _CATEGORY = {
     "source": ("sources", "source"),
@@ -78,6 +81,7 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
                     file=workflow, key=what, problem=problem, hint=hint
                 )
                 findings.setdefault(str(finding), finding)
+    findings = _without_profile(plan, findings, workflow)
     for report in plan.reports:
         if report.get("source") != "provenance":
             finding = Finding(
@@ -98,6 +102,39 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
         ):
             findings.setdefault(str(finding), finding)
     return list(findings.values())
+
+
+def _without_profile(plan: Plan, findings: dict[str, Finding], workflow: str) -> dict[str, Finding]:
+    """Return findings; where no profile registers FAST-HEP's operations, one for all of these."""
+    lacking = {
+        text: one
+        for text, one in findings.items()
+        if one.problem.endswith("of this name is registered")
+        and (one.value or "").strip("'").startswith(_OF_FASTHEP)
+    }
+    names = [(one.value or "").strip("'") for one in lacking.values()]
+    told = unregistered_finding(plan.registry, names, workflow=workflow)
+    if told is None:
+        return findings
+    others = {text: one for text, one in findings.items() if text not in lacking}
+    return {str(told): told, **others}
+
+
+def unregistered_finding(
+    registry: Registry, names: Iterable[str], *, workflow: str
+) -> Finding | None:
+    """Return that no profile registers FAST-HEP's own operations, if some of ``names`` are."""
+    used = [one for one in dict.fromkeys(names) if one.startswith(_OF_FASTHEP)]
+    if not used or "hep.define" in (registry.get("transforms") or {}):
+        return None
+    return Finding(
+        file=workflow,
+        key="use.profiles",
+        problem="no profile registers the operations of FAST-HEP",
+        value=", ".join(used),
+        expected="profiles: [hep]",
+        hint="write use: {profiles: [hep]} at the top of the workflow",
+    )
 
 
 #: What FAST-HEP loads before it runs anything: for which section, by what, from which part of
@@ -137,6 +174,8 @@ _HINT = (
 def _hint(reference: object, problem: str) -> str | None:
     """Return what to do about a module, or about a name in it."""
     module, _, name = str(reference).partition(":")
+    if module.endswith(".py"):
+        return f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
     if "has no attribute" in problem:
         known = vars(sys.modules[module]) if module in sys.modules else ()
         close = nearest(name, (one for one in known if one.isupper() == name.isupper()))

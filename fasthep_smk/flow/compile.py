@@ -127,17 +127,18 @@ def compile_workflow(
 
 @contextlib.contextmanager
 def _noted() -> Iterator[list[str]]:
-    """Collect what FAST-HEP's compiler warns of, when the block ends; show other warnings."""
+    """Collect what FAST-HEP's compiler warns of; other warnings are shown as ever."""
     said: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        yield said
-    for one in caught:
-        if one.category is UserWarning and "hepflow" in Path(one.filename).parts:
-            said.append(str(one.message))
-        else:
-            warnings.showwarning(
-                one.message, one.category, one.filename, one.lineno, one.file, one.line
-            )
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            yield said
+    finally:
+        for one in caught:
+            if one.category is UserWarning and "hepflow" in Path(one.filename).parts:
+                said.append(str(one.message))
+            else:
+                warnings.showwarning(one.message, one.category, one.filename, one.lineno)
 
 
 def registry_of(document: YamlMapping, workflow: Path, root: Path) -> Registry:

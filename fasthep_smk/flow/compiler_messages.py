@@ -148,6 +148,7 @@ _WORDS = (
 
 def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
     """Return which value is of another kind than the compiler wants."""
+    message = re.sub(r"^dataset\[(.+?)\](?=[.\[])", r"data.datasets['\1']", message)
     found = _MUST_BE.fullmatch(message)
     if found is None:
         return None
@@ -155,6 +156,9 @@ def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding
     for word, ours in _WORDS:
         what = re.sub(word, ours, what)
     value = _value_at(document, found["key"])
+    hint = None
+    if "module:object" in what and isinstance(value, str) and "." in value and ":" not in value:
+        hint = f"write {':'.join(value.rsplit('.', 1))}"
     holder = _value_at(document, found["key"].rpartition(".")[0])
     return Finding(
         file=str(workflow),
@@ -162,6 +166,7 @@ def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding
         problem="is missing" if value is None and holder else "is not a valid value",
         value=None if value is None else as_yaml(value),
         expected=what,
+        hint=hint,
     )
 
 
@@ -177,6 +182,10 @@ _CLAIM = (
 _SAID = (
     (r"(\S+)\.(\w+) is required", "{0}.{1}", "is missing", None),
     (r"(\S+) missing (\w+)", "{0}.{1}", "is missing", None),
+    (r"\S+ node write\.(.+)\.(\d+)(?:@\S*)? parameter '(\w+)' expected (.+), got \w+",
+     "analysis.stages[{0!r}].write[{1}].{2}", "is not a valid value", "a value of type {3}"),
+    (r"\S+ node write\.(.+)\.(\d+)(?:@\S*)? parameter '(\w+)' must be one of \[(.+)\], got (.*)",
+     "analysis.stages[{0!r}].write[{1}].{2}", "is not a valid value: {4}", "{3}"),
     (r"\S+ node (?:stage\.)?(.+?)(?:@[^@]*)? parameter '(\w+)' expected (.+), got \w+",
      "analysis.stages[{0!r}].params.{1}", "is not a valid value", "a value of type {2}"),
     (r"Source '(.+)' dataset '(.+)' has no files", "data.datasets[{1!r}].files", "is empty",
@@ -260,6 +269,7 @@ def _of_spec(workflow: Path, document: YamlMapping, message: str) -> Finding | N
             key=where,
             value=reference,
             problem=f"FAST-HEP's compiler refuses the spec ({message})",
+            hint="are spec and impl exchanged?" if message.endswith("must be a mapping") else None,
         )
     return None
 
@@ -411,7 +421,9 @@ def _name(workflow: Path, document: YamlMapping, message: str) -> Finding | None
             problem=f"stage {port[2].rpartition('.')[0]!r} has no output of this name",
             value=as_yaml(name),
             expected="stream, or hist of a histogram, cutflow of a selection",
-            hint=f"did you mean {close!r}?" if (close := nearest(name, _PORTS)) else None,
+            hint=f"did you mean {close!r}?"
+            if (close := nearest(name, _PORTS)) not in (None, name)
+            else None,
         )
     for pattern, problem, names in _UNKNOWN:
         found = pattern.match(message)

@@ -63,7 +63,7 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                 value=str(value),
                 hint=f"write '{value}', in quotes"
                 if isinstance(value, datetime.date)
-                else "write a text or a list",
+                else "write texts or lists",
             )
         for odd, value in content.items():
             if str(odd).isdecimal() and value is None:
@@ -73,6 +73,28 @@ def _of_values(document: Mapping[str, object], workflow: str) -> Iterator[Findin
                     problem=f"holds the key {odd}, without a value",
                     hint="a decimal comma makes two entries of a number: write 1.5, not 1,5",
                 )
+
+
+def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
+    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            below = f"{key}.{name}"
+            yield from _not_json(value, below)
+            if isinstance(value, dict) and len({_kind(one) for one in value}) > 1:
+                yield below, "a mapping with keys of several kinds", list(value)
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _not_json(value, f"{key}[{number}]")
+    elif isinstance(content, datetime.date):  # with a time, too
+        yield key, "a date", content
+    elif isinstance(content, bytes | set):
+        yield key, "binary data" if isinstance(content, bytes) else "a set", content
+
+
+def _kind(key: object) -> str:
+    """Return with what a key can be sorted."""
+    return "number" if isinstance(key, int | float) else type(key).__name__
 
 
 def _of_urls(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
@@ -113,7 +135,8 @@ def _url_problem(file: str) -> tuple[str, str | None] | None:
         if scheme.lower() == "eos":
             meant = "write root://, the server, and //eos/…"
         return f"no reader of files knows {scheme}://", meant
-    return ("is no URL: '://' follows its first word", meant) if usual else None
+    one_word = usual and scheme.lower() != "file"  # file:data/x.root is read as data/x.root
+    return ("is no URL: '://' follows its first word", meant) if one_word else None
 
 
 def _is_known(scheme: str) -> bool:
@@ -121,20 +144,6 @@ def _is_known(scheme: str) -> bool:
     import fsspec  # type: ignore[import-untyped]  # takes a moment, and is seldom asked
 
     return scheme.lower() in fsspec.available_protocols()
-
-
-def _not_json(content: object, key: str) -> Iterator[tuple[str, str, object]]:
-    """Yield values that JSON does not have: where they stand, what they are, and themselves."""
-    if isinstance(content, dict):
-        for name, value in content.items():
-            yield from _not_json(value, f"{key}.{name}")
-    elif isinstance(content, list):
-        for number, value in enumerate(content):
-            yield from _not_json(value, f"{key}[{number}]")
-    elif isinstance(content, datetime.date):  # with a time, too
-        yield key, "a date", content
-    elif isinstance(content, bytes | set):
-        yield key, "binary data" if isinstance(content, bytes) else "a set", content
 
 
 def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:

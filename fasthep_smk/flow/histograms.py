@@ -26,14 +26,14 @@ _OP = "hep.hist"
 #: What an axis takes its values from, if not from a column.
 _DATASET, _VARIATION = "dataset_name", "__variation__"
 _NOMINAL = "nominal"
+#: The parameters of `hist.Hist.fill`, which takes the values of an axis by the axis' name.
+FILL_PARAMETERS = ("self", "weight", "sample", "threads")
 #: What other packages call an axis whose bins differ in width.
 _OF_WIDTHS = ("variable", "var", "edges", "irregular")
 _WIDTHS = (
     "FAST-HEP has no bins of different widths: take narrow ones, type: regular with bins: "
     "{low: …, high: …, nbins: …}, and merge them afterwards"
 )
-#: The parameters of `hist.Hist.fill`, which takes the values of an axis by the axis' name.
-FILL_PARAMETERS = ("self", "weight", "sample", "threads")
 
 
 def histogram_findings(plan: ExecutionPlan, *, workflow: str) -> list[Finding]:
@@ -84,8 +84,7 @@ def _of_list(bins: list[object]) -> str:
     """Return what to write for bins as ROOT takes them, or by their edges."""
     numbers = [one for one in bins if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) == len(bins) == 3 and isinstance(numbers[0], int) and numbers[1] < numbers[2]:
-        meant = f"{{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
-        return f"if these are the number of bins and their ends, write {meant}"
+        return f"write {{low: {bins[1]}, high: {bins[2]}, nbins: {bins[0]}}}"
     widths = {round(b - a, 9) for a, b in pairwise(numbers)}
     if len(widths) == 1 and len(numbers) == len(bins):
         return f"write {{low: {bins[0]}, high: {bins[-1]}, nbins: {len(bins) - 1}}}"

@@ -9,6 +9,7 @@ free: metadata of datasets, parameters of operations that are not FAST-HEP's, ke
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -37,6 +38,9 @@ _OF_HOOK = ("kind", "events", "params", "match")
 #: Keys of a dataset that look right, and what is meant.
 _MISTAKEN = {"event_type": "eventtype", "file": "files"}
 _RENDERERS = "hep.render."
+#: A key of a stage, and those that belong below its ``execution``.
+_OF_STAGE = re.compile(r"analysis\.stages\[(\d+)\]\.(\w+)")
+_OF_EXECUTION = ("require", "prefer", "fallback", "fallback_after", "timeout", "modifiers")
 #: Keys that are found at the top by mistake, and where they belong.
 _BELOW = {
     "stages": "analysis", "globals": "analysis", "defaults": "data", "files": "data.datasets",
@@ -60,9 +64,26 @@ def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         replace(one, hint=f"it belongs below {_BELOW[one.key]}") if one.key in _BELOW else one
         for one in _unknown(bare, "workflow", workflow)
     ]
+    found = [_misplaced(one, content) for one in found]
     found += _near_misses(content, workflow)
     found += _slips(content, workflow)
     return [replace(one, key=named(one.key or "", content)) for one in found]
+
+
+def _misplaced(finding: Finding, content: YamlMapping) -> Finding:
+    """Return a finding about a key of a stage with the place that it belongs to, if it has one."""
+    at = _OF_STAGE.fullmatch(finding.key or "")
+    stages = mapping(content.get("analysis")).get("stages")
+    if at is None or finding.problem != "unknown key" or not isinstance(stages, list):
+        return finding
+    op, key = str(mapping(stages[int(at[1])]).get("op")), at[2]
+    if key == "pool":
+        return replace(finding, hint="write execution: {require: …}")
+    if key in _OF_EXECUTION:
+        return replace(finding, hint="it belongs below execution")
+    params = schema.load(op, schema.LANGUAGE) if schema.holds(op, schema.LANGUAGE) else {}
+    known = mapping(mapping(mapping(params.get("$defs")).get(op)).get("properties"))
+    return replace(finding, hint="it belongs below params") if key in known else finding
 
 
 def operation_findings(

@@ -31,8 +31,8 @@ class Lack:
     """A branch that ``source`` reads and some files do not have.
 
     ``files`` are the datasets and files that lack it, ``having`` the datasets whose files all have
-    it, ``branches`` those that the first of the files does have. ``elsewhere``: another source has
-    it.
+    it, ``branches`` those that the first of the files does have; ``other`` is a source whose tree
+    in that file has it.
     """
 
     branch: str
@@ -41,7 +41,7 @@ class Lack:
     files: tuple[tuple[str, str], ...]
     having: tuple[str, ...]
     branches: frozenset[str]
-    elsewhere: bool = False
+    other: str | None = None
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,10 @@ class _Telling:
 
     def _hint(self, group: list[Lack], place: _Named | None) -> str | None:
         lack = group[0]
-        if lack.elsewhere:
+        if lack.other is not None:
             return (
-                "each source is asked for what stages read of any: write missing_branches: ignore "
-                f"below sources.{lack.source}"
+                f"source {lack.other!r} has it, and FAST-HEP asks each source for what stages read "
+                f"of any: write missing_branches: ignore below sources.{lack.source}"
             )
         text = (place.text if place else None) or ""
         made = columns_before(self._plan, lack.branch)

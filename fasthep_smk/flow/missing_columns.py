@@ -116,16 +116,18 @@ def why_missing(plan: ExecutionPlan) -> Callable[[str], str | None]:
     return why
 
 
+def _codes(name: str) -> str:
+    return " ".join(f"U+{ord(character):04X}" for character in name if not character.isascii())
+
+
 def columns_before(plan: ExecutionPlan, column: str) -> set[str]:
     """Return the columns that stages make before a column is read; of all stages if none does."""
     readers = (plan.data_flow or {}).get("consumers") or {}
-    before = {name for reader in readers.get(column, ()) for name in _before(plan, reader)}
+    before = {
+        name for reader in readers.get(column, ()) for name in (reader, *_before(plan, reader))
+    }
     nodes = before or {node.id for node in plan.nodes}
     return {name for node in nodes for name in _made(plan, node)}
-
-
-def _codes(name: str) -> str:
-    return " ".join(f"U+{ord(character):04X}" for character in name if not character.isascii())
 
 
 def _before(plan: ExecutionPlan, name: str) -> set[str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["entry_findings", "missing_findings", "missing_parameter"]
@@ -162,7 +162,14 @@ def _lacking(
     """Return that a key is missing, or which one was to be it."""
     if slip := _slip(holder, name):
         return _unknown(place, slip, name, workflow)
-    return Finding(file=workflow, key=f"{place}.{name}", problem="is missing", expected=expected)
+    close = nearest(name, (key for key in holder if isinstance(key, str)), cutoff=0.6)
+    return Finding(
+        file=workflow,
+        key=f"{place}.{name}",
+        problem="is missing",
+        expected=expected or "a value",
+        hint=f"is {close!r} meant to be it?" if close else None,
+    )
 
 
 def _slip(holder: YamlMapping, name: str) -> str | None:

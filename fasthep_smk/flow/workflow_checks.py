@@ -15,7 +15,7 @@ from fasthep_smk.flow.ignored_keys import ignored_findings
 from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.missing_keys import missing_findings
 from fasthep_smk.flow.op_values import text_findings
-from fasthep_smk.flow.places import datasets_at, mapping
+from fasthep_smk.flow.places import datasets_at, mapping, named
 from fasthep_smk.flow.syntax_hints import functions_of, syntax_findings
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
@@ -53,6 +53,7 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     found = [
         *secret_findings(document, file=workflow),
         *_dataset_findings(document, workflow),
+        *_source_findings(document, workflow),
         *dataset_findings(document, workflow=workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
@@ -62,11 +63,23 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     others = language_findings(document, workflow=workflow)
     others += ignored_findings(document, workflow=workflow)
     others += variation_findings(document, workflow=workflow)
+    renamed = {f"{(one.key or '').rpartition('.')[0]} {one.hint}" for one in others}
+    meant = [(word, _LACKING.format(word)) for word in ("id", "op")]
+    found = [
+        one
+        for one in found
+        if not any(
+            one.problem == lacking
+            and f"{named(one.key or '', document)} did you mean {word!r}?" in renamed
+            for word, lacking in meant
+        )
+    ]
     if any(one.hint == "did you mean 'datasets'?" for one in others):
         found = [one for one in found if one.problem != _NO_DATASET]
     return [*found, *(one for one in others if one.key not in told)]
 
 
+_LACKING = "the stage has no {!r}"
 _NO_DATASET = "there is no dataset: a source of ROOT files has nothing to read"
 #: Bytes of the name of a file, on the usual file systems.
 _LONGEST_NAME = 255
@@ -170,6 +183,22 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         )
 
 
+def _source_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield sources that end before they begin."""
+    for name, source in mapping(document.get("sources")).items():
+        start, stop = mapping(source).get("start") or 0, mapping(source).get("stop")
+        if mapping(source).get("kind") not in (None, "root_tree"):
+            continue
+        if isinstance(start, int) and isinstance(stop, int) and 0 <= stop <= start:
+            yield Finding(
+                file=workflow,
+                key=f"sources.{name}.stop",
+                problem=f"no event is between start ({start}) and stop",
+                value=as_yaml(stop),
+                expected="a number above start",
+            )
+
+
 def _variation_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     variations = mapping(document.get("systematics")).get("variations")
     for item in variations if isinstance(variations, list) else []:
@@ -198,7 +227,7 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         for required, text in (("id", named), ("op", str(stage.get("op") or "").strip())):
             if not text:
                 yield Finding(
-                    file=workflow, key=key, problem=f"the stage has no {required!r}",
+                    file=workflow, key=key, problem=_LACKING.format(required),
                     expected="an id and an op for every stage",
                 )  # fmt: skip
         yield from _long_id(stage, f"analysis.stages[{number}]", workflow)

@@ -209,16 +209,17 @@ def check_inputs(
             files=tuple(files),
             having=tuple(one for one, listed in local.items() if listed and one not in dict(files)),
             branches=frozenset(facts[files[0][1]].branches[tree] or ()),
-            elsewhere=any(
-                branch in one.branches_for(files[0][0])
-                and (one.name, str(one.tree), branch) not in lacking
-                for one in sources
-                if one.tree is not None and one.name != name
-            ),
+            other=_source_with(branch, sources, facts[files[0][1]]),
         )
         for (name, tree, branch), files in lacking.items()
     ]
     return [*findings, *told(lacks)], warnings
+
+
+def _source_with(branch: str, sources: list[SourceFacts], facts: FileFacts) -> str | None:
+    """Return a source whose tree has a branch."""
+    trees = ((one.name, facts.branches.get(one.tree or "")) for one in sources)
+    return next((name for name, branches in trees if branch in (branches or ())), None)
 
 
 def _ranges(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -144,6 +145,11 @@ def _file_problem(location: Path, path: str, root: Path) -> str | None:
 
 def _missing(path: str, root: Path) -> str:
     folder = (root / path).parent
+    parts = re.split(r"[\s,;]+", path)
+    if len(parts) > 1 and all((root / one).is_file() for one in parts if one):
+        return "is several files in one text: put a comma between them, outside of quotes"
+    if path.startswith("~") or "$" in path:
+        return "does not exist: '~' and '$' are not expanded in the names of files"
     if not folder.is_dir():
         return f"does not exist (nor does its folder; relative paths start from {root})"
     if (root / path).is_symlink():

@@ -16,7 +16,7 @@ from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
 from fasthep_smk.config.sizes import Size, read_sizes
 from fasthep_smk.flow import contract
-from fasthep_smk.flow.check import plan_findings, registry_findings
+from fasthep_smk.flow.check import plan_findings, registry_findings, unregistered_finding
 from fasthep_smk.flow.compile import (
     CompiledPlan,
     compile_workflow,
@@ -38,7 +38,7 @@ from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
-from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.places import mapping, stages_of
 from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
@@ -197,7 +197,8 @@ def _inputs(start: Start) -> Inputs:
 def _and_operations(found: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
     """Return findings, if there are any, with those about parameters of FAST-HEP's operations."""
     told, more = {one.key for one in found}, list[Finding]()
-    if found:
+    # Of what stands twice, one may be meant that is not read.
+    if found and not any(one.problem.startswith("stands twice") for one in found):
         with contextlib.suppress(Findings):  # a profile is what is wrong
             registry = registry_of(document, start.settings.workflow, start.root)
             more = operation_findings(document, registry, workflow=start.shown)
@@ -271,6 +272,11 @@ def compile_plans(loaded: Loaded) -> Compiled:
         found = error.findings
         # FAST-HEP stops at the first one, and names no key.
         found = _and_operations(found, document, loaded)[len(found) :] or found
+        with contextlib.suppress(Findings):  # a profile is what is wrong
+            ops = [str(stage.get("op")) for _, stage in stages_of(document)]
+            registry = registry_of(document, workflow, root)
+            told = unregistered_finding(registry, ops, workflow=loaded.shown)
+            found = [told] if told else found
         raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
     found = [item for one in plans for item in plan_findings(one.plan, workflow=loaded.shown)]
@@ -513,7 +519,8 @@ def _early_findings(
         return []
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
-    read = branches & {name for one in sources for name in one.all_branches}
+    asked = [one.all_branches for one in sources]
+    read = branches.intersection(*(one for one in asked if one is not None))
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
     return [
         replace(finding, hint=listed) if column in branches else finding

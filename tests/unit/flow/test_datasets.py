@@ -74,3 +74,10 @@ def test_values_that_json_does_not_have_are_named() -> None:
         "data.datasets['dy'].tags: YAML reads this as a set, which FAST-HEP cannot write",
         "data.datasets['dy'].raw: YAML reads this as binary data, which FAST-HEP cannot write",
     ]
+    assert (
+        problems({"name": "dy", "files": ["a.root"], "runs": {1: "a", 2.5: "b", False: "c"}}) == []
+    )
+    assert problems({"name": "dy", "files": ["a.root"], "runs": {1: "a", "x": "b"}}) == [
+        "data.datasets['dy'].runs: YAML reads this as a mapping with keys of several kinds, which "
+        "FAST-HEP cannot write"
+    ]

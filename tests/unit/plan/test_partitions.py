@@ -168,25 +168,24 @@ def test_a_file_that_is_missing_is_not_a_file_that_was_never_listed() -> None:
     assert finish(first, second, without=frozenset({("sim", "1_0")})) != finish(first)
 
 
-def test_of_several_sources_one_is_asked_for_the_branches_of_another(tmp_path: Path) -> None:
+def test_of_several_sources_the_one_is_named_that_has_a_branch(tmp_path: Path) -> None:
     with uproot.recreate(tmp_path / "a.root") as out:
         out.mktree("events", {"pt": np.zeros(2)})
         out.mktree("runs", {"run": np.zeros(1)})
+    found: list[tuple[str, str, str | None]] = []
 
-    def elsewhere(*branches: str) -> list[bool]:
-        sources = [
-            SourceFacts(tree, tree, True, branches, {}, False, None, None)
-            for tree in ("events", "runs")
-        ]
-        inputs = Inputs(tmp_path, tmp_path / "known.json")
-        told: list[Lack] = []
+    def note(lacks: Sequence[Lack]) -> list[Finding]:
+        found.extend((one.branch, one.source, one.other) for one in lacks)
+        return []
 
-        def tell(lacks: Sequence[Lack]) -> list[Finding]:
-            told.extend(lacks)
-            return []
-
-        check_inputs(sources, {"dy": {"files": ["a.root"]}}, inputs, told=tell)
-        return [one.elsewhere for one in told]
-
-    assert elsewhere("pt") == [True]
-    assert elsewhere("px") == [False, False]
+    sources = [
+        SourceFacts(f"my {tree}", tree, True, ("pt", "px"), {}, False, None, None)
+        for tree in ("events", "runs")
+    ]
+    inputs = Inputs(tmp_path, tmp_path / "known.json")
+    check_inputs(sources, {"dy": {"files": ["a.root"]}}, inputs, note)
+    assert found == [
+        ("px", "my events", None),
+        ("pt", "my runs", "my events"),
+        ("px", "my runs", None),
+    ]
