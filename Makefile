@@ -121,4 +121,4 @@ pictures: demo
 	@.ci/make-pictures "$(VENV)"
 
 clean:
-	rm -rf "$(VENV)" "$(BENCH_VENV)" .venv-newest .venv-oldest build/docs workflow/demo/build workflow/demo/data tests/.cache
+	rm -rf "$(VENV)" "$(BENCH_VENV)" .venv-newest .venv-oldest build/docs workflow/demo/build workflow/demo/data workflow/agc/build workflow/agc/data tests/.cache

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import awkward as ak
 
 from fasthep_smk.flow import plan_files
 from fasthep_smk.flow.runtime import Session
@@ -96,8 +99,34 @@ def _read(job: Job, reads: Iterable[Read]) -> Store:
     for read in reads:
         if read.keys:
             # A producer that is inactive for this dataset made nothing: not among the reads.
-            found.update(products.load(job.build / read.folder, read.keys))
+            found.update(_load(job, read))
     return found
+
+
+#: The event streams that the job before in a bundle has read, by folder, record and products.
+_read_before: dict[object, dict[Key, ak.Array]] = {}
+
+
+def _load(job: Job, read: Read) -> Mapping[Key, object]:
+    """Return the products of another job; those of the job before in a bundle are still there.
+
+    Next to it are the other variations of the same partition, which read the same streams. What
+    runs after another job in its process is FAST-HEP's own (:mod:`fasthep_smk.worker.series`),
+    which changes no array in place.
+    """
+    folder = job.build / read.folder
+    record = folder / products.RECORD
+    if job.bundle is None or not record.exists():
+        return products.load(folder, read.keys)  # which says what is wrong
+    known = record.stat()
+    name = (folder, known.st_ino, known.st_mtime_ns, read.keys)
+    if name not in _read_before:
+        _read_before.clear()
+        values = products.load(folder, read.keys)
+        if not all(type(value) is ak.Array for value in values.values()):
+            return values
+        _read_before[name] = dict(values)
+    return {key: copy(array) for key, array in _read_before[name].items()}
 
 
 def _saved(job: Job, plan: Plan, made: Store, stage: str, taken: Taken | None = None) -> Saved:

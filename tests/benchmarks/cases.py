@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import workflows
+from .agc import agc
 from .clusters import htcondor, slurm
 from .forecast import forecast
 from .load import load
@@ -252,6 +253,7 @@ CASES: dict[str, Callable[[Settings], Result]] = {
     "scale": scale,
     "intermediates": intermediates,
     "memory": memory,
+    "agc": agc,
 }
 #: What runs only if it is asked for by its name.
 LONG: dict[str, Callable[[Settings], Result]] = {
