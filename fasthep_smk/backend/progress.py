@@ -67,7 +67,7 @@ class Partitions:
         """Tell which partitions have begun and ended since the last time."""
         ended = self._tally.ended[self._seen :]
         self._seen += len(ended)
-        touched = dict.fromkeys(self._owners(ended, done=True))
+        touched = dict.fromkeys(self._owners((folder for _, folder in ended), done=True))
         finished = [name for name in touched if not self._left[name]]
         running = [*self._owners(self._tally.under_way), *touched]
         for name in dict.fromkeys(running):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TypedDict
 
 from tabulate import tabulate
@@ -12,8 +12,11 @@ from fasthep_smk import sites
 from fasthep_smk.config.credentials import Requirement, RequirementData
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.credentials.credential import NAMES
+from fasthep_smk.flow.records import SampleFacts
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.fork_server import changed_by_shells, why_cold
+from fasthep_smk.storage.job_settings import at_place
+from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.profile import may_spread
 from fasthep_smk.translate.translation import Placed
 
@@ -38,7 +41,11 @@ class _Attempt(_Amounts):
 
 
 class _Rule(TypedDict):
-    """A rule: what runs in it, where, and why there; ``origins`` is who says each setting."""
+    """A rule: what runs in it, where, and why there; ``origins`` is who says each setting.
+
+    ``by_dataset`` are the attempts of jobs that ask for something else: of a dataset, or of one of
+    its partitions, ``dataset/part``.
+    """
 
     rule: str
     scope: str
@@ -50,6 +57,7 @@ class _Rule(TypedDict):
     retries: int
     fallback_after: int | None
     attempts: list[_Attempt]
+    by_dataset: dict[str, list[_Attempt]]
     origins: dict[str, str]
 
 
@@ -76,9 +84,12 @@ class _File(TypedDict):
 
 
 class _Site(TypedDict):
+    """Where jobs run; ``unsaid``: what they get of an amount that a pool does not say."""
+
     system: str
     why: str
     profile: str | None
+    unsaid: dict[str, str]
 
 
 class _Pilots(_Amounts):
@@ -95,6 +106,7 @@ class Explanation(TypedDict):
     site: _Site
     cold: dict[str, str]
     credentials: list[RequirementData]
+    sample: SampleFacts | None
     rules: list[_Rule]
     pools: list[_Pool]
     pilots: list[_Pilots]
@@ -105,14 +117,17 @@ class Explanation(TypedDict):
 def as_data(placed: Placed) -> Explanation:
     """Return the explanation as plain data: bytes, seconds, lists and names."""
     site = placed.placement.site
+    attempts = [one for given in placed.placement.attempts.values() for one in given]
     return {
         "site": {
             "system": site.system,
             "why": site.why,
             "profile": str(site.folder) if site.folder else None,
+            "unsaid": dict(sites.unsaid(site.system, attempts)),
         },
         "cold": _cold(placed),
         "credentials": [one.as_data() for one in placed.placement.credentials],
+        "sample": placed.sample.as_data() if placed.sample else None,
         "rules": [_rule(rule, placed) for rule in placed.rules],
         "pools": _pools(placed),
         "pilots": _pilots(placed),
@@ -125,23 +140,29 @@ def as_text(placed: Placed) -> str:
     """Return the explanation as tables."""
     data = as_data(placed)
     shown = {rule.name: placed.placement.attempts[rule.name] for rule in placed.rules}
+    system = sites.system(placed.placement.site.system)
     sections = [
         [
             f"Site: {data['site']['system']} ({data['site']['why']})",
             *_starts(data["cold"]),
             *(f"Required: {_credential(one)}" for one in placed.placement.credentials),
+            *([f"Sample: {said_of_sample(data['sample'])}"] if data["sample"] else []),
         ],
         [
             tabulate(
                 [
-                    _row(rule, attempt, number)
+                    row
                     for rule in data["rules"]
-                    for number, attempt in _distinct(shown[rule["rule"]])
+                    for row in (
+                        *(_row(rule, *one, system) for one in _distinct(shown[rule["rule"]])),
+                        *_own_rows(rule, placed),
+                    )
                 ],
                 headers=["rule", "jobs", "pool", *_AMOUNTS, "attempts", "on this site"],
                 colalign=("left", "right", "left", *["right"] * 5, "left", "left"),
                 disable_numparse=True,
-            )
+            ),
+            *(f"no {name} given (-): {what}" for name, what in data["site"]["unsaid"].items()),
         ],
         ["Pilots, which stay and run one job after the other:", *map(_pilot, data["pilots"])]
         if data["pilots"]
@@ -149,7 +170,7 @@ def as_text(placed: Placed) -> str:
         [
             "What runs in each rule, and why there:",
             *(
-                _why(one, rule, shown[rule.name])
+                _why(one, rule, shown[rule.name], placed.placement.by_dataset.get(rule.name, {}))
                 for one, rule in zip(data["rules"], placed.rules, strict=True)
             ),
         ],
@@ -216,15 +237,20 @@ def _rule(rule: Rule, placed: Placed) -> _Rule:
         "why": rule.route.why,
         "retries": rule.route.retries,
         "fallback_after": placed.placement.fallback_after.get(rule.name),
-        "attempts": [
-            {
-                "pool": attempt.pool,
-                **_amounts(attempt.request),
-                "resources": {**sites.common_resources(attempt), **system.resources(attempt)},
-            }
-            for attempt in given
-        ],
+        "attempts": [_attempt(one, system) for one in given],
+        "by_dataset": {
+            place: [_attempt(one, system) for one in attempts]
+            for place, attempts in placed.placement.by_dataset.get(rule.name, {}).items()
+        },
         "origins": dict(rule.route.origins),
+    }
+
+
+def _attempt(attempt: Attempt, system: sites.System) -> _Attempt:
+    return {
+        "pool": attempt.pool,
+        **_amounts(attempt.request),
+        "resources": {**sites.common_resources(attempt), **system.resources(attempt)},
     }
 
 
@@ -338,14 +364,41 @@ def _distinct(attempts: tuple[Attempt, ...]) -> list[tuple[str, Attempt]]:
     ]
 
 
-def _row(rule: _Rule, attempt: Attempt, number: str) -> list[str]:
+def _own_rows(rule: _Rule, placed: Placed) -> Iterator[list[str]]:
+    """Yield the rows of a rule's jobs that ask for amounts of their own, by dataset and file."""
+    system = sites.system(placed.placement.site.system)
+    by_place = placed.placement.by_dataset.get(rule["rule"], {})
+    planned = next(one for one in placed.rules if one.name == rule["rule"])
+    each = [
+        (str(job.dataset), attempts)
+        for job in planned.jobs.values()
+        if (attempts := at_place(by_place, job.wildcards)) is not None
+    ]
+    told: list[tuple[str, tuple[Attempt, ...]]] = []
+    for one in each:
+        if one not in told:
+            told.append(one)
+            dataset, attempts = one
+            for number, attempt in _distinct(attempts):
+                yield _row(rule, number, attempt, system, dataset=dataset, jobs=each.count(one))
+
+
+def _row(
+    rule: _Rule,
+    number: str,
+    attempt: Attempt,
+    system: sites.System,
+    *,
+    dataset: str = "",
+    jobs: int = 0,
+) -> list[str]:
     first = number.split()[0] == "1"
     common = sites.common_resources(attempt)
-    resources = next(item["resources"] for item in rule["attempts"] if item["pool"] == attempt.pool)
+    resources = {**common, **system.resources(attempt)}
     own = {key: value for key, value in resources.items() if common.get(key) != value}
     return [
-        rule["rule"] if first else "",
-        str(rule["jobs"]) if first else "",
+        (f"  of these {dataset}" if dataset else rule["rule"]) if first else "",
+        str(jobs or rule["jobs"]) if first else "",
         attempt.pool,
         *(attempt.request.shown(name) for name in _AMOUNTS),
         number,
@@ -359,14 +412,20 @@ def _credential(required: Requirement) -> str:
     return f"{NAMES[required.kind]}{voms}{issuer} ({required.file}: {required.key})"
 
 
-def _why(rule: _Rule, planned: Rule, given: tuple[Attempt, ...]) -> str:
+def _why(
+    rule: _Rule,
+    planned: Rule,
+    given: tuple[Attempt, ...],
+    by_dataset: Mapping[str, tuple[Attempt, ...]],
+) -> str:
     stages = ", ".join(rule["stages"]) or "what ends the run"
     queue = planned.route.fallback_after and not rule["fallback_after"]
     here = "; this machine has no queue: fallback_after has no effect" if queue else ""
     bundled = f"; in {rule['bundles']} bundles, {rule['bundled']}" if rule["bundles"] else ""
     measured = {
         place: None
-        for one, stated in zip(given, planned.route.attempts, strict=True)
+        for attempts in (given, *by_dataset.values())
+        for one, stated in zip(attempts, planned.route.attempts, strict=True)
         for leaf, place in one.origins.items()
         if one.pool == stated.pool and stated.origins.get(leaf) != place
     }

@@ -104,10 +104,10 @@ def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
-    from fasthep_smk.run.display import is_terminal
     from fasthep_smk.run.notify import at_end
     from fasthep_smk.run.whole_run import run_whole
     from fasthep_smk.storage.outdir import build_folder
+    from fasthep_smk.util.terminal import is_terminal
 
     if extra and (close := misplaced(extra)):
         raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
@@ -135,6 +135,15 @@ def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
     if not quiet:
         print(results_in(build), end="")
         print(found.disk)
+        if found.translation.sample is not None:
+            from fasthep_smk.cli import forecast
+            from fasthep_smk.run.forecast import forecast_of
+
+            print(
+                forecast.line(forecast_of(found.translation)).replace(
+                    "forecast:", "forecast of the rest, without a sample:", 1
+                )
+            )
     # Now: who follows a run in the background looks until the folder is free; and where both go to
     # one file, an error is last.
     sys.stdout.flush()
@@ -232,6 +241,19 @@ def _explain(options: argparse.Namespace) -> int:
             print(json.dumps(explain.as_data(placed), indent=1))
         else:
             print(explain.as_text(placed), end="")
+    return 0
+
+
+def _forecast(options: argparse.Namespace) -> int:
+    from fasthep_smk.cli import forecast
+    from fasthep_smk.run.forecast import forecast_of
+
+    with _placed(options) as placed:
+        found = forecast_of(placed)
+    if options.json:
+        print(json.dumps(forecast.as_data(found), indent=1))
+    else:
+        print(forecast.as_text(found), end="")
     return 0
 
 
@@ -476,6 +498,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "translate": _translate,
     "why": _why,
     "explain": _explain,
+    "forecast": _forecast,
     "check": _check,
     "doctor": _doctor,
     "site": _site,
@@ -498,8 +521,8 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 #: Commands that are of no use if what they say cannot be written.
 _ANSWERS = (
-    "why", "explain", "doctor", "status", "report", "compare", "sizes", "pack", "ops", "schema",
-    "completion",
+    "why", "explain", "forecast", "doctor", "status", "report", "compare", "sizes", "pack", "ops",
+    "schema", "completion",
 )  # fmt: skip
 
 
@@ -519,6 +542,8 @@ def _settings(options: argparse.Namespace, snakemake: Iterable[str] = ()) -> Run
 
     known = {one.name for one in fields(RunSettings)}
     given = {name: value for name, value in vars(options).items() if name in known}
+    some = (getattr(options, name, None) for name in ("sample", "partitions", "events"))
+    given["sample"] = next((one for one in some if one is not None), None)
     # A token that is new every time.
     given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
     return RunSettings(**given, snakemake=tuple(snakemake))

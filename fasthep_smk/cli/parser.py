@@ -15,7 +15,7 @@ from fasthep_smk.storage.layout import ARCHIVES
 from fasthep_smk.util.errors import UsageError
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.run_settings import Limit
+    from fasthep_smk.config.run_settings import Limit, Sample
 
     Commands = argparse._SubParsersAction[Parser]
 
@@ -27,8 +27,8 @@ _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
 _LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "compare", "watch", "sizes", "attach", "cancel", "retry", "clean", "pack", "export", "enable",
-    "disable", "ops", "schema", "completion", "help",
+    "compare", "watch", "sizes", "forecast", "attach", "cancel", "retry", "clean", "pack",
+    "export", "enable", "disable", "ops", "schema", "completion", "help",
 )  # fmt: skip
 
 
@@ -115,6 +115,14 @@ def make_parser() -> Parser:
         help="only validate: exit status 0 if the workflow could run",
         description="Validate a workflow, its input files, pools and site; run and write nothing.",
     )
+    forecast = commands.add_parser(
+        "forecast",
+        help="what the rest of a run will take, by what its jobs took; run nothing",
+        description="Say how long the jobs of a workflow that are left will take, with how many "
+        "core-hours, how much memory and disk, in how many rounds of each pool's workers, by what "
+        "those of its build folder took: in an earlier run, or a sample. Runs and writes nothing.",
+    )
+    forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
     doctor = commands.add_parser(
         "doctor",
         help="is the site usable from here? A probe job per pool",
@@ -148,7 +156,7 @@ def make_parser() -> Parser:
     _add_backend(commands)
     _add_ops(commands)
     _add_help(commands)
-    for command in (run, translate, why, explain, check):
+    for command in (run, translate, why, explain, check, forecast):
         command.add_argument("workflow", type=Path, help="the workflow's YAML file")
         command.add_argument(
             "-o",
@@ -182,6 +190,8 @@ def make_parser() -> Parser:
         command.add_argument(
             "--variation", metavar="NAME", help="only this systematic variation (default: all)"
         )
+        if command is not forecast:
+            _add_sample(command)
         command.add_argument(
             "--profile",
             metavar="SITE",
@@ -207,7 +217,7 @@ def make_parser() -> Parser:
             help="memory and time of jobs as 'fasthep-smk sizes' has measured them, in place of "
             "those of their pools",
         )
-    for command in (run, translate, why, explain, check):
+    for command in (run, translate, why, explain, check, forecast):
         _add_trust(command)
     for command in (run, translate, why):
         command.add_argument(
@@ -231,15 +241,16 @@ def make_parser() -> Parser:
             help="run with credentials that expire before the run may end: jobs wait until they "
             "are renewed",
         )
-    run.add_argument(
-        "-j",
-        "--cores",
-        "--jobs",
-        dest="jobs",
-        type=_jobs,
-        metavar="N",
-        help="cores at a time, or all (the default); on a cluster, jobs at a time",
-    )
+    for command in (run, forecast):
+        command.add_argument(
+            "-j",
+            "--cores",
+            "--jobs",
+            dest="jobs",
+            type=_jobs,
+            metavar="N",
+            help="cores at a time, or all (the default); on a cluster, jobs at a time",
+        )
     run.add_argument(
         "-k",
         "--keep-going",
@@ -288,6 +299,31 @@ def make_parser() -> Parser:
         "-v", "--verbose", action="store_true", help="also say which jobs start cold, and why"
     )
     return parser
+
+
+def _add_sample(command: Parser) -> None:
+    """Add what chooses some of the partitions."""
+    some = command.add_mutually_exclusive_group()
+    some.add_argument(
+        "--sample",
+        type=_sample,
+        metavar="SHARE",
+        help="run only this share of the partitions of each dataset (1%%), at least one of each: "
+        "a first look, which all results say; a later run without it goes on from there",
+    )
+    some.add_argument(
+        "--partitions",
+        type=_partitions,
+        metavar="DATASET:FIRST-LAST",
+        help="the same with these partitions, counted from 1, and the first of other datasets: "
+        "data:1-3,dy:2",
+    )
+    some.add_argument(
+        "--events",
+        type=_sample_of_events,
+        metavar="EVENTS",
+        help="the same with partitions that have about so many events together; 100k is 100000",
+    )
 
 
 def _add_init(commands: Commands) -> None:
@@ -603,6 +639,30 @@ def _limit(text: str) -> Limit:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _sample(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    try:
+        return Sample.of_share(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _partitions(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    try:
+        return Sample.of_ranges(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _sample_of_events(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    return Sample(option=f"--events {text}", events=_events(text))
+
+
 def misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
     ours = (
@@ -610,6 +670,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
         "--trust-build", "--cancel", "--detach", "--sizes", "--notify",
+        "--sample", "--partitions", "--events",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]
     return next((word for word in words if word in ours), None)

@@ -140,6 +140,7 @@ def _write(rules: Sequence[Rule], placement: Placement, place: Path) -> None:
         "system": placement.site.system,
         "credentials": [],
         "rules": {},
+        "by_dataset": {},
         "submitted_as": {},
         "fallback_after": {},
     }

@@ -84,7 +84,7 @@ def _made(translation: Translation) -> list[str]:
         translation.rules,
         translation.variations,
         recorded=recorded,
-        without=translation.settings.without,
+        without=translation.left_out,
         exports=exports_of(translation.document),
     )
 

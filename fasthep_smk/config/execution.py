@@ -9,6 +9,7 @@ from typing import Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.credentials import Requirement, requirements_of, said_of_credentials
+from fasthep_smk.config.dataset_sizes import DatasetSize, of_datasets
 from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import make_pools, merged_defaults
@@ -30,7 +31,8 @@ class Execution:
     """Where a workflow's stages run. ``notices`` are worth one line each, once.
 
     ``environment`` is with which environment, if a workflow or a site says so; ``staging`` is how
-    files reach jobs, ``credentials`` are those that they require.
+    files reach jobs, ``credentials`` are those that they require, ``by_dataset`` what the jobs of
+    some datasets ask for.
     """
 
     site: Site
@@ -40,6 +42,7 @@ class Execution:
     environment: Environment | None = None
     staging: Staging = field(default_factory=Staging)
     credentials: tuple[Requirement, ...] = ()
+    by_dataset: tuple[DatasetSize, ...] = ()
 
 
 def read_execution(
@@ -91,7 +94,8 @@ def read_execution(
             *(said_of_credentials(layer.file, "execution", layer.content) for layer in layers),
         ]
     )
-    findings += [*pools.findings, *router.findings(), *wrong]
+    by_dataset, unread = of_datasets((layer.file, layer.content) for layer in layers)
+    findings += [*pools.findings, *router.findings(), *wrong, *unread]
     execution = Execution(
         site=site,
         router=router,
@@ -109,6 +113,7 @@ def read_execution(
         environment=environment,
         staging=staging,
         credentials=credentials,
+        by_dataset=tuple(by_dataset),
     )
     return execution, findings
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["BundleSize", "Granularity", "Keep", "Limit", "RunSettings"]
+__all__ = ["BundleSize", "Granularity", "Keep", "Limit", "RunSettings", "Sample"]
 
 Granularity = Literal["auto", "stage"]
 #: How many partitions share a job.
@@ -17,6 +17,7 @@ BundleSize = int | Literal["auto"]
 #: Which intermediates stay after a run that succeeded.
 Keep = Literal["all", "auto", "none"]
 
+_RANGE = re.compile(r"(.+):([0-9]+)(?:-([0-9]+))?")
 _LIMIT = re.compile(r"([0-9]+)|([0-9]+(?:\.[0-9]+)?)\s*%")
 
 
@@ -57,14 +58,60 @@ class Limit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sample:
+    """Which partitions of a run are wanted: a share of each dataset, so many events, or by numbers.
+
+    ``option`` is how that was said on the command line. ``ranges`` are the first and last of some
+    partitions of a dataset, counted from 1.
+    """
+
+    option: str
+    share: Fraction | None = None
+    events: int = 0
+    ranges: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of_share(cls, text: str) -> Sample:
+        """Return the sample that ``text`` states, such as ``1%``.
+
+        Raises:
+            ValueError: it is no percentage, or none of something.
+        """
+        found = _LIMIT.fullmatch(text.strip())
+        if found is None or not found[2]:
+            raise ValueError(f"{text!r} is not a percentage, such as 1%")
+        share = Fraction(found[2]) / 100
+        if not 0 < share <= 1:
+            raise ValueError(f"{text!r} is not a share of all partitions, such as 1%")
+        return cls(option=f"--sample {text.strip()}", share=share)
+
+    @classmethod
+    def of_ranges(cls, text: str) -> Sample:
+        """Return the sample that ``text`` states, such as ``data:1-3,dy:2``.
+
+        Raises:
+            ValueError: it is no list of datasets with numbers.
+        """
+        ranges: dict[str, tuple[tuple[int, int], ...]] = {}
+        for one in text.split(","):
+            found = _RANGE.fullmatch(one.strip())
+            first = int(found[2]) if found else 0
+            last = int(found[3] or first) if found else 0
+            if found is None or not 1 <= first <= last:
+                raise ValueError(f"{one.strip()!r} is not DATASET:FIRST-LAST, such as data:1-3")
+            ranges[found[1]] = (*ranges.get(found[1], ()), (first, last))
+        return cls(option=f"--partitions {text.strip()}", ranges=ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSettings:
     """The settings of a run; ``fasthep-smk run --help`` describes each.
 
-    ``chunk_size`` is in events, ``waiting`` in seconds. ``identity`` says what makes an input file
-    the same: size and time, or the checksum. ``sizes`` is a file of measured amounts. ``rerun`` are
-    stages to run again, each with a token that is new every time. ``without`` are partitions
-    (dataset and part) that are left out of all reductions, each with what went wrong with it.
-    ``snakemake`` are further arguments for it.
+    ``chunk_size`` is in events, ``waiting`` in seconds. ``sample``: only some partitions are
+    wanted. ``identity`` says what makes an input file the same: size and time, or the checksum.
+    ``sizes`` is a file of measured amounts. ``rerun`` are stages to run again, each with a token
+    that is new every time. ``without`` are partitions (dataset and part) that are left out of all
+    reductions, each with what went wrong with it. ``snakemake`` are further arguments for it.
     """
 
     workflow: Path
@@ -74,6 +121,7 @@ class RunSettings:
     granularity: Granularity = "auto"
     bundle: BundleSize = "auto"
     variation: str | None = None
+    sample: Sample | None = None
     profile: str | None = None
     shrink_to_fit: bool = False
     sizes: Path | None = None

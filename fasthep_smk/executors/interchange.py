@@ -11,7 +11,7 @@ import runpy
 import threading
 import time
 
-from fasthep_smk.flow.patches.late import PARSL, import_bare
+from fasthep_smk.flow.patches.late import PARSL, PARSL_UNUSED, import_bare, import_late
 
 __all__ = ["main"]
 
@@ -30,6 +30,7 @@ def main() -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     import_bare(PARSL)
+    import_late(PARSL_UNUSED)
     runpy.run_module(_MODULE, run_name="__main__", alter_sys=True)
 
 

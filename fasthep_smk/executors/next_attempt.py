@@ -18,6 +18,7 @@ from fasthep_smk import sites
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.job_settings import attempts_of
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 
@@ -60,7 +61,7 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
     if _has_no_limit(build, rule):
         return
     had = max(last.get("memory") or 0 for _, last in died)
-    better = _first_with_more(job, requests["rules"][rule], had)
+    better = _first_with_more(job, attempts_of(requests, rule, key), had)
     if better is None:
         job.attempt = job.restart_times + 1
         for note, last in died:

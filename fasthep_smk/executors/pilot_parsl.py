@@ -50,7 +50,7 @@ def executor_of(crew: Crew, batch: Batch, on_look: Callable[[Any, Mapping[str, s
     htex = importlib.import_module("parsl.executors.high_throughput.executor")
     python = [sys.executable, "-P", "-m"]
     manager = htex.DEFAULT_LAUNCH_CMD.partition(" ")[2]
-    pilot = _braced(_braced(shell([*python, "fasthep_smk.run.pilot"])))
+    pilot = _braced(_braced(shell([*python, "fasthep_smk.run.pilot", batch.system])))
 
     class Executor(htex.HighThroughputExecutor):  # type: ignore[misc, name-defined]
         cert_dir: str

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
-from fasthep_smk import sites
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
@@ -20,6 +19,7 @@ from fasthep_smk.storage.pilots import read
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.fallback import Queue
+    from fasthep_smk.executors.pilot_losses import Lost
     from fasthep_smk.executors.pilots import Ended, Pilots
     from fasthep_smk.executors.submissions import Submissions
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
@@ -138,7 +138,7 @@ class Piloted(_Executor):
                 why = how.why
                 if how.lost:
                     with contextlib.suppress(OSError):  # the disk is full, for example
-                        why = self._lost(job, how)
+                        why = _note_loss(job, how.lost)
                 super(Piloted, self).report_job_error(info, msg=why or None)
 
         job.register()  # with the marks that Snakemake's executors make of a job under way
@@ -152,20 +152,21 @@ class Piloted(_Executor):
             patience=self._queue.patience(job),
         )
 
-    def _lost(self, job: SnakemakeJob, how: Ended) -> str:
-        """Return what a job died of that has lost its pilots, and say so in the notes it has left.
 
-        The batch system knows what has ended the last one.
-        """
-        place, why = layout.place_of_log(str(next(iter(job.log), ""))), how.why
-        for note in failures.read_all(Path()):
-            is_its = place in ((note.rule, note.key), (note.rule, note.bundle))
-            if is_its and note.kind == "killed" and note.batch_job is not None:
-                said = sites.system(self._crews.system).fate(note.batch_job)
-                found = failures.without_pilot(note, how.why, said)
-                failures.note(Path(), found)
-                why = found.problem
-        return why
+def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
+    """Return what a job died of that has lost its pilots, and say so in the notes it has left.
+
+    Where all have come to the end of their time, this was the last attempt: others have no more.
+    """
+    if lost.fix:
+        job.attempt = job.restart_times + 1
+    place, why = layout.place_of_log(str(next(iter(job.log), ""))), lost.why
+    for note in failures.read_all(Path()):
+        if place in ((note.rule, note.key), (note.rule, note.bundle)) and note.kind == "killed":
+            found = failures.without_pilot(note, lost.why, lost.said, lost.fix)
+            failures.note(Path(), found)
+            why = found.problem
+    return why
 
 
 #: The executor of this process, if it has pilots.

@@ -15,7 +15,6 @@ from __future__ import annotations
 import importlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.executors.pilot_jobs import Batch, names_of
+from fasthep_smk.executors.pilot_losses import MOST, Losses, Lost
 from fasthep_smk.executors.pilot_parsl import (
     WORD,
     Unusable,
@@ -40,8 +40,6 @@ __all__ = ["Ended", "Pilots"]
 
 #: Seconds without a job after which a pilot is ended, and between two looks at how many are needed.
 _IDLE, _LOOK = 60.0, 1.0
-#: How often a job may lose its pilot: it may be what ends them.
-_LOSSES = 3
 _NEVER_CAME = "none of its pilots has started"
 #: Seconds that Parsl gets to end.
 _PATIENCE = 30
@@ -51,14 +49,14 @@ _PATIENCE = 30
 class Ended:
     """How a job has ended: with a status, or not at all since no pilot can run it, and why.
 
-    ``late``: jobs of its crew have waited for one as long as they may. ``lost`` is how many pilots
+    ``late``: jobs of its crew have waited for one as long as they may. ``lost``: the pilots that
     it has lost, if it has failed of that.
     """
 
     status: int | None
     why: str = ""
     late: bool = False
-    lost: int = 0
+    lost: Lost | None = None
 
 
 class Pilots:
@@ -81,7 +79,7 @@ class Pilots:
         self._executors: dict[str, Any] = {}
         self._batches: dict[str, Batch] = {}
         self._lock = threading.Lock()
-        self._losses: Counter[str] = Counter()
+        self._losses = Losses(crews.system, say)
         self._given_up: dict[str, threading.Event] = {}
         self._over = threading.Event()
         #: Since when jobs of a crew wait that do not wait for ever, and for how long they do.
@@ -125,8 +123,13 @@ class Pilots:
             if not self._over.is_set():
                 ended(how)
 
-        def again() -> None:
-            if not self._over.wait(WORD):  # by then the lost one has noticed, and ended
+        def again(error: BaseException) -> None:
+            if self._over.is_set():
+                return
+            lost = self._losses.note(key, crew, error)
+            if lost.number >= MOST:
+                end(Ended(1, lost.why, lost=lost))
+            elif not self._over.wait(WORD):  # by then the lost one has noticed, and ended
                 self.run(crew, key, words, captured, ended, patience=patience)
 
         def elsewhere(error: BaseException) -> None:
@@ -140,13 +143,10 @@ class Pilots:
                 end(Ended(future.result()))
             elif is_unusable(error):
                 _apart(lambda: elsewhere(error))
-            elif not is_lost(error):
-                end(Ended(1, _one_line(f"{type(error).__name__}: {error}")))
-            elif self._count_loss(key) < _LOSSES:
-                _apart(again)
+            elif is_lost(error):
+                _apart(lambda: again(error))
             else:
-                lost = Ended(1, f"{_LOSSES} pilots were lost that ran it", lost=_LOSSES)
-                _apart(lambda: end(lost))  # the batch system is asked of the last one
+                end(Ended(1, _one_line(f"{type(error).__name__}: {error}")))
 
         try:
             kernel = self._started()
@@ -180,10 +180,6 @@ class Pilots:
         if kernel is not None:
             ending = _apart(kernel.cleanup)
             ending.join(_PATIENCE)
-
-    def _count_loss(self, key: str) -> int:
-        self._losses[key] += 1
-        return self._losses[key]
 
     def _give_up(self, crew: Crew, error: BaseException) -> None:
         """End all pilots of a crew, and return when none of them is left that could run a job."""

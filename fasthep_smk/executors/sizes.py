@@ -20,7 +20,7 @@ from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, next_request, sizing, whole
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import MOVED, word
+from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, word
 from fasthep_smk.storage.jobs import TaskJob, jobs_of
 from fasthep_smk.storage.measured import entries, events_of, taken_by
 from fasthep_smk.util.errors import SmkError
@@ -108,7 +108,7 @@ class Sizes:
     def asked(self, rule: str, key: str, attempt: int) -> Asked:
         """Return the amounts that a job asks for at an attempt, of those that are its own."""
         said, number = self._rules[rule], attempt % MOVED
-        most, names = _of_attempt(said["most"], attempt), _of_attempt(said["names"], attempt)
+        most, names = _of_attempt(said["most"], attempt), self._names(rule, key, attempt)
         if number > 1:
             if (rule, key, attempt) not in self._again:
                 self._again[rule, key, attempt] = self._after_failure(rule, key, attempt)
@@ -124,8 +124,8 @@ class Sizes:
 
     def _after_failure(self, rule: str, key: str, attempt: int) -> Asked:
         """Return what a job asks for that has failed: more of what it has lacked."""
-        said, rules = self._rules[rule], self._requests["rules"][rule]
-        most, names = _of_attempt(said["most"], attempt), _of_attempt(said["names"], attempt)
+        said, rules = self._rules[rule], attempts_of(self._requests, rule, key)
+        most, names = _of_attempt(said["most"], attempt), self._names(rule, key, attempt)
         before, sent = self._sent.get((rule, key), (attempt - 1, {}))
         had = {**_of_attempt(rules, before), **sent}
         last = attempt % MOVED >= len(rules)
@@ -143,6 +143,20 @@ class Sizes:
             _put(found, name, _capped(whole(amount, name), limit))
         return found
 
+    def _names(self, rule: str, key: str, attempt: int) -> list[str]:
+        """Return which amounts of a job follow from what others took: not those of its own."""
+        names: list[str] = _of_attempt(self._rules[rule]["names"], attempt)
+        own = self._own(rule, key)
+        return [name for name in names if name not in own]
+
+    def _own(self, rule: str, key: str) -> list[str]:
+        """Return which amounts were given to a job, of its dataset or file."""
+        said = self._rules[rule]
+        apart = said.get("apart")
+        if not apart:
+            return []
+        return at_place(apart, dict(zip(said["wildcards"], key.split("/"), strict=False))) or []
+
     def _kinds(self, rule: str, key: str) -> set[str]:
         """Return what the last attempt of a job, or of those of a bundle, died of."""
         fate = sites.system(self._requests["system"]).fate
@@ -154,7 +168,8 @@ class Sizes:
 
     def sized(self, rule: str, key: str, attempt: int, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return resources of a job that are not those which ``found``, the profile's, has."""
-        said, base = self._rules[rule], _of_attempt(self._requests["rules"][rule], attempt)
+        said = self._rules[rule]
+        base = _of_attempt(attempts_of(self._requests, rule, key), attempt)
         then = self._resources(said, base)
         for name, resource in _RESOURCE.items():
             # What a person has written into the site's profile has the last word.
@@ -184,6 +199,8 @@ class Sizes:
         under_way = {*running}
         for job in [job for job in self._running if job not in under_way]:
             rule, key = self._running.pop(job)
+            if self._own(rule, key):
+                continue  # what is said of some jobs is said because they are not like others
             for one in self._members(rule, key):
                 if (took := taken_by(self._build, one, self._counted())) is not None:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)

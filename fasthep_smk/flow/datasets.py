@@ -125,6 +125,8 @@ def _url_problem(file: str) -> tuple[str, str | None] | None:
     if found is None or Path(file).exists():
         return None
     scheme, slashes, rest = found.groups()
+    if scheme.lower() == "file" and slashes == ":///":
+        return None  # an absolute path
     usual = "root" if scheme.lower() in _XROOTD else scheme.lower()
     if usual not in _USUAL:
         usual = nearest(usual, _USUAL, cutoff=0.7) or ""

@@ -122,7 +122,7 @@ def _of_axes(
                 file=workflow,
                 key=f"{place}.name",
                 problem="no axis can have this name: hist.fill has a parameter of that name",
-                value=repr(names[number]),
+                value=as_yaml(names[number]),
                 expected="another name",
             )
         if isinstance(source, str) and source not in (_DATASET, _VARIATION):

@@ -88,8 +88,9 @@ class _Telling:
         (dataset, file), more = lack.files[0], len(lack.files) - 1
         files = f"{file} and {more} more file{'s' if more > 1 else ''}" if more else file
         stages = ", ".join(self._readers.get(lack.branch, ()))
-        problem = f"tree {lack.tree!r} has no branch{'es' if len(group) > 1 else ''} " + (
-            ", ".join(names) + (f", which {stages} reads" if stages else "")
+        listed = ", ".join(names)
+        problem = f"tree {lack.tree!r} has no branch {listed}" + (
+            f", which {stages} reads" if stages else ""
         )
         where = f"dataset {dataset!r}, source {lack.source!r}"
         return Finding(

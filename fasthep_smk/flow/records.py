@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NotRequired, TypedDict
 
-__all__ = ["MissingPartition", "PartitionData", "ProductOutline"]
+__all__ = ["MissingPartition", "PartitionData", "ProductOutline", "SampleFacts"]
 
 
 class PartitionData(TypedDict):
@@ -28,6 +28,14 @@ class MissingPartition(TypedDict):
     stop: int | None
     id: str
     reason: str
+
+
+class SampleFacts(TypedDict):
+    """Of how many partitions results are, where only a sample was asked for, as manifests say."""
+
+    asked: str
+    partitions: int
+    total: int
 
 
 class ProductOutline(TypedDict):

@@ -15,7 +15,12 @@ from fasthep_smk.flow.patches.quick_yaml import parse_written, quick_yaml
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.records import MissingPartition, PartitionData, ProductOutline
+    from fasthep_smk.flow.records import (
+        MissingPartition,
+        PartitionData,
+        ProductOutline,
+        SampleFacts,
+    )
     from fasthep_smk.flow.shapes import Key, Plan
 
 __all__ = [
@@ -75,13 +80,14 @@ def summarise(
     hooks: Iterable[JsonObject],
     bundle_id: str | None,
     missing: Iterable[MissingPartition] = (),
+    sample: SampleFacts | None = None,
 ) -> Summary:
     """Write ``run_summary.yaml`` and the workflow's reports, as FAST-HEP does at the end.
 
     ``system`` is the batch system that the run's jobs are sent to: as FAST-HEP does for Dask, the
     backend is what runs the jobs, and the strategy how it gets its workers. ``ran_on`` tells where
     they ran. ``missing`` are the partitions that the results lack; templates of reports find them
-    in the summary.
+    in the summary. ``sample`` tells of how many the results are, if only some were asked for.
     """
     runs = list(runs)
     paths = upstream.BuildPaths.from_plan(plan, outdir=build)
@@ -100,6 +106,8 @@ def summarise(
     lacking = [dict(one) for one in missing]
     if lacking:
         summary["missing_partitions"] = lacking
+    if sample is not None:
+        summary["sample"] = dict(sample)
     count = len(partitions)
     summary["progress"] = {
         "run_id": str(uuid.uuid4()),

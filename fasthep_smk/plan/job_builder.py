@@ -48,6 +48,7 @@ class Work:
     partition: Partition | None = None
     origin: Origin | None = None
     missing: tuple[Partition, ...] = ()
+    is_sample: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -26,6 +26,7 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.product_keys import consumers_after_bypass, ports, united_live
 from fasthep_smk.plan.reductions import reduction_rules
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.plan.signatures import Origin, Origins, value_signature
 from fasthep_smk.plan.tasks import Task
 from fasthep_smk.plan.wiring import wiring
@@ -48,18 +49,20 @@ def make_rules(
     identity: Callable[[str], str],
     router: Router,
     without: frozenset[tuple[str, str]] = frozenset(),
+    sample: Sampled | None = None,
     exports: Iterable[str] = (),
 ) -> list[Rule]:
     """Return the rules of a workflow with all their jobs.
 
     ``identity`` returns what makes an input file the same file. ``without`` are partitions (dataset
-    and part) that are not reduced; they have their jobs, which nothing needs. ``exports`` are the
+    and part) that are not reduced, nor are those that a ``sample`` leaves out; they have their
+    jobs, which nothing needs. ``exports`` are the
     formats that histograms are written in at the end.
     """
     book = Book(variations, granularity, identity, router)
     made = _Partitions(book)
     rules = [made.side_rule(), *map(made.partition_rule, book.tasks)]
-    rules += reduction_rules(book, without, tuple(exports))
+    rules += reduction_rules(book, without, sample, tuple(exports))
     return [rule for rule in rules if rule.jobs]
 
 

@@ -84,9 +84,9 @@ class SourceFacts:
         return tuple(dict.fromkeys([*self.branches, *self.branches_by_dataset.get(dataset, ())]))
 
     @property
-    def all_branches(self) -> frozenset[str]:
-        """The branches that are asked of the files of any dataset."""
-        return frozenset(self.branches).union(*self.branches_by_dataset.values())
+    def all_branches(self) -> frozenset[str] | None:
+        """The branches that are asked of the files of any dataset; ``None``: all of them."""
+        return frozenset(self.branches).union(*self.branches_by_dataset.values()) or None
 
 
 def sources_of(nodes: Iterable[Node]) -> list[SourceFacts]:

@@ -9,6 +9,7 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.plot_signatures import end_values
 from fasthep_smk.plan.product_keys import dataset_names, late_keys, stream_keys_for, united_live
 from fasthep_smk.plan.rules import Job, Rule, Variation
+from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.plan.signatures import node_content
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.files import digest_of
@@ -23,13 +24,18 @@ _PROCESSES = 8
 
 
 def reduction_rules(
-    book: Book, without: frozenset[tuple[str, str]], exports: tuple[str, ...] = ()
+    book: Book,
+    without: frozenset[tuple[str, str]],
+    sample: Sampled | None = None,
+    exports: tuple[str, ...] = (),
 ) -> list[Rule]:
     """Return the rules after the partitions; those in ``without`` are not reduced.
 
+    Nor are those that a ``sample`` leaves out.
+
     ``exports`` are the formats that histograms are written in besides FAST-HEP's own.
     """
-    made = _Reductions(book, without, exports)
+    made = _Reductions(book, without, sample, exports)
     rules = [made.merge_rule()] if book.merges else []
     rules.append(made.finish_rule())
     return [*rules, made.publish_rule()] if book.varied else rules
@@ -37,11 +43,16 @@ def reduction_rules(
 
 class _Reductions:
     def __init__(
-        self, book: Book, without: frozenset[tuple[str, str]], exports: tuple[str, ...]
+        self,
+        book: Book,
+        without: frozenset[tuple[str, str]],
+        sample: Sampled | None,
+        exports: tuple[str, ...],
     ) -> None:
         self._book = book
         self._exports = exports
-        self._without = without
+        self._sample = sample
+        self._without = without | (sample.left_out if sample else frozenset())
 
     def merge_rule(self) -> Rule:
         rule = self._book.rule("merge", "merge", ("dataset",), archive=True)
@@ -72,6 +83,7 @@ class _Reductions:
                         self._contents(item, "dataset"),
                         # What is left for the end of the run, besides the reduced products.
                         [list(key) for key in stream_keys_for(item, "final")],
+                        *self._said_of_sample(item, name),
                     ]
                 )
                 work = Work(
@@ -80,6 +92,7 @@ class _Reductions:
                     reads=reads,
                     files=(),
                     signature=signature,
+                    is_sample=bool(self._said_of_sample(item, name)),
                 )
                 self._book.add(rule, item, (name,), work)
         for item in self._book.variations:
@@ -127,6 +140,7 @@ class _Reductions:
                     # The summary lists them: a run that knows nothing of them is another one.
                     *([["without", [one.id for one in missing]]] if missing else []),
                     *([["export", *self._exports]] if self._exports else []),
+                    *self._said_of_sample(item, None),
                 ]
             )
             work = Work(
@@ -135,6 +149,7 @@ class _Reductions:
                 files=(),
                 signature=signature,
                 missing=missing,
+                is_sample=self._sample is not None,
                 values=values,
             )
             self._book.add(rule, item, (), work)
@@ -193,8 +208,21 @@ class _Reductions:
             self._book.names(item),
             item.label,
             [one.id for one in missing],
+            *self._said_of_sample(item, None),
         ]
         return end_values(item.graph, self._book.static[item.label], reduced, around)
+
+    def _said_of_sample(self, item: Variation, dataset: str | None) -> list[list[str]]:
+        """Return what sets apart the reduction of a sample of a dataset, or of the whole run."""
+        if self._sample is None:
+            return []
+        left_out = self._sample.left_out
+        lacks = any(
+            (one.dataset, one.part) in left_out
+            for one in item.partitions
+            if dataset in (None, one.dataset)
+        )
+        return [["sample", self._sample.asked]] if lacks else []
 
     def _before(self, item: Variation) -> str | None:
         """Return the signature of what ran before the partitions."""

@@ -66,7 +66,8 @@ class Job:
 
     A partition's job has an ``origin``, from which each of its products has a signature;
     ``signed_as`` names the signatures of its nodes among those of its rule.
-    ``missing`` are the partitions that the end of a run goes without. ``values`` are the signatures
+    ``missing`` are the partitions that the end of a run goes without; ``is_sample``: it reduces
+    only some of those that there are, as was asked for. ``values`` are the signatures
     of what nodes at the end of a run make, each by itself.
     """
 
@@ -82,6 +83,7 @@ class Job:
     signed_as: str = ""
     origin: Origin | None = None
     missing: tuple[Partition, ...] = ()
+    is_sample: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property

@@ -31,6 +31,7 @@ __all__ = [
     "Sample",
     "Sizing",
     "first_request",
+    "line_through",
     "next_request",
     "proposal",
     "sizing",
@@ -90,7 +91,7 @@ def sizing(history: Sequence[Sample], amount: str = "memory") -> Sizing | None:
         return None
     taken = [one.amount for one in history]
     flat = max(taken) + _margin(taken, max(taken), amount)
-    if (line := _line(history)) is None:
+    if (line := line_through(history)) is None:
         return Sizing(flat, min(taken))
     slope, start = line
     left = [one.amount - start - slope * (one.size or 0) for one in history]
@@ -139,7 +140,7 @@ def _margin(amounts: Sequence[float], most: float, amount: str) -> float:
     return _MARGINS[amount] * max(step, _DECAY * most / (number + 1), _FLOORS[amount])
 
 
-def _line(history: Sequence[Sample]) -> tuple[float, float] | None:
+def line_through(history: Sequence[Sample]) -> tuple[float, float] | None:
     """Return slope and start of the line that explains amounts by sizes, if one does."""
     if len(history) < _LINE_FROM:
         return None

@@ -15,19 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from fasthep_smk.report import document, measures, results
-from fasthep_smk.report.document import Section, amount, clean, duration
+from fasthep_smk.report.compare_files import SAME, differing_files, differing_skims
+from fasthep_smk.report.document import Section, clean
 from fasthep_smk.report.facts import Facts, gather
+from fasthep_smk.report.numbers import amount, duration
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["as_data", "sections", "verdict"]
 
-#: Sums of weights that differ by less than this part are the same: they were added in another
-#: order. Of a histogram, this part of its largest bin is nothing, too.
-_SAME, _NOTHING = 1e-9, 1e-12
+#: Of a histogram, this part of its largest bin is nothing.
+_NOTHING = 1e-12
 #: How many bins of a histogram, and of one dataset, are told.
 _BINS = 10
+#: What may differ.
+_KINDS = ("partitions", "cutflows", "histograms", "skims", "files")
+_NAMES = {"files": "plots or other files"}
 _NUMBERS = ("median", "total", "cpu_seconds", "memory", "speed")
 
 
@@ -40,6 +44,8 @@ def as_data(one: Path, other: Path) -> JsonObject:
     both = gather(one), gather(other)
     told = [document.as_data(facts) for facts in both]
     unread, bins = _histograms(one, other)
+    counted, files, unread_files = differing_files(one, other)
+    skims, events, unread_skims = differing_skims(one, other)
     found: JsonObject = {
         "builds": [data["build"] for data in told],
         "verdicts": [data["verdict"] for data in told],
@@ -47,15 +53,17 @@ def as_data(one: Path, other: Path) -> JsonObject:
         "cutflows": [*_cutflows(*(data["cutflows"] for data in told))],
         "histograms": bins,
         "partitions": [*_lacking(*both)],
-        "unread": unread,
+        "skims": events,
+        "files": files,
+        "unread": [*unread, *unread_skims, *unread_files],
         "compared": {
             what: len({row["name"] for data in told for row in data[what]})
             for what in ("cutflows", "histograms")
-        },
+        }
+        | {"skims": skims}
+        | counted,
     }
-    found["same"] = any(found["compared"].values()) and not any(
-        found[name] for name in ("cutflows", "histograms", "partitions")
-    )
+    found["same"] = any(found["compared"].values()) and not any(found[name] for name in _KINDS)
     return document.cleaned(found)
 
 
@@ -107,9 +115,7 @@ def _by_cut(cutflows: Iterable[JsonObject]) -> dict[tuple[str, str, str, str, in
 def _is_same(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
-    return (
-        one == other or math.isclose(one, other, rel_tol=_SAME) or (one != one and other != other)
-    )
+    return one == other or math.isclose(one, other, rel_tol=SAME) or (one != one and other != other)
 
 
 def _histograms(one: Path, other: Path) -> tuple[list[str], list[JsonObject]]:
@@ -180,7 +186,7 @@ def _differing(one: Any, other: Any) -> Iterator[JsonObject]:
         nothing = _NOTHING * max(
             float(np.nanmax(np.abs(all_), initial=0.0)) for all_ in (first, second)
         )
-        same = np.isclose(first, second, rtol=_SAME, atol=nothing, equal_nan=True)
+        same = np.isclose(first, second, rtol=SAME, atol=nothing, equal_nan=True)
         for place in np.argwhere(~same):
             values = [float(all_[tuple(place)]) for all_ in (first, second)]
             yield {
@@ -223,20 +229,23 @@ def _lacking(one: Facts, other: Facts) -> Iterator[JsonObject]:
 def verdict(data: JsonObject) -> str:
     """Return in a sentence whether the results are the same."""
     compared = ", ".join(
-        f"{many} {what[:-1] if many == 1 else what}" for what, many in data["compared"].items()
+        f"{many} {what[:-1] if many == 1 else what}"
+        for what, many in data["compared"].items()
+        if many
     )
     if not any(data["compared"].values()):
-        return "nothing can be compared: there are no cutflows and no histograms"
+        return "nothing can be compared: there are no results"
     if data["same"]:
         return f"the results are the same: {compared} compared"
-    kinds = [what for what in ("cutflows", "histograms", "partitions") if data[what]]
-    return f"the results differ in {' and '.join(kinds)}: {compared} compared"
+    *kinds, last = [_NAMES.get(what, what) for what in _KINDS if data[what]]
+    differ = f"{', '.join(kinds)} and {last}" if kinds else last
+    return f"the results differ in {differ}: {compared} compared"
 
 
 def sections(data: JsonObject) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
     found = [_shown_partitions(data), _shown_cutflows(data), *_shown_histograms(data)]
-    found.append(_shown_rules(data))
+    found += [_shown_skims(data), _shown_files(data), _shown_rules(data)]
     return [section for section in found if section.rows]
 
 
@@ -288,6 +297,16 @@ def _shown_histograms(data: JsonObject) -> Iterator[Section]:
     headers = ["histogram", "dataset", "bin", "what", "first", "second"]
     notes = [f"Of each histogram and dataset, the {_BINS} that differ most."]
     yield Section("bins", "Bins that differ", headers, rows, notes, frozenset(headers[4:]))
+
+
+def _shown_skims(data: JsonObject) -> Section:
+    rows = [[row["name"], row["dataset"], row["problem"]] for row in data["skims"]]
+    return Section("skims", "Skims that differ", ["skim", "dataset", "how"], rows)
+
+
+def _shown_files(data: JsonObject) -> Section:
+    rows = [[row["file"], row["problem"]] for row in data["files"]]
+    return Section("files", "Plots and other files that differ", ["file", "how"], rows)
 
 
 def _shown_rules(data: JsonObject) -> Section:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,23 @@ from typing import Any
 from fasthep_smk.report import measures, results, rules
 from fasthep_smk.report.estimate import Pace, seconds_left
 from fasthep_smk.report.facts import Facts
-from fasthep_smk.storage import failures
+from fasthep_smk.report.numbers import (
+    amount,
+    decimal,
+    duration,
+    efficiency,
+    percent,
+    size,
+    when,
+)
+from fasthep_smk.storage import failures, missing_report
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["Section", "amount", "as_data", "clean", "cleaned", "duration", "sections", "when"]
+__all__ = ["Section", "as_data", "clean", "cleaned", "sections"]
 
 #: How many failed jobs are told in full, and how much of each log.
 _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
@@ -38,7 +47,7 @@ _SHORT = 10
 class Section:
     """A table of the report. ``notes`` are lines below its title; numbers stand on the right.
 
-    ``links`` are the columns whose cells are names of files in the build folder.
+    ``links`` are columns whose cells lead to files: the path of each in the build folder.
     """
 
     name: str
@@ -47,7 +56,7 @@ class Section:
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
     right: frozenset[str] = frozenset()
-    links: frozenset[str] = frozenset()
+    links: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def as_data(facts: Facts) -> JsonObject:
@@ -62,14 +71,16 @@ def as_data(facts: Facts) -> JsonObject:
         "in_part": sum(job.in_part for job in facts.new),
         "missing": [asdict(one) for one in facts.lacking],
         "missing_share": _missing_share(facts),
+        "sample": facts.sample,
         "seconds_left": _seconds_left(facts),
         "cutflows": results.cutflows(build),
         "histograms": results.histograms(build),
+        "skims": results.skims(build),
         "files": results.result_files(build),
         "rules": measures.rules(facts.done),
         "each_rule": rules.of_each(facts),
         "pools": measures.pools(
-            facts.new,
+            facts.ran,
             run.get("limits", {}) if run else {},
             run.get("cores") if run else None,
             facts.waited,
@@ -143,6 +154,17 @@ def _seconds_left(facts: Facts) -> float | None:
 
 def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
     """Return in a word and a sentence how it stands."""
+    found = _outcome(facts, data)
+    if facts.sample is None or found["state"] == "running":
+        return found
+    text = f"A sample: {missing_report.said_of_sample(facts.sample)}."
+    if found["state"] in ("finished", "to do"):
+        return {"state": "sample", "text": f"{text} These are not the results of all of it."}
+    return {**found, "text": f"{text} {found['text']}"}
+
+
+def _outcome(facts: Facts, data: JsonObject) -> JsonObject:
+    """Return how the last run stands, in a word and a sentence."""
     counts, run = data["counts"], facts.run
     total = sum(counts.values())
     done = f"{counts['done']} of {total} jobs are done"
@@ -165,7 +187,7 @@ def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
     if facts.lacking:
         lost, parts = len(facts.lacking), len(facts.events)
         share = data["missing_share"]
-        events = "" if share is None else f", {_percent(share)} of the events"
+        events = "" if share is None else f", {percent(share)} of the events"
         text = f"The results lack {lost} of {parts} partitions{events}."
         return {"state": "partial", "text": text}
     if counts["done"] < total:
@@ -175,6 +197,8 @@ def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
 
 def _failure(build: Path, one: failures.Failure) -> JsonObject:
     command = shell(["snakemake", "--profile", "smk/profile", "--", one.record])
+    # A last attempt that was not worth trying used next to nothing.
+    most = max([one.used or 0, *(earlier.get("used") or 0 for earlier in one.earlier)])
     return {
         "rule": one.rule,
         "key": one.key,
@@ -185,9 +209,9 @@ def _failure(build: Path, one: failures.Failure) -> JsonObject:
         "dataset": one.dataset or "",
         "file": one.file or "",
         "entries": failures.span(one.start, one.stop) if one.file else "",
-        "pool": one.pool or "",
-        "host": one.host or "",
-        "attempt": one.attempt,
+        "where": failures.where(one) if one.pool else "",
+        "memory": one.memory,
+        "used": most or None,
         "log": str(failures.log_of(one)),
         "tail": _tail(build / failures.log_of(one)),
         "rerun": f"{shell(['cd', build])} && {command}",
@@ -230,6 +254,7 @@ def sections(data: JsonObject) -> list[Section]:
         _missing(data),
         *_cutflows(data),
         _histograms(data),
+        _skims(data),
         _files(data),
         _rules(data),
         _pools(data),
@@ -249,13 +274,14 @@ def _failed(data: JsonObject) -> Section:
             one["dataset"],
             f"{one['file']} ({one['entries']})" if one["file"] else "",
             one["problem"],
+            one["where"],
             one["rerun"],
         ]
         for one in data["failures"]
     ]
     more = data["failed"] - len(rows)
     notes = [f"{more} more failed: 'fasthep-smk status' counts them"] if more > 0 else []
-    headers = ["rule", "dataset", "file", "cause", "run it alone"]
+    headers = ["rule", "dataset", "file", "cause", "where", "run it alone"]
     return Section("failures", "Failed jobs", headers, rows, notes)
 
 
@@ -285,10 +311,10 @@ def _cutflows(data: JsonObject) -> list[Section]:
                 row["cut"],
                 amount(row["before"]),
                 amount(row["after"]),
-                _percent(row["share"]),
-                _percent(row["total"]),
-                _decimal(row["weights"]),
-                _decimal(row["error"]),
+                efficiency(row["share"]),
+                efficiency(row["total"]),
+                decimal(row["weights"]),
+                decimal(row["error"]),
             ]
             for row in one["rows"]
         ]
@@ -300,18 +326,16 @@ def _cutflows(data: JsonObject) -> list[Section]:
 def _histograms(data: JsonObject) -> Section:
     headers = [
         "histogram", "dataset", "bins", "effective entries", "sum of weights", "±", "of it outside",
-        "file",
     ]  # fmt: skip
     rows = [
         [
             one["name"],
             one["dataset"],
             one["bins"],
-            _decimal(one["entries"]),
-            _decimal(one["sum"]),
-            _decimal(one["error"]),
-            _decimal(one["outside"]),
-            one["file"],
+            decimal(one["entries"]),
+            decimal(one["sum"]),
+            decimal(one["error"]),
+            decimal(one["outside"]),
         ]
         for one in data["histograms"]
     ]
@@ -322,15 +346,30 @@ def _histograms(data: JsonObject) -> Section:
         rows,
         ["Sums are with under- and overflow; 'outside' is these alone."],
         frozenset(headers[3:7]),
-        frozenset({"file"}),
+        {"histogram": [one["file"] for one in data["histograms"]]},
     )
+
+
+def _skims(data: JsonObject) -> Section:
+    rows = [
+        [
+            one["name"],
+            one["dataset"],
+            amount(one["events"]),
+            amount(len(one["files"])),
+            about_bytes(one["size"]),
+        ]
+        for one in data["skims"]
+    ]
+    headers = ["skim", "dataset", "events", "files", "size"]
+    notes = ["Events that were written; the files themselves are below."]
+    return Section("skims", "Skims", headers, rows, notes, _all_but(headers, 2))
 
 
 def _files(data: JsonObject) -> Section:
     rows = [[one["file"], about_bytes(one["size"])] for one in data["files"]]
-    return Section(
-        "files", "Files", ["file", "size"], rows, (), frozenset({"size"}), frozenset({"file"})
-    )
+    links = {"file": [one["file"] for one in data["files"]]}
+    return Section("files", "Files", ["file", "size"], rows, (), frozenset({"size"}), links)
 
 
 def _rules(data: JsonObject) -> Section:
@@ -349,11 +388,11 @@ def _rules(data: JsonObject) -> Section:
             duration(row["least"]),
             duration(row["median"]),
             duration(row["most"]),
-            _percent(row["cpu"]),
-            _size(row["memory"]),
-            _size(row["asked_memory"]),
-            _size(row["read"]),
-            _size(row["written"]),
+            percent(row["cpu"]),
+            size(row["memory"]),
+            size(row["asked_memory"]),
+            size(row["read"]),
+            size(row["written"]),
             amount(row["speed"]),
         ]
         for row in data["rules"]
@@ -395,9 +434,10 @@ def _requested(data: JsonObject) -> Section:
     ]
     headers = ["pool", "what", "jobs", "asked", "most used", "by rule", "advice"]
     note = (
-        f"Advised is {measures.MARGIN:g} times the most that one job took, rounded up (of cores, "
-        "the most that were busy, on average over a job): where three jobs or more have asked for "
-        "the same, none died for want of it, and a fifth or more is saved."
+        "Advised is what 'fasthep-smk sizes' proposes: the most that one job took, and a margin "
+        "that falls as jobs are done. Of cores: as many as were busy, on average over a job. Only "
+        "where three jobs or more have asked for the same, none died for want of it, and a fifth "
+        "or more is saved."
     )
     return Section(
         "requested",
@@ -428,7 +468,7 @@ def _pools(data: JsonObject) -> Section:
             amount(row["most"]),
             f"{row['mean']:.1f}",
             f"{row['waiting']:.1f}",
-            _percent(row["full"]),
+            percent(row["full"]),
             _limit_advice(row),
             ", ".join(f"{reason} ({amount(many)})" for reason, many in row["reasons"].items()),
         ]
@@ -468,7 +508,7 @@ def _limit_advice(row: JsonObject) -> str:
 def _advice(one: JsonObject, shown: Any) -> str:
     if one["advised"] is None:
         return "–"
-    return f"ask for {shown(one['advised'])}: saves {_percent(one['saved'])}"
+    return f"ask for {shown(one['advised'])}: saves {percent(one['saved'])}"
 
 
 def _critical(data: JsonObject) -> Section:
@@ -479,17 +519,28 @@ def _critical(data: JsonObject) -> Section:
         for step in steps
     ]
     notes = [
-        "Each of these jobs needed the one above it, which was the last of what it needed to end: "
-        "this chain has set the end of the run.",
+        "Each of these jobs needed the one above it, which was the last of what it needed to end.",
         f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run.",
     ]
     if waited > max(ran, _SHORT):
-        notes[-1] += " More cores or workers at a time may end it sooner."
+        notes[-1] += _waited_for(data)
     elif ran > max(waited, _SHORT):
         notes[-1] += " To end sooner, these jobs have to be faster, or cut into smaller ones."
     headers = ["rule", "job", "waited", "ran"]
-    title = "What set the end of the run"
+    ended = data["verdict"]["state"] in ("finished", "partial")
+    title = "What set the end of the run" if ended else "What the job that ended last needed"
     return Section("critical", title, headers, rows, notes, frozenset({"waited", "ran"}))
+
+
+def _waited_for(data: JsonObject) -> str:
+    """Return what would spare the jobs on the critical path their waiting."""
+    full = any((row["full"] or 0) >= _FULL for row in data["pools"])
+    if full or data["run"] is None or data["run"]["system"] == "local":
+        return " More cores or workers at a time may end it sooner."
+    return (
+        " No pool was full: they waited for the batch system. Pilots start the next job at once, "
+        "and larger jobs wait less often."
+    )
 
 
 def _slowest(data: JsonObject) -> Section:
@@ -499,7 +550,7 @@ def _slowest(data: JsonObject) -> Section:
             one["key"],
             one["host"],
             duration(one["seconds"]),
-            _size(one["memory"]),
+            size(one["memory"]),
             amount(one["events"]),
         ]
         for one in data["slowest"]
@@ -518,7 +569,7 @@ def _reasons(data: JsonObject) -> Section:
     notes = [
         f"{amount(kept)} of the jobs that are done ran in an earlier run, and count still."
         if kept
-        else "No job of an earlier run counts: all have run."
+        else "No job of an earlier run counts."
     ]
     if parts := data["in_part"]:
         notes.append(
@@ -532,18 +583,22 @@ def _provenance(data: JsonObject) -> list[Section]:
     run = data["run"]
     rows = [["build folder", data["build"]]]
     if run:
-        took = None if run["ended"] is None else run["ended"] - run["started"]
+        took = "" if run["ended"] is None else f", {duration(run['ended'] - run['started'])}"
         rows += [
             ["command", run["command"]],
             ["started in", run["folder"]],
-            ["last run", f"{when(run['started'])}, {duration(took)}"],
+            ["last run", f"{when(run['started'])}{took}"],
             ["site", f"{run['site']} ({run['system']})"],
             *(["version", f"{name} {version}"] for name, version in run["versions"].items()),
             *(["SHA-256", f"{digest}  {path}"] for path, digest in run["digests"].items()),
         ]
     rows.append(["this report", when(data["made"])])
     inputs = [
-        [one["file"], "–" if one["size"] is None else f"{one['size']} B", _modified(one["time_ns"])]
+        [
+            one["file"],
+            "–" if one["size"] is None else f"{amount(one['size'])} B",
+            _modified(one["time_ns"]),
+        ]
         for one in data["inputs"]
     ]
     headers = ["file", "size", "modified"]
@@ -559,43 +614,3 @@ def _modified(nanoseconds: int | None) -> str:
 
 def _all_but(headers: Sequence[str], number: int) -> frozenset[str]:
     return frozenset(headers[number:])
-
-
-def when(seconds: float) -> str:
-    """Return a moment as people read it, in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
-
-
-def duration(seconds: float | None) -> str:
-    """Return a time as people read it: ``0.25 s``, ``12.3 s``, ``4 min 05 s``, ``2 h 30 min``."""
-    if seconds is None:
-        return "–"
-    if seconds < 9.995:
-        return f"{seconds:.2f} s"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "–"
-    return f"{share * 100:.1f} %" if 0 < abs(share) < 0.0995 else f"{share * 100:.0f} %"
-
-
-def amount(value: float | None) -> str:
-    """Return a number with spaces between thousands."""
-    return "–" if value is None else f"{value:,.0f}".replace(",", "\u202f")
-
-
-def _decimal(value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:,.2f}".replace(",", "\u202f") if abs(value) < 1e9 else f"{value:.6g}"
-
-
-def _size(value: int | None) -> str:
-    return "–" if value is None else about_bytes(value)

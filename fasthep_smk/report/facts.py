@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.report.status import State, state_of
 from fasthep_smk.storage import failures, last_run, layout, run_lock
@@ -19,6 +19,9 @@ from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import SampleFacts
 
 __all__ = ["Facts", "JobFacts", "Lacking", "gather"]
 
@@ -35,7 +38,8 @@ class JobFacts:
     ``waited_from`` is when it could have begun: when it was submitted, if that is known
     (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
     run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before,
-    ``for_memory``: one of those died for want of it. Of one that runs, ``started`` alone is known.
+    ``for_memory``: one of those died for want of it. Of one that runs it is known where, and since
+    when; ``ended`` is now.
     """
 
     rule: str
@@ -93,9 +97,11 @@ class Lacking:
 class Facts:
     """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
 
-    ``events`` are those of all partitions, also of those that the results lack. ``nodes`` are those
+    ``events`` are those of all partitions, also of those that the results lack; ``sample`` tells of
+    how many they are, if only some were asked for. ``nodes`` are those
     of each rule's jobs, each with the file of the plan that it is of; ``waited`` is why jobs have
-    waited in the last run, as far as a batch system was asked.
+    waited in the last run, as far as a batch system was asked. ``attempts`` are those of the last
+    run that failed, as far as it is known when.
     """
 
     build: Path
@@ -107,7 +113,9 @@ class Facts:
     inputs: list[tuple[str, int | None, int | None]]
     events: Mapping[Partition, int | None]
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    sample: SampleFacts | None = None
     waited: Sequence[Waited] = ()
+    attempts: Sequence[JobFacts] = ()
 
     @property
     def is_running(self) -> bool:
@@ -126,6 +134,12 @@ class Facts:
         """Those of them that ran in the last run."""
         return [job for job in self.done if job.is_new]
 
+    @property
+    def ran(self) -> list[JobFacts]:
+        """All that ran in the last run, or runs now: jobs, and attempts that failed."""
+        running = [job for job in self.jobs if job.state == "running"]
+        return [*self.new, *self.attempts, *running]
+
 
 def gather(build: Path) -> Facts:
     """Return the facts of a build folder; nothing is changed.
@@ -138,8 +152,9 @@ def gather(build: Path) -> Facts:
     notes = {(note.rule, note.key): note for note in failures.read_all(build)}
     counted = entries(build)
     listed = read_jobs(build)
-    pools = _pools(build)
+    asked = _asked(build)
     jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
+    attempts: list[JobFacts] = []
     events: dict[Partition, int | None] = {}
     nodes: dict[str, dict[str, str]] = {}
     for job in listed:
@@ -155,12 +170,15 @@ def gather(build: Path) -> Facts:
             state = state_of(False, note := notes.get((job.rule, job.key)), holder)
             if note and note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
-            since_when = _noted(build, job) if state == "running" else 0.0
-            jobs.append(_job(job, state, pools.get(job.rule, ""), many, started=since_when))
-            continue
-        found = _finished(job, head, pools.get(job.rule, ""), many, since, ends)
-        ends[job.folder] = found.ended
+            found = _unfinished(build, job, state, note, asked.get(job.rule, {}), many)
+            failed = [*note.earlier, asdict(note)] if note else []
+            failed = failed if state == "failed" else failed[:-1]
+        else:
+            found = _finished(job, head, asked.get(job.rule, {}), many, since, ends)
+            failed = [one for one in head.get("earlier") or () if isinstance(one, dict)]
+            ends[job.folder] = found.ended
         jobs.append(found)
+        attempts += _failed(found, failed, since)
     lacking = _lacking(listed, counted)
     return Facts(
         build=build,
@@ -171,21 +189,72 @@ def gather(build: Path) -> Facts:
             if job.state == "failed" and (job.rule, job.key) in notes
         ],
         lacking=lacking,
+        sample=next((job.entry.sample for job in listed if job.entry.sample), None),
         run=run,
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
         events=events | {one.place: one.events for one in lacking},
         nodes=nodes,
         waited=noted(build),
+        attempts=attempts,
     )
 
 
-def _noted(build: Path, job: TaskJob) -> float:
-    """Return when a job that runs has left its note, which it does when it starts."""
+def _unfinished(
+    build: Path,
+    job: TaskJob,
+    state: State,
+    note: Failure | None,
+    asked: JsonObject,
+    events: int | None,
+) -> JobFacts:
+    """Return what is known of a job without a record; ``asked`` is what its rule asks for first."""
+    pool = str(asked.get("pool") or "")
+    if note is None or state == "to do":
+        return _job(job, state, pool, events)
+    found = _job(
+        job,
+        state,
+        note.pool or pool,
+        events,
+        host=note.host or "",
+        system=note.system,
+        threads=_whole(asked.get("cpus")) or 1,
+        retries=max(0, note.attempt - 1),
+        batch_job=note.batch_job or "",
+    )
+    if state != "running":
+        return found
+    now = time.time()
+    # A note of an earlier version does not say when, but is written when its job starts.
+    return replace(found, started=min(note.started or _noted(build, job) or now, now), ended=now)
+
+
+def _noted(build: Path, job: TaskJob) -> float | None:
     try:
         return failures.path_of(build, job.rule, job.key).stat().st_mtime
     except OSError:  # it has just ended
-        return time.time()
+        return None
+
+
+def _failed(
+    job: JobFacts, earlier: Iterable[Mapping[str, Any]], since: float
+) -> Iterator[JobFacts]:
+    """Yield the attempts at a job that failed in the last run, where it is known when."""
+    for one in earlier:
+        started, ended = _number(one.get("started")), _number(one.get("ended"))
+        if started is not None and ended is not None and started >= since:
+            yield replace(
+                job,
+                state="failed",
+                pool=str(one.get("pool") or job.pool),
+                host=str(one.get("host") or ""),
+                batch_job=str(one.get("batch_job") or ""),
+                started=started,
+                ended=max(started, ended),
+                waited_from=None,
+                retries=0,
+            )
 
 
 def _job(job: TaskJob, state: State, pool: str, events: int | None, **more: Any) -> JobFacts:
@@ -203,12 +272,15 @@ def _job(job: TaskJob, state: State, pool: str, events: int | None, **more: Any)
 def _finished(
     job: TaskJob,
     head: JsonObject,
-    pool: str,
+    first: JsonObject,
     events: int | None,
     since: float,
     ends: Mapping[str, float],
 ) -> JobFacts:
-    """Return what the head of a record says; ``ends`` are those of the jobs that came before."""
+    """Return what the head of a record says; ``ends`` are those of the jobs that came before.
+
+    ``first`` is what its rule asks for first.
+    """
     asked, used = _mapping(head.get("asked")), _mapping(head.get("used"))
     earlier = [one for one in head.get("earlier") or () if isinstance(one, dict)]
     started, submitted = _number(head.get("started")) or 0.0, _number(head.get("submitted"))
@@ -218,7 +290,7 @@ def _finished(
     return _job(
         job,
         "done",
-        str(asked.get("pool") or pool),
+        str(asked.get("pool") or first.get("pool") or ""),
         _whole(head.get("events")) or events,
         host=str(head.get("host") or ""),
         system=str(head.get("system") or "local"),
@@ -257,11 +329,11 @@ def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> list[Lackin
     return list(found.values())
 
 
-def _pools(build: Path) -> dict[str, str]:
-    """Return the pools of the rules, as their jobs ask for them first."""
+def _asked(build: Path) -> dict[str, JsonObject]:
+    """Return what the jobs of each rule ask for first: their pool, and amounts."""
     try:
         rules = json.loads(files.read_plain(build / layout.REQUESTS))["rules"]
-        return {str(rule): str(asked[0].get("pool") or "") for rule, asked in rules.items()}
+        return {str(rule): _mapping(asked[0]) for rule, asked in rules.items()}
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return {}
 

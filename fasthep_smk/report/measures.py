@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
 from fasthep_smk.report.facts import JobFacts
 from fasthep_smk.storage.queue import Waited
 from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
-    "MARGIN",
     "Requested",
     "Step",
     "concurrency",
@@ -27,9 +27,8 @@ __all__ = [
     "speed",
 ]
 
-#: What is advised is so many times the most that any job took, rounded up to two digits; it is
-#: advised from so many jobs on, if it saves at least this share.
-MARGIN, _LEAST_JOBS, _LEAST_SAVED = 1.2, 3, 0.2
+#: The least share that must be saved before anything is advised.
+_LEAST_SAVED = 0.2
 #: Seconds; in a shorter job, what it used of its cores says little.
 _LONG = 1.0
 #: Points of a curve; more cannot be told apart.
@@ -121,7 +120,8 @@ class Requested:
 def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
     """Return what was asked for in each pool, and what would do.
 
-    That is advised only if all jobs of the pool asked for the same and none died for want of it.
+    Of memory and time that is what ``fasthep-smk sizes`` proposes for the rule that needs most; it
+    is advised only if all jobs of the pool asked for the same and none died for want of it.
     """
     pools: dict[str, list[JobFacts]] = defaultdict(list)
     for job in jobs:
@@ -147,8 +147,8 @@ def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
         used = [took for _, took in pairs]
         most = max(used)
         of = [job for job in jobs if amount != "cores" or (job.asked_cpus or 1) > 1]
-        advised = max(1, math.ceil(most)) if amount == "cores" else _rounded_up(most * MARGIN)
-        sure = len(pairs) >= _LEAST_JOBS and most > 0 and len({asked for asked, _ in pairs}) == 1
+        advised = max(1, math.ceil(most)) if amount == "cores" else _proposed(of, used, amount)
+        sure = len(pairs) >= LEAST_JOBS and most > 0 and len({asked for asked, _ in pairs}) == 1
         sure &= not (amount == "memory" and any(job.for_memory for job in jobs))
         sure &= amount != "cores" or all(job.seconds >= _LONG for job in of)
         worth = advised <= known[0] * (1 - _LEAST_SAVED)
@@ -163,12 +163,13 @@ def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
         )
 
 
-def _rounded_up(amount: float) -> int:
-    """Return an amount with two digits that count."""
-    if amount <= 0:
-        return 0
-    unit: int = 10 ** max(0, math.floor(math.log10(amount)) - 1)
-    return math.ceil(amount / unit) * unit
+def _proposed(jobs: Sequence[JobFacts], used: Sequence[float], amount: str) -> int:
+    """Return what is proposed for that rule of a pool which needs most; the rules share a pool."""
+    rules: dict[str, list[Sample]] = defaultdict(list)
+    for job, took in zip(jobs, used, strict=True):
+        rules[job.rule].append(Sample(took, job.events))
+    name = {"memory": "memory", "time": "walltime"}[amount]
+    return max(proposal(history, name) or 0 for history in rules.values())
 
 
 @dataclass(frozen=True)

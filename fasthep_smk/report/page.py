@@ -17,8 +17,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fasthep_smk.report import document, measures, results, rule_pages
-from fasthep_smk.report.document import Section, duration
+from fasthep_smk.report.document import Section
 from fasthep_smk.report.facts import Facts, gather
+from fasthep_smk.report.numbers import duration, when
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
@@ -38,7 +39,8 @@ _OPEN, _MOST = 40, 500
 _SHORT = 32
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 #: After these sections stand the plots, and before that the charts.
-_PLOTS_BEFORE, _CHARTS_BEFORE, _GRAPH_BEFORE = "histograms", "rules", "provenance"
+_PLOTS_BEFORE, _CHARTS_BEFORE = ("histograms", "skims", "files", "rules"), ("rules", "pools")
+_GRAPH_BEFORE = "provenance"
 #: Of pools; those of rules are in ``page.js``.
 _COLOURS = (
     "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
@@ -116,18 +118,20 @@ def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str
     figures = [(f"{sum(counts.values())}", "jobs")]
     if run and run["ended"] is not None:
         figures.append((duration(run["ended"] - run["started"]), "last run"))
-    figures.append((duration(sum(job.cpu for job in facts.done)), "on CPUs"))
+    if facts.done:
+        figures.append((duration(sum(job.cpu for job in facts.done)), "on CPUs"))
     events = sum(many or 0 for many in facts.events.values())
     if events:
         figures.append((f"{events:,}".replace(",", "\u202f"), "events"))
-    figures.append((about_bytes(max((job.memory for job in facts.done), default=0)), "most memory"))
+    if facts.done:
+        figures.append((about_bytes(max(job.memory for job in facts.done)), "most memory"))
     shown = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
     )
     state = verdict["state"]
     renewed = (
-        f'<p class="note" id="renewed">Written at {document.when(data["made"])}, and renewed '
-        f"about every {duration(again)} while the run goes on: this page reloads itself.</p>"
+        f'<p class="note" id="renewed">Written at {when(data["made"])}, and renewed '
+        f"about every {again} s while the run goes on: this page reloads itself.</p>"
     )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
@@ -140,17 +144,24 @@ def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
     found = document.sections(data)
     names = [section.name for section in found]
     plots = _plots(facts.build, data)
-    at = next((name for name in (_PLOTS_BEFORE, "files", "rules") if name in names), "provenance")
-    each, colours = data["each_rule"], _colours(data)
-    yield _navigation(found, plots=bool(plots), charts=bool(facts.new), rules=bool(each))
+    at = next((name for name in _PLOTS_BEFORE if name in names), _GRAPH_BEFORE)
+    each, colours, before = data["each_rule"], _colours(data), _before(found)
+    charts = bool(facts.ran)
+    yield _navigation(found, plots=bool(plots), charts=charts, rules=bool(each))
     for section in found:
         if section.name == at:
             yield plots
-        if section.name == _CHARTS_BEFORE and facts.new:
-            yield _charts(data)
+        if section.name == before and charts:
+            yield _charts(data, memory=bool(facts.new))
         if section.name == _GRAPH_BEFORE and each:
             yield rule_pages.as_html(each, colours)
         yield _failures(data) if section.name == "failures" else _table(section)
+
+
+def _before(found: list[Section]) -> str:
+    """Return the section before which the charts of time stand."""
+    names = [section.name for section in found]
+    return next((name for name in _CHARTS_BEFORE if name in names), _GRAPH_BEFORE)
 
 
 def _colours(data: JsonObject) -> dict[str, str]:
@@ -161,8 +172,9 @@ def _colours(data: JsonObject) -> dict[str, str]:
 
 def _navigation(found: list[Section], *, plots: bool, charts: bool, rules: bool) -> str:
     entries: list[tuple[str, str]] = []
+    before = _before(found)
     for section in found:
-        if section.name == _CHARTS_BEFORE and charts:
+        if section.name == before and charts:
             entries.append(("time", "Time"))
         if section.name == _GRAPH_BEFORE and rules:
             entries.append(("graph", "Graph of rules"))
@@ -176,14 +188,16 @@ def _navigation(found: list[Section], *, plots: bool, charts: bool, rules: bool)
 def _table(section: Section) -> str:
     rows = section.rows[:_MOST]
     right = [header in section.right for header in section.headers]
-    links = [header in section.links for header in section.headers]
     head = "".join(
         f'<th scope="col"{" class=n" if number else ""}>{escape(header)}</th>'
         for header, number in zip(section.headers, right, strict=True)
     )
     lines = []
-    for row in rows:
-        cells = zip(row, right, links, strict=True)
+    for number, row in enumerate(rows):
+        goals = [
+            section.links[name][number] if name in section.links else "" for name in section.headers
+        ]
+        cells = zip(row, right, goals, strict=True)
         lines.append("<tr>" + "".join(_cell(*cell) for cell in cells) + "</tr>")
     head = f"<thead><tr>{head}</tr></thead>" if any(section.headers) else ""
     table = (
@@ -198,8 +212,8 @@ def _table(section: Section) -> str:
     return f'<section id="{section.name}"><h2>{escape(section.title)}</h2>{notes}{table}</section>'
 
 
-def _cell(text: str, right: bool, link: bool) -> str:
-    shown = _link(text, escape(text)) if link else escape(text)
+def _cell(text: str, right: bool, goal: str) -> str:
+    shown = _link(goal, escape(text)) if goal else escape(text)
     if right:
         return f"<td class=n>{shown}</td>"
     return f"<td class=t>{shown}</td>" if len(text) > _SHORT else f"<td>{shown}</td>"
@@ -215,7 +229,8 @@ def _failures(data: JsonObject) -> str:
         facts = [
             ("dataset", one["dataset"]),
             ("file", f"{one['file']} ({one['entries']})" if one["file"] else ""),
-            ("where", " on ".join(text for text in (one["pool"], one["host"]) if text)),
+            ("where", one["where"]),
+            ("memory", _memory(one)),
             ("fix", one["fix"]),
         ]
         told = "".join(
@@ -226,12 +241,18 @@ def _failures(data: JsonObject) -> str:
         items.append(
             f"<article><h3>{escape(one['stage'] or one['rule'])} {escape(one['key'])}</h3>"
             f"<p class=problem>{escape(one['problem'])}</p><dl class=facts>{told}</dl>"
-            f"<p class=note>run it alone:</p><pre>{escape(one['rerun'])}</pre>"
+            f"<p class=note>run it alone:</p><pre class=whole>{escape(one['rerun'])}</pre>"
             f"<p class=note>end of {_link(one['log'], escape(one['log']))}:</p>{log}</article>"
         )
     more = data["failed"] - len(items)
     rest = f"<p class=note>and {more} more</p>" if more > 0 else ""
     return f'<section id="failures"><h2>Failed jobs</h2>{"".join(items)}{rest}</section>'
+
+
+def _memory(failure: JsonObject) -> str:
+    asked, used = failure["memory"], failure["used"]
+    parts = [f"{about_bytes(asked)} asked for"] if asked else []
+    return ", ".join([*parts, *([f"{about_bytes(used)} used"] if used else [])])
 
 
 def _plots(build: Path, data: JsonObject) -> str:
@@ -242,12 +263,13 @@ def _plots(build: Path, data: JsonObject) -> str:
     for one in kept:
         try:
             source = results.picture(build / one["file"])
+            kind = " class=broad" if results.is_broad(build / one["file"]) else ""
         except OSError:
             continue  # a run that begins has just removed it
         name = escape(one["file"].removeprefix("artifacts/"))
         image = f'<img src="{source}" alt="{name}">'
         figures.append(
-            f"<figure>{_link(one['file'], image)}<figcaption>{name}</figcaption></figure>"
+            f"<figure{kind}>{_link(one['file'], image)}<figcaption>{name}</figcaption></figure>"
         )
     left = [_link(one["file"], escape(one["file"])) for one in shown if one not in kept]
     rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
@@ -257,31 +279,38 @@ def _plots(build: Path, data: JsonObject) -> str:
     )
 
 
-def _charts(data: JsonObject) -> str:
+def _charts(data: JsonObject, *, memory: bool) -> str:
     earlier = data["earlier"]
+    reasons = any(row["reasons"] for row in data["pools"])
+    why = "; below, for what, as the batch system said" if reasons else ""
+    has_asked = any(row["asked_memory"] for row in data["rules"])
+    asked = ", and what was asked for (line); the scale is logarithmic" if has_asked else ""
+    held = (
+        "<figure><figcaption>Memory: from the job that held least to that which held most"
+        f'{asked}.</figcaption><div class="chart" id="memory" role="img" '
+        'aria-label="Memory by rule"></div></figure>'
+    )
     kept = f" Results of earlier runs that count still are not here: {earlier}." if earlier else ""
     return (
         '<section id="time"><h2>Time</h2>'
         f"<p class=note>What ran in the last run, by the time since it began.{kept}"
         " Grey: a job waited that could have run."
+        f"{' Pale: it runs still.' if data['counts']['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
         '<label>rule <select id="only"><option value="">all</option></select></label>'
         "<figure><figcaption>When each job ran. A row is a place for one job, of a pool on a "
-        "host; ◆: an attempt before it has failed.</figcaption>"
+        "host; in a red frame: an attempt that failed; ◆: the one before has failed.</figcaption>"
         '<div class="chart" id="timeline" role="img" aria-label="When each job ran"></div></figure>'
-        "<figure><figcaption>How many jobs ran at a time, by pool, with its limit (line), and how "
-        "many waited that could have run; below, why, as the batch system said.</figcaption>"
+        "<figure><figcaption>How many jobs ran at a time in each pool, against its limit (dashed), "
+        f"and how many waited that could have run{why}.</figcaption>"
         '<div class="chart" id="concurrency" role="img" aria-label="How many jobs ran at a time">'
-        "</div></figure><figure><figcaption>Memory: from the job that held least to that which "
-        "held most, and what was asked for (line).</figcaption>"
-        '<div class="chart" id="memory" role="img" aria-label="Memory by rule"></div></figure>'
-        "</section>"
+        f"</div></figure>{held if memory else ''}</section>"
     )
 
 
 def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
     """Return what the charts show as JSON that can stand in a page, and when it reloads itself."""
-    jobs = facts.new
+    jobs, kinds = facts.ran, {"failed": [1], "running": [2]}
     run, first = facts.run, min((job.waited_from or job.started for job in jobs), default=0.0)
     zero = min(run["started"], first) if run else first
     rows, row, grey = measures.lanes(jobs)
@@ -290,7 +319,9 @@ def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
     curves = measures.concurrency(jobs)
     memory = []
     for rule in rules:
-        held = [job for job in jobs if job.rule == rule]
+        held = [job for job in facts.new if job.rule == rule]
+        if not held:
+            continue
         used, asked = [job.memory for job in held], [job.asked_memory or 0 for job in held]
         memory.append([index[rule], min(used), max(used), max(asked)])
     told = {
@@ -305,6 +336,7 @@ def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
                 round(job.ended - zero, 2),
                 job.retries,
                 document.clean(job.key),
+                *kinds.get(job.state, ()),
             ]
             for number, job in enumerate(jobs)
         ],

@@ -13,8 +13,8 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
-    "ARTIFACTS", "PICTURES", "by_dataset", "cutflows", "fitting", "histograms", "loaded", "picture",
-    "result_files",
+    "ARTIFACTS", "PICTURES", "by_dataset", "cutflows", "fitting", "histograms", "is_broad",
+    "loaded", "picture", "result_files", "skims",
 ]  # fmt: skip
 
 ARTIFACTS = "artifacts"
@@ -25,6 +25,8 @@ PICTURES = {
     ".jpg": "image/jpeg",
     ".gif": "image/gif",
 }
+#: Wider ones by so many times their height get a row of their own.
+_BROAD = 1.8
 #: What is not for people, or is told elsewhere on the page.
 _SKIPPED = {"histograms", "cutflows", "provenance"}
 
@@ -146,6 +148,35 @@ def _sums(histogram: Any) -> Iterator[JsonObject]:
         }
 
 
+def skims(build: Path) -> list[JsonObject]:
+    """Return what was written of events: for each such output and dataset, events, files, bytes."""
+    found = []
+    artifacts = build / ARTIFACTS
+    for path in sorted([*artifacts.glob("files/*/*.json"), *artifacts.glob("*/files/*/*.json")]):
+        if path.name != "manifest.json":
+            continue
+        variation = "/".join(path.relative_to(artifacts).parts[:-3])
+        try:
+            told = json.loads(files.read_plain(path))
+            name = f"{told['name']} ({variation})" if variation else str(told["name"])
+            rows = [_skim(name, *one) for one in told["datasets"].items()]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+        found += rows
+    return found
+
+
+def _skim(name: str, dataset: str, told: JsonObject) -> JsonObject:
+    parts = told["files"]
+    return {
+        "name": name,
+        "dataset": dataset,
+        "events": int(told["total_entries"]),
+        "files": [str(one["path"]) for one in parts],
+        "size": sum(int(one["size_bytes"]) for one in parts),
+    }
+
+
 def result_files(build: Path) -> list[JsonObject]:
     """Return all other files for the user: their paths, sizes, and whether a browser shows them."""
     top = build / ARTIFACTS
@@ -168,6 +199,14 @@ def picture(path: Path) -> str:
     """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
     content = base64.b64encode(files.read_plain(path)).decode("ascii")
     return f"data:{PICTURES[path.suffix.lower()]};base64,{content}"
+
+
+def is_broad(path: Path) -> bool:
+    """Return whether a picture is nearly twice as wide as high; it is known of PNG only."""
+    with path.open("rb") as stream:
+        head = stream.read(24)
+    width, height = (int.from_bytes(head[at : at + 4], "big") for at in (16, 20))
+    return head[1:4] == b"PNG" and width >= _BROAD * height > 0
 
 
 def fitting(pictures: Iterable[JsonObject], most: int) -> list[JsonObject]:

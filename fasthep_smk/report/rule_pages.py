@@ -7,7 +7,7 @@ from html import escape
 from urllib.parse import quote
 
 from fasthep_smk.report import graph
-from fasthep_smk.report.document import amount, duration, when
+from fasthep_smk.report.numbers import amount, duration, when
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import encode
 from fasthep_smk.util.units import about_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -18,6 +19,8 @@ __all__ = ["of_each"]
 
 #: How many jobs are told of all rules together, and at least of each; lines of parameters.
 _JOBS, _LEAST_JOBS, _LINES = 1000, 5, 60
+#: The one in C is five times as fast.
+_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 #: Which jobs are told first.
 _ORDER = ("failed", "running", "done", "to do")
 
@@ -73,7 +76,8 @@ def _nodes(build: Path, plan: str) -> dict[str, JsonObject]:
 
 def _stage(name: str, node: JsonObject) -> JsonObject:
     try:
-        text = yaml.safe_dump(node.get("params") or {}, sort_keys=False, allow_unicode=True)
+        params = node.get("params") or {}
+        text = yaml.dump(params, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
     except (yaml.YAMLError, RecursionError):
         text = ""
     lines = masked(text).splitlines() if text.strip() != "{}" else []
@@ -86,7 +90,7 @@ def _stage(name: str, node: JsonObject) -> JsonObject:
 
 
 def _job(build: Path, job: JobFacts) -> JsonObject:
-    ran = job.state == "done"
+    ran = job.state in ("done", "running")
     log = layout.log(job.rule, job.key.split("/") if job.key else ())
     return {
         "key": job.key,
@@ -96,7 +100,7 @@ def _job(build: Path, job: JobFacts) -> JsonObject:
         "batch_job": job.batch_job,
         "started": job.started if ran else None,
         "seconds": job.seconds if ran else None,
-        "memory": job.memory if ran else None,
+        "memory": job.memory if job.state == "done" else None,
         "retries": job.retries,
         "log": log if (build / log).exists() else "",
     }

@@ -124,8 +124,9 @@ def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
 def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> State:
     """Return the state of a job, by the note that it left and who works on its folder.
 
-    A job leaves a note when it starts, as if it had been killed. On another machine its process
-    cannot be seen: there it counts as running as long as the run goes on.
+    A job leaves a note when it starts, as if it had been killed. Where its process cannot be seen,
+    on another machine or in a container of a batch system's, it counts as running as long as the
+    run goes on.
     """
     if done:
         return "done"
@@ -133,8 +134,9 @@ def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> S
         return "to do"
     if note.kind != "killed":
         return "failed"
-    here = note.host == socket.gethostname()
-    return "running" if (failures.lives(note) if here else run is not None) else "failed"
+    seen = note.system == "local" and note.host == socket.gethostname()
+    runs = failures.lives(note) or (not seen and run is not None)
+    return "running" if runs else "failed"
 
 
 def as_text(status: Status) -> str:
@@ -157,6 +159,7 @@ def as_data(status: Status) -> dict[str, object]:
         ],
         "run": status.run,
         "incomplete": bool(missing_report.reported(status.build)),
+        "sample": missing_report.is_sample(status.build),
         "queue": None if status.queue is None else [_in_queue(left) for left in status.queue],
         "failed": [
             {

@@ -6,18 +6,16 @@ all reductions are made without it, so that variations stay comparable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.plan.partitions import Place, missing_entries
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
-from fasthep_smk.storage.missing_report import count, line, reported
+from fasthep_smk.storage.missing_report import count, line, reported, said_of_sample
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 if TYPE_CHECKING:
-    from fasthep_smk.plan.rules import Variation
     from fasthep_smk.translate.translation import Translation
 
 __all__ = [
@@ -37,15 +35,17 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
         RunFailed: something else failed too, too much is missing, or all of a dataset.
     """
     failed, without = _failed(error, translation), translation.settings.without
-    if failed is None or _without_record(translation) - failed.keys() - without.keys():
+    if failed is None or _without_record(translation) - failed.keys() - translation.left_out:
         raise error
     missing = {**without, **failed}
-    total = len(_places(translation.variations))
+    total = len(_places(translation))
     if len(missing) > limit.of(total):
         raise RunFailed(f"{error}\n{count(len(missing), total)}; {limit.said(total)}")
+    wanted = _places(translation)
     for item in translation.variations:
         for dataset in dict.fromkeys(partition.dataset for partition in item.partitions):
             parts = [one.part for one in item.partitions if one.dataset == dataset]
+            parts = [part for part in parts if (dataset, part) in wanted]
             if all((dataset, part) in missing for part in parts):
                 varied = f" of variation {item.name!r}" if item.name else ""
                 raise RunFailed(
@@ -61,7 +61,7 @@ def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
     A batch job ends with the first of its partitions that fails: the rest of them has not run.
     """
     failed = _failed(error, translation)
-    lost = _without_record(translation) - translation.settings.without.keys()
+    lost = _without_record(translation) - translation.left_out
     return bool(translation.placement.together and failed is not None and lost - failed.keys())
 
 
@@ -79,12 +79,13 @@ def last_word(translation: Translation, limit: Limit | None) -> str:
         for one in item.partitions
         if (one.dataset, one.part) in without
     }
-    total = len(_places(translation.variations))
+    total, sample = len(_places(translation)), translation.sample
     return "\n".join(
         [
             f"THE RESULTS ARE INCOMPLETE: {count(len(without), total)}:",
             *(f"    {line(entry)}" for entry in missing_entries(lacking.values(), without)),
             f"{limit.said(total)}; the next run tries again what is missing",
+            *([f"THE RESULTS ARE A SAMPLE: {said_of_sample(sample.as_data())}"] if sample else []),
         ]
     )
 
@@ -118,5 +119,7 @@ def _without_record(translation: Translation) -> set[Place]:
     }
 
 
-def _places(variations: Iterable[Variation]) -> set[Place]:
-    return {(one.dataset, one.part) for item in variations for one in item.partitions}
+def _places(translation: Translation) -> set[Place]:
+    """Return the partitions of a run, or of the sample that is wanted of it."""
+    every = {(one.dataset, one.part) for item in translation.variations for one in item.partitions}
+    return every - translation.sample.left_out if translation.sample else every

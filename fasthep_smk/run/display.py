@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
 from fasthep_smk.run.job_counts import Facts, Tally
+from fasthep_smk.util.terminal import is_terminal
 
-__all__ = ["Lines", "Problems", "Screen", "is_terminal", "screen"]
+__all__ = ["Lines", "Problems", "Screen", "screen"]
 
 #: Runs of more jobs do not say each of them.
 _EACH = 25
@@ -107,8 +107,3 @@ def screen(stream: TextIO, facts: Callable[[], Facts], *, quiet: bool = False) -
     from fasthep_smk.run.progress_bars import Bars  # it imports rich
 
     return Bars(stream, facts())
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Whether lines of ``stream`` can be written over."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.report.estimate import Pace, seconds_left
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.jobs import memory_of
 
 if TYPE_CHECKING:
     from fasthep_smk.plan.rules import Rule
@@ -25,16 +27,32 @@ class Facts:
     """What is known of jobs before they run.
 
     ``pools`` holds the pool of each rule, ``events`` the number of events of each partition's job,
-    by its folder, or of a bundle, by its marker, as far as it is known.
+    by its folder, or of a bundle, by its marker, as far as it is known. So does ``reads`` the
+    dataset and the input file; ``bundled`` are the folders of the jobs of each bundle. ``build`` is
+    where their records are.
     """
 
     pools: Mapping[str, str] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
+    reads: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    bundled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    build: Path | None = None
+
+    def memory(self, folder: str) -> int:
+        """Return the bytes that a finished job, or one of a bundle, held at most; 0: not known."""
+        if self.build is None:
+            return 0
+        return max(
+            (memory_of(self.build / one) for one in self.bundled.get(folder, (folder,))), default=0
+        )
 
 
 @dataclass
 class RuleTally:
-    """The jobs of one rule. ``seconds`` is what its finished jobs took together."""
+    """The jobs of one rule. ``seconds`` is what its finished jobs took together.
+
+    ``memory`` is the most that one of them held, in bytes; who shows it looks for it.
+    """
 
     total: int
     running: int = 0
@@ -42,6 +60,7 @@ class RuleTally:
     failed: int = 0
     seconds: float = 0.0
     events: int = 0
+    memory: int = 0
     first: float | None = None
     last: float = 0.0
 
@@ -64,29 +83,34 @@ class _Started:
     time: float
 
 
-def facts(rules: Iterable[Rule], placement: Placement) -> Facts:
-    """Return what a translation knows of its jobs."""
+def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None) -> Facts:
+    """Return what a translation knows of its jobs; ``build`` is where they leave their records."""
     rules = list(rules)
     pools = {rule.name: placement.attempts[rule.name][0].pool for rule in rules}
-    events = {}
+    events, reads, bundled = {}, {}, {}
     for job in (job for rule in rules for job in rule.jobs.values()):
         part = job.partition
+        if part is not None:
+            reads[job.folder] = part.dataset, part.file
         if part is not None and part.start is not None and part.stop is not None:
             events[job.folder] = part.stop - part.start
     for rule in rules:
         for one in rule.bundles.values():
-            known = [events.get(rule.jobs[key].folder) for key in one.jobs]
+            folders = bundled[one.marker] = tuple(rule.jobs[key].folder for key in one.jobs)
+            if folders and folders[0] in reads:
+                reads[one.marker] = reads[folders[0]]
+            known = [events.get(folder) for folder in folders]
             if None not in known:
                 events[one.marker] = sum(count for count in known if count is not None)
-    return Facts(pools, events)
+    return Facts(pools, events, reads, bundled, build)
 
 
 class Tally:
     """Counts jobs as they start and end. Snakemake's numbers name them.
 
     Rules that were not said to have jobs do not count: ``all`` is Snakemake's. ``latest`` is the
-    rule, and the dataset with its partition, of the job that ended last; ``ended`` are the folders
-    of those that are done, in this order, or of bundles their markers.
+    rule, and the dataset with its partition, of the job that ended last; ``ended`` are the rules
+    and folders of those that are done, in this order, or of bundles their markers.
     """
 
     def __init__(self, facts: Facts, clock: Callable[[], float] = time.monotonic) -> None:
@@ -97,7 +121,7 @@ class Tally:
         self._started: dict[str, _Started] = {}
         self._failed: dict[str, _Started] = {}
         self.latest = ""
-        self.ended: list[str] = []
+        self.ended: list[tuple[str, str]] = []
         self.is_stopped = False
 
     def begin(self, jobs: Mapping[str, int]) -> None:
@@ -129,7 +153,7 @@ class Tally:
         tally.seconds += now - job.time
         tally.events += self.facts.events.get(job.folder, 0)
         self.latest = _place(job)
-        self.ended.append(job.folder)
+        self.ended.append((job.rule, job.folder))
         return True
 
     def stop(self) -> None:
@@ -158,6 +182,11 @@ class Tally:
     def under_way(self) -> set[str]:
         """The folders of jobs that run, or of bundles their markers."""
         return {job.folder for job in self._started.values()}
+
+    def now(self, rule: str) -> str:
+        """Return a job of a rule that is under way: the folder of the one that started last."""
+        found = [job.folder for job in list(self._started.values()) if job.rule == rule]
+        return found[-1] if found else ""
 
     @property
     def lost(self) -> set[str]:

@@ -1,15 +1,18 @@
 """A pilot on its node: Parsl's workers, and a fork server that their jobs come from.
 
-``python -m fasthep_smk.run.pilot ARGUMENT ...`` takes the arguments of Parsl's
-``process_worker_pool``. All that is left running ends with it.
+``python -m fasthep_smk.run.pilot SYSTEM ARGUMENT ...`` takes the arguments of Parsl's
+``process_worker_pool``, and adds its name, the batch job of that system. All that is left running
+ends with it.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import subprocess
 import sys
 
+from fasthep_smk import sites
 from fasthep_smk.run.fork_server import fork_server
 from fasthep_smk.util.processes import die_with_parent
 
@@ -21,8 +24,12 @@ _MANAGER = "fasthep_smk.executors.pilot_manager"
 def main() -> int:
     """Start both, and return the status of Parsl's."""
     here = os.getpid()
+    system, *arguments = sys.argv[1:]
+    if job := sites.system(system).batch_job():
+        # A job that is evicted may start again, while the first one is not yet known to be gone.
+        arguments += ["--uid", f"{job}.{secrets.token_hex(4)}"]
     with fork_server(dict(os.environ)) as server:
-        command = [sys.executable, "-P", "-m", _MANAGER, *sys.argv[1:]]
+        command = [sys.executable, "-P", "-m", _MANAGER, *arguments]
         process = subprocess.Popen(
             command,
             env={**os.environ, **server.connection.environment},

@@ -168,7 +168,7 @@ def conclude(finished: Finished) -> Concluded:
     if settings.variation is None:
         archive_results(translation.rules, build)
     # What is missing is tried again by the next run, which needs the rest.
-    keep = "all" if settings.without else settings.keep
+    keep = "all" if translation.left_out else settings.keep
     disk = cleanup.after_run(build, keep, shown=settings.outdir)
     if finished.done:
         warn(_edited(translation.digests))

@@ -43,6 +43,7 @@ __all__ = [
     "system",
     "too_large",
     "unknown",
+    "unsaid",
 ]  # fmt: skip
 
 
@@ -176,11 +177,14 @@ class Batch(Protocol):
     submit: Callable[[str, str, Attempt, Path], str]
     """Submit a shell command under a name, with what an attempt asks for; return the batch id.
 
-    It starts once: where its node dies it is not put back into the queue.
+    It starts once, as far as the system can be told: where its node dies it is not to start again.
 
     What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``; ``Unanswered``
     where nobody knows whether it was.
     """
+
+    unsaid: Callable[[], Mapping[str, str]]
+    """Return in words what a job gets that does not say how much memory or disk it needs."""
 
 
 def system(name: str) -> System:
@@ -245,6 +249,18 @@ def unknown(name: str) -> str:
     if lists_jobs(name):
         return f"{title(name)} does not answer"
     return f"executor {name!r} cannot be asked what is in its queue"
+
+
+def unsaid(name: str, attempts: Iterable[Attempt]) -> Mapping[str, str]:
+    """Return in words what a batch system gives to attempts that do not say what they need."""
+    missing = {
+        one
+        for given in attempts
+        for one in ("memory", "disk")
+        if getattr(given.request, one) is None
+    }
+    said = batch(name).unsaid() if missing and has_pilots(name) else {}
+    return {one: what for one, what in said.items() if one in missing}
 
 
 def batch(name: str) -> Batch:

@@ -45,6 +45,7 @@ __all__ = [
     "slot",
     "slots",
     "submit",
+    "unsaid",
     "withdraw",
 ]
 
@@ -92,11 +93,18 @@ _RESOURCES = {
     "priority": "htcondor_submit_priority",
 }
 #: HTCondor's numbers for the states of a job.
-_IDLE, _REMOVED, _COMPLETED, _HELD = 1, 3, 4, 5
+_IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
+#: One that has started once is removed when it would wait to start again.
+_ONCE = f"JobStatus == {_IDLE} && NumShadowStarts > 0"
 #: What a job's record says of its end.
 _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
+    "NumShadowStarts",
 )  # fmt: skip
+#: Its settings for what a job asks for that does not say it.
+_UNSAID = {"memory": "JOB_DEFAULT_REQUESTMEMORY", "disk": "JOB_DEFAULT_REQUESTDISK"}
+#: In them, what a job has used so far: nothing, before its first attempt.
+_USED = re.compile("MemoryUsage|DiskUsage")
 #: A job's environment is empty; without PATH, Snakemake dies in it. The last three name files of
 #: credentials; BEARER_TOKEN, which is one, stays here.
 _GETENV = "PATH,HOME,LANG,LC_ALL,X509_USER_PROXY,BEARER_TOKEN_FILE,KRB5CCNAME"
@@ -330,7 +338,13 @@ def _ending(ad: JsonObject) -> str:
         return f"held: {ad.get('HoldReason', 'no reason given')}"
     if status == _REMOVED:
         said = f"removed: {ad.get('RemoveReason', 'no reason given')}"
+        if _ONCE in said:
+            return "evicted from its machine, or that was lost: it is not started twice"
         return f"held: {ad['LastHoldReason']}; {said}" if "LastHoldReason" in ad else said
+    if status in (_IDLE, _RUNNING):  # how it has ended before is no matter
+        again = number(str(ad.get("NumShadowStarts", 0))) > (status == _RUNNING)
+        now = "waits" if status == _IDLE else "runs"
+        return f"evicted from its machine, it {now} again" if again else f"it {now}"
     if "ExitSignal" in ad:
         return f"ended by signal {ad['ExitSignal']}"
     return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
@@ -350,7 +364,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         "initialdir": str(Path.cwd()),
         "JobBatchName": name,
         "request_cpus": request.cpus,
-        "periodic_remove": f"JobStatus == {_IDLE} && NumShadowStarts > 0",
+        "periodic_remove": _ONCE,
         "output": f"{output}.log",
         "error": f"{output}.err",
         "log": f"{output}.events",
@@ -379,6 +393,23 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         silent = NO_ANSWER.search(said) or "has not answered" in said
         raise (Unanswered if silent else NotSubmitted)(said)
     return job
+
+
+def unsaid() -> Mapping[str, str]:
+    """Return what a job asks for that gives no memory or disk, as the settings of the pool say.
+
+    Source: condor_config_val(1), "JOB_DEFAULT_REQUEST..." in HTCondor's manual.
+    """
+    found: dict[str, str] = {}
+    for name, setting in _UNSAID.items():
+        value = " ".join((ask(["condor_config_val", setting]) or "").split())
+        if not value:
+            continue
+        most = "as much as it has used until then, so next to nothing when it first starts"
+        unit = "MB" if name == "memory" else "kB"
+        said = most if _USED.search(value) else f"{value} {unit}"
+        found[name] = f"{said} ({setting}); HTCondor may end a job that takes more"
+    return found
 
 
 def queued(folder: Path) -> list[Queued] | None:

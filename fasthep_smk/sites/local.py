@@ -150,11 +150,30 @@ def _memory() -> int | None:
     # Where it is not known, nothing is refused for want of it.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(limit).read_text(encoding="ascii").strip()
-        except OSError:
-            continue
-        found += [int(text)] if text.isdigit() else []
+    found += _limits()
     # In whole megabytes, as Snakemake counts.
     return min(found) // 1000**2 * 1000**2 if found else None
+
+
+def _limits(
+    own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> list[int]:
+    """Return what control groups let this process have of memory: a container's, or a session's.
+
+    Those of version 1 have a folder for memory alone. A group has no more than those around it.
+    """
+    files = {root / "memory.max", root / "memory" / "memory.limit_in_bytes"}
+    with contextlib.suppress(OSError, ValueError):
+        for line in own.read_text(encoding="utf-8").splitlines():
+            _, kinds, group = line.split(":", 2)
+            top, name = root, "memory.max"
+            if kinds:
+                top, name = root / "memory", "memory.limit_in_bytes"
+            if not kinds or "memory" in kinds.split(","):
+                place = Path(group.strip("/"))
+                files |= {top / one / name for one in (place, *place.parents)}
+    found: list[int] = []
+    for file in files:
+        with contextlib.suppress(OSError, ValueError):  # "max": no limit
+            found.append(int(file.read_text(encoding="ascii")))
+    return found

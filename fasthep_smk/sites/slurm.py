@@ -50,6 +50,7 @@ __all__ = [
     "settings",
     "slot",
     "submit",
+    "unsaid",
     "withdraw",
 ]
 
@@ -440,6 +441,20 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         said = answer.problem or answer.text.strip() or "sbatch gives no number"
         raise (Unanswered if NO_ANSWER.search(said) or NO_WORD.search(said) else NotSubmitted)(said)
     return job
+
+
+def unsaid() -> Mapping[str, str]:
+    """Return what a job gets that asks for no memory, unless its partition says otherwise.
+
+    Source: slurm.conf(5), "DefMemPerCPU" and "DefMemPerNode".
+    """
+    text = ask(["scontrol", "show", "config"]) or ""
+    found = re.search(r"^DefMemPer(CPU|Node)\s*=\s*(\S+)", text, re.MULTILINE)
+    if found is None:
+        return {}
+    of, value = found.groups()
+    said = "all that its node has" if value == "UNLIMITED" else f"{value} MB for each {of.lower()}"
+    return {"memory": f"{said} (DefMemPer{of}), unless its partition says otherwise"}
 
 
 #: What sbatch complains of, and what to do about it; the first that fits counts.

@@ -34,6 +34,7 @@ __all__ = [
     "forget",
     "headline",
     "in_short",
+    "is_of_time",
     "kinds",
     "lives",
     "log_of",
@@ -46,6 +47,7 @@ __all__ = [
     "read_all",
     "some_refused",
     "span",
+    "where",
     "without_pilot",
 ]
 
@@ -59,7 +61,7 @@ Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk"
 _LONGEST = 1_000_000
 #: What batch systems say of a job that they have ended.
 _FOR_MEMORY = re.compile("memory|oom", re.IGNORECASE)
-_FOR_TIME = re.compile("timeout|time limit|job duration|walltime", re.IGNORECASE)
+_FOR_TIME = re.compile("timeout|time limit|(job|execute) duration|walltime", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,8 @@ class Failure:
     is in, if any; ``fix`` is what to do about it, where that can be told, and ``at`` the line of
     the user's own module. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its
     process from a later one of the same number; ``walltime`` is in seconds. ``in_pilot``: the batch
-    job is not its own, but runs one after the other.
+    job is not its own, but runs one after the other. Times are seconds since 1970 (UTC): of a job
+    that was killed, nobody knows when it ended.
     """
 
     rule: str
@@ -100,6 +103,8 @@ class Failure:
     fix: str | None = None
     in_pilot: bool = False
     at: str | None = None
+    started: float | None = None
+    ended: float | None = None
     earlier: list[Attempt] = field(default_factory=list)
 
 
@@ -139,6 +144,8 @@ def earlier(
         batch_job=found.batch_job,
         memory=found.memory,
         used=found.used,
+        started=found.started,
+        ended=found.ended,
     )
     return [*found.earlier, last]
 
@@ -217,7 +224,7 @@ def message(
     if failure.variation not in (None, "nominal"):
         facts.append(("variation", str(failure.variation)))
     if failure.pool is not None:
-        facts.append(("where", _where(failure)))
+        facts.append(("where", where(failure)))
     # A last attempt that was not worth trying used next to nothing.
     most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
     if failure.memory is not None or most:
@@ -251,11 +258,16 @@ def _asked(failure: Failure, fate: Callable[[str], str | None] | None) -> Failur
     return _ended_by(failure, said) if said else failure
 
 
-def without_pilot(failure: Failure, why: str, said: str | None) -> Failure:
+def without_pilot(failure: Failure, why: str, said: str | None, fix: str | None = None) -> Failure:
     """Return the note of a job that has lost its pilots; ``said`` is the fate of the last one."""
     last = f"{why}; the last one: {said}" if said else why
     found = _ended_by(failure, masked(said or ""))
-    return replace(failure, kind=found.kind, problem=last)
+    return replace(failure, kind=found.kind, problem=last, fix=fix)
+
+
+def is_of_time(said: str) -> bool:
+    """Return whether a batch system says of a job that it was over its time limit."""
+    return _FOR_TIME.search(said) is not None
 
 
 def _ended_by(failure: Failure, said: str) -> Failure:
@@ -264,7 +276,7 @@ def _ended_by(failure: Failure, said: str) -> Failure:
     if _FOR_MEMORY.search(said):
         had = f", {format_bytes(failure.memory)}," if failure.memory else ""
         return replace(failure, kind="memory", problem=f"over its memory{had}{of_pool} ({said})")
-    if _FOR_TIME.search(said):
+    if is_of_time(said):
         had = f", {format_duration(failure.walltime)}," if failure.walltime else ""
         return replace(failure, kind="time", problem=f"over its time limit{had}{of_pool} ({said})")
     return replace(failure, problem=said)
@@ -310,7 +322,8 @@ def forget(build: Path, but: Collection[str] = ()) -> None:
         note(build, one)
 
 
-def _where(failure: Failure) -> str:
+def where(failure: Failure) -> str:
+    """Return where a job failed: pool, host, the number of its batch job, at which attempt."""
     text = f"pool {failure.pool!r} on {failure.host}"
     if failure.batch_job:
         text += f", {failure.system} job {failure.batch_job}"

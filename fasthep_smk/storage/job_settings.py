@@ -6,13 +6,28 @@ sent what they need. (Their places: `fasthep_smk.storage.layout`.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
 
-__all__ = ["MOVED", "Launch", "Measuring", "Requests", "Travel", "heard", "word"]
+__all__ = [
+    "MOVED",
+    "Apart",
+    "Launch",
+    "Measuring",
+    "Requests",
+    "Travel",
+    "at_place",
+    "attempts_of",
+    "heard",
+    "place_in",
+    "word",
+]
+
+_Said = TypeVar("_Said")
 
 #: Added to the number of an attempt that has not got its pool in time and goes to the fallback. It
 #: is more than any job has attempts: of values by attempt, such a job gets the last.
@@ -38,9 +53,17 @@ class Launch(TypedDict):
     exports: list[str]
 
 
+class Apart(TypedDict):
+    """What jobs of a rule, which ``wildcards`` name, ask for at some places (``place_in``)."""
+
+    wildcards: list[str]
+    attempts: dict[str, list[Asked]]
+
+
 class Requests(TypedDict):
     """``requests.json``: what the jobs of each rule ask for, attempt by attempt.
 
+    ``by_dataset`` are those of jobs that ask for something else than others of their rule.
     ``submitted_as`` are digests of that and of all else that they are submitted with.
     ``fallback_after`` is how many seconds jobs of a rule wait for the pool of an attempt before
     they go to that of the last.
@@ -49,6 +72,7 @@ class Requests(TypedDict):
     system: str
     credentials: list[RequirementData]
     rules: dict[str, list[Asked]]
+    by_dataset: dict[str, Apart]
     submitted_as: dict[str, list[str]]
     fallback_after: dict[str, int]
 
@@ -59,6 +83,7 @@ class Measuring(TypedDict):
     ``most`` is what a worker has, ``names`` which amounts are free, both attempt by attempt.
     ``taken`` are memory, seconds and entries of the jobs that are done, by their pools.
     ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most.
+    Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
     """
 
     wildcards: list[str]
@@ -67,6 +92,32 @@ class Measuring(TypedDict):
     taken: dict[str, list[tuple[int, float, int | None]]]
     together: int
     longest: int | None
+    apart: dict[str, list[str]]
+
+
+def place_in(wildcards: Mapping[str, str]) -> str:
+    """Return where a job is, whatever its variation: ``ttbar/0_0``, ``ttbar``, or nowhere."""
+    parts = (wildcards.get(name) for name in ("dataset", "part", "bundle"))
+    return "/".join(part for part in parts if part is not None)
+
+
+def at_place(own: Mapping[str, _Said], wildcards: Mapping[str, str]) -> _Said | None:
+    """Return what is said of a job at its place, or else of its dataset."""
+    found = own.get(place_in(wildcards))
+    return own.get(wildcards.get("dataset", "")) if found is None else found
+
+
+def attempts_of(requests: Requests, rule: str, key: str) -> list[Asked]:
+    """Return what a job, or a bundle, asks for, attempt by attempt.
+
+    Raises:
+        KeyError: there is no such rule.
+    """
+    if (apart := requests.get("by_dataset", {}).get(rule)) is not None:
+        wildcards = dict(zip(apart["wildcards"], key.split("/"), strict=False))
+        if (found := at_place(apart["attempts"], wildcards)) is not None:
+            return found
+    return requests["rules"][rule]
 
 
 def word(attempt: int, memory: int | None = None, walltime: int | None = None) -> str:

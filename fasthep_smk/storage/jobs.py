@@ -28,11 +28,13 @@ __all__ = [
     "head_of",
     "is_done",
     "jobs_of",
+    "memory_of",
     "read_jobs",
     "waited_for",
 ]
 
 _WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
+_MEMORY = re.compile(r'^ "used": \{\s*"memory": (\d+)', re.MULTILINE)
 _SIGNATURE = re.compile(r'^ "signature": "([^"]*)"', re.MULTILINE)
 #: What stands in a record behind what is said of how the job ran.
 _AFTER_HEAD = '\n "results": '
@@ -143,6 +145,15 @@ def head_of(build: Path, job: TaskJob) -> JsonObject | None:
         return None
     right = isinstance(found, dict) and found.get("signature") == job.entry.signature
     return {**found, "adopted": _ADOPTED in rest} if right else None
+
+
+def memory_of(folder: Path) -> int:
+    """Return the bytes that the job of a folder held at most, by its record; 0: not known."""
+    try:
+        found = _MEMORY.search(files.read_plain(folder / layout.RECORD).decode())
+    except (OSError, ValueError):
+        return 0
+    return int(found[1]) if found else 0
 
 
 def waited_for(build: Path, job: TaskJob) -> str | None:

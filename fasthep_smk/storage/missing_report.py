@@ -9,24 +9,66 @@ from typing import TYPE_CHECKING
 from fasthep_smk.storage import failures
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.records import MissingPartition
+    from fasthep_smk.flow.records import MissingPartition, SampleFacts
 
-__all__ = ["REPORT", "count", "line", "markdown", "reported"]
+__all__ = [
+    "REPORT",
+    "SAMPLE",
+    "count",
+    "is_sample",
+    "line",
+    "markdown",
+    "of_sample",
+    "reported",
+    "said_of_sample",
+]
 
 #: Where a run's reports list what it lacks.
 REPORT = "missing_partitions.md"
+#: Where they say of what the results are a sample.
+SAMPLE = "sample.md"
 
 
 def reported(build: Path) -> str:
     """Return what to say of a build folder whose results lack partitions; nothing if none do."""
+    found = _found(build, REPORT)
+    lines = [f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, found))}"] if found else []
+    if samples := _found(build, SAMPLE):
+        lines.append(f"THE RESULTS ARE A SAMPLE: see {', '.join(map(str, samples))}")
+    return "\n".join(lines)
+
+
+def is_sample(build: Path) -> bool:
+    """Whether the results in a build folder are those of a sample."""
+    return bool(_found(build, SAMPLE))
+
+
+def of_sample(sample: SampleFacts | None) -> str:
+    """Return a report on what results are a sample of, for people; nothing if they are none."""
+    if sample is None:
+        return ""
+    return (
+        "# Sample\n\n"
+        f"All results of this run are those of a sample: {said_of_sample(sample)}. "
+        f"Run again without {sample['asked'].split()[0]} for all.\n"
+    )
+
+
+def said_of_sample(sample: SampleFacts) -> str:
+    """Return in words of how many partitions a sample is, and how it was asked for."""
+    return f"{sample['partitions']} of {sample['total']} partitions ({sample['asked']})"
+
+
+def _found(build: Path, name: str) -> list[Path]:
     reports = build / "reports"
-    found = sorted([*reports.glob(REPORT), *reports.glob(f"*/{REPORT}")])
-    return f"THE RESULTS ARE INCOMPLETE: see {', '.join(map(str, found))}" if found else ""
+    return sorted([*reports.glob(name), *reports.glob(f"*/{name}")])
 
 
 def markdown(missing: Iterable[MissingPartition], total: int) -> str:
-    """Return a report on the missing ones of a summary's partitions, for people."""
+    """Return a report on the missing ones of a summary's partitions, for people; none: nothing."""
     missing = list(missing)
+    if not missing:
+        return ""
     rows = [
         [one["dataset"], one["file"], failures.span(one["start"], one["stop"]), one["reason"]]
         for one in missing

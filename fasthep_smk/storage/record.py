@@ -71,6 +71,8 @@ class Attempt(TypedDict):
     batch_job: NotRequired[str | None]
     memory: NotRequired[int | None]
     used: NotRequired[int | None]
+    started: NotRequired[float | None]
+    ended: NotRequired[float | None]
 
 
 class MadeOf(TypedDict):

@@ -19,7 +19,7 @@ from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.context_use import Sight
-    from fasthep_smk.flow.records import MissingPartition, PartitionData
+    from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFacts
 
 __all__ = [
     "Adopted",
@@ -193,7 +193,8 @@ class JobEntry:
     partition's events come from. ``partition`` is written as FAST-HEP's plan does. ``files`` are
     input files as the plan knows them, ``path|size|time in ns`` by path. ``values`` are signatures
     of what nodes at the end of a run make, each by itself; ``missing`` the partitions that the end
-    of the run goes without. With a ``part``, only that of the job has to run. ``file_digest`` is
+    of the run goes without, ``sample`` of how many it is. With a ``part``, only that of the job has
+    to run. ``file_digest`` is
     what random numbers are seeded with on a worker where the input file has another name.
     """
 
@@ -213,6 +214,7 @@ class JobEntry:
     files: dict[str, str] = field(default_factory=dict)
     values: dict[str, str] = field(default_factory=dict)
     missing: tuple[MissingPartition, ...] = ()
+    sample: SampleFacts | None = None
     part: Part | None = None
     file_digest: str | None = None
 
@@ -254,12 +256,13 @@ class JobEntry:
             files=dict(found.get("files", {})),
             values=dict(found.get("values", {})),
             missing=tuple(found.get("missing", ())),
+            sample=found.get("sample"),
             part=None if part is None else Part.from_dict(part),
             file_digest=found.get("file_digest"),
         )
 
 
-_OPTIONAL = ("files", "values", "missing", "part", "file_digest")
+_OPTIONAL = ("files", "values", "missing", "sample", "part", "file_digest")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
 from fasthep_smk.storage import failures, hard_links, layout, products
+from fasthep_smk.storage.job_settings import attempts_of
 from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.remote import is_remote
@@ -112,8 +113,11 @@ class _Loading:
         )
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = table.to_text().encode("utf-8")
         requests: Requests = read_json(self.build / layout.REQUESTS)
-        mine = {self.found.rule: requests["rules"][self.found.rule]}
-        content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes({**requests, "rules": mine})
+        rule = self.found.rule
+        mine = {rule: attempts_of(requests, rule, "/".join(self.found.place))}
+        content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(
+            {**requests, "rules": mine, "by_dataset": {}}
+        )
         content[f"{BUILD}/{layout.ENVIRONMENT}"] = self.build / layout.ENVIRONMENT
         content[f"{BUILD}/{layout.RUN}"] = _as_bytes(
             {**self.run, "own_folders": [], "python_path": []}

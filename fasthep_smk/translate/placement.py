@@ -14,7 +14,7 @@ from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measuring
-from fasthep_smk.translate import pilots, snakemake_release
+from fasthep_smk.translate import by_dataset, pilots, snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.sizes import history, measuring, proposals, sized, unfit
 from fasthep_smk.translate.snakefile import lengthened
@@ -49,13 +49,16 @@ def place(
     here = system.machine(site)
     attempts: dict[str, tuple[Attempt, ...]] = {}
     findings, notes = unfit(sizes, rules, execution.router)
+    findings += by_dataset.unfit(execution.by_dataset, rules, execution.router)
     if findings:
         return Placement(site), findings, notes
     notes += sites.notes(site.system)
     stated: dict[str, tuple[Attempt, ...]] = {}
-    known = history(build, rules, execution.router) if build else {}
+    special = [one.name for one in execution.by_dataset]
+    known = history(build, rules, execution.router, without=special) if build else {}
     proposed = proposals(known)
     measured: dict[str, Measuring] = {}
+    own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
     for rule in rules:
         # A batch system ends what takes more: it must be possible to ask for more then.
         again = here is not None or rule.route.retries > 0
@@ -63,16 +66,29 @@ def place(
         before = sized(rule, sizes, [], execution.router)
         if here is not None:
             before = tuple(sites.shrink(one, here)[0] for one in before)
-        own = measuring(rule, before, sizes, known, execution.router) if again else None
-        if own is not None:
+        apart = by_dataset.own_amounts(rule, execution.by_dataset, given, execution.router)
+        learnt = measuring(rule, before, sizes, known, execution.router) if again else None
+        if learnt is not None:
             stated[rule.name] = tuple(contained(one, execution) for one in before)
-            measured[rule.name] = own
+            measured[rule.name] = {
+                **learnt,
+                "apart": by_dataset.named(rule, execution.by_dataset),
+            }
         if here is not None:
             given, found = _on_one_machine(given, here, shrink=shrink)
             notes += found
+            for place, one in apart.items():
+                apart[place], found = _on_one_machine(one, here, shrink=shrink)
+                notes += found
         attempts[rule.name] = tuple(contained(one, execution) for one in given)
+        if apart:
+            own[rule.name] = {
+                place: tuple(contained(one, execution) for one in each)
+                for place, each in apart.items()
+            }
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
+    used += [one for apart in own.values() for given in apart.values() for one in given]
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
@@ -99,6 +115,19 @@ def place(
             name: tuple(replace(one, pilot=None) for one in given)
             for name, given in attempts.items()
         }
+        own = {
+            name: {
+                place: tuple(replace(one, pilot=None) for one in given)
+                for place, given in apart.items()
+            }
+            for name, apart in own.items()
+        }
+    if piloted := [name for name in own if any(one.pilot for one in attempts[name])]:
+        notes.append(
+            "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "
+            f"equal slots: {', '.join(piloted)}"
+        )
+        own = {name: apart for name, apart in own.items() if name not in piloted}
     fallback_after = {
         rule.name: after for rule in rules if here is None and (after := rule.route.fallback_after)
     }
@@ -127,6 +156,7 @@ def place(
             for name, one in measured.items()
             if not (transfers or name in together or contained_in or site.system not in SYSTEMS)
         },
+        by_dataset=own,
     )
     return placement, list({str(item): item for item in findings}.values()), notes
 

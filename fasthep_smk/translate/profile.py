@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -19,6 +20,7 @@ from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measuring
 from fasthep_smk.storage.pilots import Crews
+from fasthep_smk.translate.by_dataset import Own, by_snakemake_job
 from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
 from fasthep_smk.translate.snakemake_release import container_settings
 from fasthep_smk.util.files import digest_of
@@ -55,13 +57,21 @@ _MAPPINGS = (
 )
 
 
+#: What Snakemake gives to jobs of a batch system that ask for nothing.
+_SNAKEMAKES = {
+    "mem_mb": "min(max(2*input.size_mb, 1000), 8000)",
+    "disk_mb": "max(2*input.size_mb, 1000) if input else 50000",
+}
+
+
 @dataclass(frozen=True)
 class Placement:
     """Where a translation goes: a site, the workers of its pools, and what was cut to fit.
 
     ``attempts`` are those of each rule, by its name, with no more than the site can give;
     ``stated`` are those of rules that ask for what earlier jobs took, without that, ``measuring``
-    is how the run goes on with it. ``together`` is how many jobs of a rule share one of the batch
+    is how the run goes on with it. ``by_dataset`` are, by rules and places, those of jobs that have
+    amounts of their own. ``together`` is how many jobs of a rule share one of the batch
     system, where several do.
     ``fallback_after`` is how many seconds jobs of a rule wait in a queue before they go to their
     fallback.
@@ -81,6 +91,7 @@ class Placement:
     crews: Crews | None = None
     stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     measuring: Mapping[str, Measuring] = field(default_factory=dict)
+    by_dataset: Mapping[str, Own] = field(default_factory=dict)
 
     @property
     def image(self) -> str | None:
@@ -103,13 +114,21 @@ class Placement:
             for name, value in _adjusted(self.site).items()
             if name in ("default-resources", "set-resources", "set-threads")
         }
+
+        def digests(attempts: Iterable[Attempt], more: list[object]) -> list[str]:
+            said = ([one.pool, vars(one.request), dict(one.options), site] for one in attempts)
+            return [digest_of([*one, *more]) for one in said]
+
         return {
-            rule: [
-                digest_of([one.pool, vars(one.request), dict(one.options), site])
-                for one in attempts
-            ]
+            rule: digests(attempts, self._amounts_of_datasets(rule))
             for rule, attempts in {**self.attempts, **self.stated}.items()
         }
+
+    def _amounts_of_datasets(self, rule: str) -> list[object]:
+        return [
+            [place, *(vars(one.request) for one in attempts)]
+            for place, attempts in self.by_dataset.get(rule, {}).items()
+        ]
 
 
 def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] = ()) -> str:
@@ -134,19 +153,22 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     pools = has_pools(rules)
     own: dict[str, dict[str, str | int]] = {}
     threads: dict[str, int] = {}
+    defaults = _as_mapping(settings.get("default-resources") or {})
+
+    def asked(rule: Rule, attempts: Iterable[Attempt]) -> dict[str, Sequence[object]]:
+        here = lengthened(rule, attempts, site.longest)
+        # A limit of workers counts jobs by their pool.
+        common = resources(here, pools=pools or bool(placement.workers))
+        return {**common, **_of_system(here, system, common, defaults)}
+
     for rule in rules:
         given = placement.attempts[rule.name]
         stated = resources(lengthened(rule, rule.route.attempts), pools=pools)
-        here = lengthened(rule, given, site.longest)
-        # A limit of workers counts jobs by their pool.
-        common = resources(here, pools=pools or bool(placement.workers))
-        defaults = _as_mapping(settings.get("default-resources") or {})
-        wanted: dict[str, Sequence[object]] = {
-            **common,
-            **_of_system(here, system, common, defaults),
-        }
-        if found := {name: one for name, one in wanted.items() if one != stated.get(name)}:
-            own[rule.name] = {name: _expression(values) for name, values in found.items()}
+        wanted = asked(rule, given)
+        apart = by_snakemake_job(rule, placement.by_dataset.get(rule.name, {}), given)
+        others = {place: asked(rule, attempts) for place, attempts in apart.items()}
+        if found := _given(rule, wanted, others, stated, partial(_unsaid, site, defaults)):
+            own[rule.name] = found
         cpus = max(attempt.request.cpus for attempt in given)
         if cpus < max(attempt.request.cpus for attempt in rule.route.attempts):
             threads[rule.name] = cpus
@@ -245,7 +267,62 @@ def _expression(values: Sequence[object]) -> str | int:
     texts = [_python(value) for value in values]
     if len(set(texts)) == 1:
         return texts[0]
-    return f"[{', '.join(texts)}][min(attempt, {len(texts)}) - 1]"
+    return f"{_list(values)}[min(attempt, {len(texts)}) - 1]"
+
+
+def _given(
+    rule: Rule,
+    wanted: Mapping[str, Sequence[object]],
+    apart: Mapping[str, Mapping[str, Sequence[object]]],
+    stated: Mapping[str, Sequence[object]],
+    unsaid: Callable[[str], object],
+) -> dict[str, str | int]:
+    """Return the resources of a rule that its Snakefile does not state.
+
+    ``wanted`` are its resources, ``apart`` those of its jobs at some places, ``unsaid`` tells what
+    a job has of a resource that only others ask for.
+    """
+    number = len(rule.route.attempts)
+    found: dict[str, str | int] = {}
+    for name in dict.fromkeys(name for one in (wanted, *apart.values()) for name in one):
+        values = wanted.get(name) or [unsaid(name)] * number
+        others = {place: one.get(name, values) for place, one in apart.items()}
+        others = {place: one for place, one in others.items() if one != values}
+        if others:
+            found[name] = _expression_by_place(rule, values, others)
+        elif values != stated.get(name):
+            found[name] = _expression(values)
+    return found
+
+
+def _unsaid(site: Site, defaults: Mapping[str, object], name: str) -> object:
+    """Return what jobs get of a resource that they do not ask for; ``None``: nothing."""
+    if name in defaults:
+        return _default(defaults[name])
+    known = _SNAKEMAKES.get(name) if site.system != "local" else None
+    return None if known is None else _Python(known)
+
+
+def _expression_by_place(
+    rule: Rule, values: Sequence[object], others: Mapping[str, Sequence[object]]
+) -> str:
+    """Return the expression for jobs that ask for ``values``, but at the places of ``others``."""
+    part = rule.named_by[-1]
+    chosen = _list(values)
+    for where, is_part in (
+        ("wildcards.dataset", False),
+        (f'wildcards.dataset + "/" + wildcards.{part}', True),
+    ):
+        here = {place: one for place, one in others.items() if ("/" in place) == is_part}
+        if here:
+            # Without braces, which Snakemake takes for fields of its messages.
+            table = ", ".join(f"({literal(place)}, {_list(one)})" for place, one in here.items())
+            chosen = f"dict([{table}]).get({where}, {chosen})"
+    return f"{chosen}[min(attempt, {len(values)}) - 1]"
+
+
+def _list(values: Sequence[object]) -> str:
+    return f"[{', '.join(map(_python, values))}]"
 
 
 def _python(value: object) -> str:

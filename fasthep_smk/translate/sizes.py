@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -74,13 +74,18 @@ def unfit(
 History = Mapping[tuple[str, tuple[str, ...], str], Sequence[Taken]]
 
 
-def history(build: Path, rules: Iterable[Rule], router: Router) -> History:
-    """Return what the jobs that earlier runs have left took, if a rule asks for that."""
+def history(
+    build: Path, rules: Iterable[Rule], router: Router, *, without: Collection[str] = ()
+) -> History:
+    """Return what the jobs that earlier runs have left took, if a rule asks for that.
+
+    ``without`` are datasets whose jobs are not like the others.
+    """
     routes = [(pool, rule.stages) for rule in rules for pool in rule.route.pools]
     found: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
     if any(router.measures(pool, stages) for pool, stages in routes):
         with contextlib.suppress(OSError, SmkError):  # what cannot be read says nothing
-            for one in taken(build):
+            for one in (one for one in taken(build) if one.dataset not in without):
                 found[one.scope, one.stages, one.pool].append(one)
     return found
 
@@ -124,6 +129,7 @@ def measuring(
         },
         "together": 1,
         "longest": None,
+        "apart": {},
     }
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from fasthep_smk.plan.partitions import missing_entries
+from fasthep_smk.plan.partitions import Partition, Place, missing_entries
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
+from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.products import RECORD
 from fasthep_smk.storage.task_table import BundleEntry, JobEntry, Kept, Part, Source, TaskTable
@@ -36,6 +37,7 @@ def table_texts(
     waits: Waits,
     parts: Mapping[str, Part] | None = None,
     without: Mapping[tuple[str, str], str] | None = None,
+    sample: Sampled | None = None,
     sources: Mapping[str, Sources] | None = None,
     stat: Callable[[str], str] = lambda path: path,
 ) -> dict[str, str]:
@@ -43,10 +45,12 @@ def table_texts(
 
     ``root`` resolves relative inputs; ``waits`` tells what jobs wait for, ``parts`` of which only a
     part has to run, and ``without`` what went wrong with the partitions (dataset and part) that are
-    left out. ``sources`` are by rule the files that signatures know besides the inputs, of which
+    left out; a ``sample`` leaves out others. ``sources`` are by rule the files that signatures know
+    besides the inputs, of which
     ``stat`` tells path, size and time.
     """
     rules, parts, without = list(rules), parts or {}, without or {}
+    left_out = without.keys() | (sample.left_out if sample else frozenset())
     markers = _markers(rules)
     texts = {}
     for rule in rules:
@@ -54,8 +58,9 @@ def table_texts(
             key: replace(
                 _entry(job, waits.of(job), root, markers),
                 files={file: stat(file) for file in job.files if not is_remote(file)},
-                target=rule is rules[-1] or _makes_results(rule, job, without),
-                missing=tuple(missing_entries(job.missing, without)),
+                target=rule is rules[-1] or _makes_results(rule, job, left_out),
+                missing=tuple(missing_entries(_lost(job, without), without)),
+                sample=sample.as_data() if sample and job.is_sample else None,
                 part=parts.get(job.folder),
             )
             for key, job in rule.jobs.items()
@@ -122,9 +127,14 @@ def _markers(rules: Iterable[Rule]) -> dict[str, str]:
     }
 
 
-def _makes_results(rule: Rule, job: Job, without: Mapping[tuple[str, str], str]) -> bool:
+def _lost(job: Job, without: Container[Place]) -> list[Partition]:
+    """Return the partitions that a job goes without, and that were not left out of a sample."""
+    return [one for one in job.missing if (one.dataset, one.part) in without]
+
+
+def _makes_results(rule: Rule, job: Job, left_out: Container[Place]) -> bool:
     """Whether a job writes files for the user: it runs again if they were deleted."""
-    if job.partition and (job.partition.dataset, job.partition.part) in without:
+    if job.partition and (job.partition.dataset, job.partition.part) in left_out:
         return False
     nodes = rule.nodes.get(job.signed_as, {})
     return any(nodes[node].content["role"] in ("sink", "observer") for node in job.nodes)

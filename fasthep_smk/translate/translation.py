@@ -50,8 +50,15 @@ from fasthep_smk.flow.workflow_checks import (
 from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
-from fasthep_smk.plan.partitions import SourceFacts, check_inputs, make_partitions, sources_of
+from fasthep_smk.plan.partitions import (
+    Place,
+    SourceFacts,
+    check_inputs,
+    make_partitions,
+    sources_of,
+)
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.plan.sample import Sampled, counting, sampled
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.store import seconds
@@ -149,11 +156,21 @@ class Compiled(Loaded):
 
 @dataclass(frozen=True, kw_only=True)
 class Planned(Compiled):
-    """The plans cut into rules and their jobs. ``named`` finds files that parameters name."""
+    """The plans cut into rules and their jobs. ``named`` finds files that parameters name.
+
+    ``sample`` tells which partitions are left out because only some are wanted.
+    """
 
     rules: list[Rule]
     variations: list[Variation]
     named: NamedFiles
+    sample: Sampled | None
+
+    @property
+    def left_out(self) -> frozenset[Place]:
+        """The partitions that results lack: not in the sample, or not to be had."""
+        sample = self.sample.left_out if self.sample else frozenset()
+        return sample | self.settings.without.keys()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -329,12 +346,14 @@ def plan(compiled: Compiled) -> Planned:
         warnings.append(_unknown_files(unknown))
     modules = (name for one in compiled.plans for name in modules_of(one.plan))
     warnings += state_warnings(modules, compiled.root)
+    sample = sampled(variations, settings.sample, counting(variations, inputs))
     rules = make_rules(
         variations,
         settings.granularity,
         identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
         router=compiled.execution.router,
         without=frozenset(settings.without),
+        sample=sample,
         exports=exports_of(compiled.document),
     )
     warnings += [text for rule in rules for text in rule.warnings]
@@ -344,6 +363,7 @@ def plan(compiled: Compiled) -> Planned:
         rules=rules,
         variations=variations,
         named=named,
+        sample=sample,
         warnings=[*compiled.warnings, *warnings],
     )
 
@@ -363,7 +383,7 @@ def place(planned: Planned) -> Placed:
         sizes=planned.sizes,
         build=earlier,
     )
-    _raise_if_any(findings)
+    _raise_if_any(findings, planned)
     refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
     bundle(
         planned.rules,
@@ -371,7 +391,7 @@ def place(planned: Planned) -> Placed:
         seconds=lambda rule: seconds(rule, earlier),
         at_once=lambda rule: _at_once(placement, settings, rule),
         apart=placement.together,
-        without=settings.without,
+        without=planned.left_out,
     )
     placement, more = staffed(placement, planned.rules)
     warnings = list(dict.fromkeys([*planned.warnings, *notes, *more]))
@@ -402,8 +422,13 @@ def reconcile(placed: Placed) -> Reconciled:
         prepare_build(item.graph.plan, build)
     surroundings = Surroundings(placed.root, keep_environment(build))
     checks = Checks(build, surroundings, placed.named)
-    partial = settings.variation is not None
-    reuse = reuse_results(placed.rules, build, checks, partial=partial, verify=settings.verify)
+    one_of_several = settings.variation is not None
+    reuse = reuse_results(
+        placed.rules, build, checks, partial=one_of_several, verify=settings.verify
+    )
+    if placed.sample is not None:
+        unneeded = placed.sample.unneeded(placed.rules)
+        reuse.reasons = {one: why for one, why in reuse.reasons.items() if one not in unneeded}
     records = (placed.earlier / path.relative_to(build) for path in reuse.unreadable[:3])
     unreadable = map(_unreadable_record, records)
     warnings = [*placed.warnings, *unreadable, *reuse.damaged[:3]]
@@ -420,6 +445,7 @@ def write(reconciled: Reconciled) -> Translation:
         placement=reconciled.placement,
         reuse=reconciled.reuse,
         settings=reconciled.settings,
+        sample=reconciled.sample,
         ignore_reads=reconciled.named.ignored,
         pickles_of=pickles_of(reconciled.document),
         exports=exports_of(reconciled.document),
@@ -520,7 +546,8 @@ def _early_findings(
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(compiled.document.get("fields")))
     asked = [one.all_branches for one in sources]
-    read = branches.intersection(*(one for one in asked if one is not None))
+    # A source that is asked for none reads all.
+    read = branches.intersection(*(one for one in asked if one))
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
     return [
         replace(finding, hint=listed) if column in branches else finding

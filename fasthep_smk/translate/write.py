@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import modules_of, own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout, pilots
 from fasthep_smk.storage.job_settings import MOVED
 from fasthep_smk.translate import (
     bundles,
+    by_dataset,
     profile,
     result_rules,
     snakefile,
@@ -33,7 +35,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.reuse import Reuse
-    from fasthep_smk.storage.job_settings import Launch, Measuring, Requests
+    from fasthep_smk.storage.job_settings import Apart, Launch, Measuring, Requests
 
 __all__ = [
     "ENVIRONMENT",
@@ -108,6 +110,7 @@ class Contents:
     pickles_of: Sequence[str]
     exports: Sequence[str]
     stat: Callable[[str], str]
+    sample: Sampled | None = None
 
 
 def write(contents: Contents) -> Written:
@@ -127,6 +130,7 @@ def write(contents: Contents) -> Written:
         waits=waits,
         parts=contents.reuse.parts,
         without=contents.settings.without,
+        sample=contents.sample,
         sources={rule.name: _sources(rule, variations) for rule in rules},
         stat=contents.stat,
     )
@@ -156,7 +160,8 @@ def write(contents: Contents) -> Written:
             files.remove(other)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
     pilots.write(placement.crews or pilots.Crews(placement.site.system), build)
-    files.write_text(build / layout.REQUESTS, json.dumps(_requests(placement), indent=1) + "\n")
+    requests = json.dumps(_requests(rules, placement), indent=1)
+    files.write_text(build / layout.REQUESTS, f"{requests}\n")
     _write_sizes(rules, placement, build)
     return written
 
@@ -205,16 +210,30 @@ def _launch(contents: Contents) -> Launch:
     }
 
 
-def _requests(placement: profile.Placement) -> Requests:
+def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
     """Return what the jobs of each rule ask for, attempt by attempt, and which credentials."""
-    rules = {
+    asked = {
         rule: [asked_of(one) for one in attempts] for rule, attempts in placement.attempts.items()
+    }
+    apart: dict[str, Apart] = {
+        rule.name: {
+            "wildcards": [*rule.named_by],
+            "attempts": {
+                place: [asked_of(one) for one in attempts]
+                for place, attempts in by_dataset.by_snakemake_job(
+                    rule, own, placement.attempts[rule.name]
+                ).items()
+            },
+        }
+        for rule in rules
+        if (own := placement.by_dataset.get(rule.name))
     }
     credentials = [one.as_data() for one in placement.credentials]
     return {
         "system": placement.site.system,
         "credentials": credentials,
-        "rules": rules,
+        "rules": asked,
+        "by_dataset": apart,
         "submitted_as": placement.submitted_as(),
         "fallback_after": dict(placement.fallback_after),
     }

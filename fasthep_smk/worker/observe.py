@@ -34,13 +34,12 @@ from fasthep_smk.flow.named_files import NamedFiles, file_identity
 from fasthep_smk.flow.op_identity import is_published, module_file
 from fasthep_smk.storage.observed import Observation, Surroundings, machine, of_session
 from fasthep_smk.util.files import sha256_bytes
+from fasthep_smk.worker.call_names import is_called_with
 
 __all__ = ["Observer", "observing"]
 
 #: Below these folders lies nothing that a result may depend on.
 _OF_SYSTEM = ("/proc/", "/sys/", "/dev/")
-#: How many values of a list or mapping that a library is called with are compared with a name.
-_MOST = 200
 #: Credentials are renewed while a run goes on, and no result follows from them.
 _OF_CREDENTIALS = ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "BEARER_TOKEN_FILE",
                    "KRB5CCNAME")  # fmt: skip
@@ -340,14 +339,14 @@ class Observer:
             if frame.f_code is _Loader.get_code.__code__:
                 return False
             if self._is_own(frame):
-                return not library or _is_called_with(library[-1], name)
+                return not library or is_called_with(library[-1], name)
             if _is_frozen(frame) or not frame.f_code.co_filename.startswith("<"):
                 library.append(frame)  # else it was made by exec, and belongs to its maker
             frame = frame.f_back
         if threading.current_thread() is threading.main_thread():
             return False
         for one in reversed(library):  # own code has handed the call to a thread
-            if _is_called_with(one, name):
+            if is_called_with(one, name):
                 return True
             if not _OF_THREADS.search(one.f_code.co_filename):
                 return False
@@ -457,53 +456,6 @@ def _untold(seen: Any) -> _Seen:
 
 def _is_frozen(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith("<frozen")
-
-
-def _is_called_with(frame: FrameType, name: str) -> bool:
-    """Whether a function was called with a name, or holds it in an object that it was called on."""
-    if frame.f_code.co_name == "<module>":
-        return False
-    if "/importlib/resources/" in frame.f_code.co_filename:
-        return True  # it is called with a package and a name in it
-    try:
-        return any(_names(value, name, depth=2) for value in frame.f_locals.values())
-    except Exception:  # an object that cannot be looked at
-        return False
-
-
-def _names(value: object, name: str, *, depth: int) -> bool:
-    if isinstance(value, str | bytes | os.PathLike):
-        return _is_name_of(os.fsdecode(value), name)
-    if depth == 0:
-        return False
-    if isinstance(value, Mapping):
-        return any(_names(one, name, depth=depth - 1) for one in list(value.values())[:_MOST])
-    if isinstance(value, list | tuple | set | frozenset):
-        return any(_names(one, name, depth=depth - 1) for one in list(value)[:_MOST])
-    own = getattr(value, "__dict__", None)
-    if isinstance(own, dict) and not isinstance(value, type):
-        return any(_names(one, name, depth=0) for one in list(own.values())[:_MOST])
-    return False
-
-
-def _is_name_of(text: str, name: str) -> bool:
-    """Whether a text names a file or variable, or a folder or family of files that it is in."""
-    if len(text) < 2 or "\n" in text or len(text) > 4096:
-        return False
-    if not name.startswith("/"):
-        return text == name or f"${name}" in text or f"${{{name}}}" in text
-    plain, *pattern = re.split(r"[*?\[]", text.removeprefix("file://"), maxsplit=1)
-    if pattern:
-        plain = plain.rpartition("/")[0]
-    if not plain.strip("./~"):
-        return False
-    place = os.path.abspath(os.path.expanduser(os.path.expandvars(plain)))  # noqa: PTH100, PTH111
-    # "file.root:tree" names a file, "model" a family of files with suffixes.
-    return (
-        place == name
-        or place.startswith(f"{name}:")
-        or (name.startswith(place) and name[len(place)] in "/.")
-    )
 
 
 class _Environment(os._Environ):  # type: ignore[type-arg]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -25,7 +25,7 @@ from fasthep_smk.worker.job import Job, staging
 from fasthep_smk.worker.plots import run_end, told
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.records import MissingPartition, PartitionData
+    from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFacts
     from fasthep_smk.flow.shapes import Plan, Store
     from fasthep_smk.storage.job_settings import Launch
 
@@ -38,6 +38,7 @@ def run_merge(job: Job) -> Content:
     """Reduce the partitions of one dataset and run what comes at its end."""
     plan = plan_files.read_slim(job.plan_file)
     register_behaviours()
+    _mark_plots(job.entry)
     dataset = str(job.entry.dataset)
     records = _records(job)
     with staging(job) as folder:
@@ -62,6 +63,7 @@ def run_finish(job: Job) -> Content:
     partitions = _partitions(runs)
     plan = plan_files.read_slim(job.plan_file, partitions)
     register_behaviours()
+    _mark_plots(job.entry)
     side: Store = {}
     with staging(job) as folder:
         session = Session(plan, folder)
@@ -96,7 +98,7 @@ def run_finish(job: Job) -> Content:
         session.write_products(merged)
         launch: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
         export_histograms(folder, launch.get("exports") or ())
-        _note_missing(folder.glob("artifacts/**/manifest.json"), job.entry.missing)
+        _note_lacking(folder.glob("artifacts/**/manifest.json"), job.entry)
     # The products are in their place now: a plot that fails does not cost them.
     merged = relocate(merged, str(folder), str(job.build))
     begun = len(session.record(replayed=replayed).operations)
@@ -138,6 +140,7 @@ def run_publish(job: Job) -> Content:
     """
     manifests: list[JsonObject] = []
     lacking: list[MissingPartition] = []
+    sample: SampleFacts | None = None
     table = TaskTable.read(job.build, "finish")
     for read in job.entry.reads:
         record = _record(job, read.folder)
@@ -158,7 +161,8 @@ def run_publish(job: Job) -> Content:
         job.results.extend(_summarise(plan, job.build, runs, entry, system, places))
         job.results.extend(name for name in written if (job.build / name).exists())
         lacking += [one for one in entry.missing if one not in lacking]
-    _note_missing([_manifest(job.build)], lacking)
+        sample = entry.sample or sample
+    _note_lacking([_manifest(job.build)], replace(job.entry, missing=tuple(lacking), sample=sample))
     content = products.save(job.folder, [], declared=[])
     _sync_in_place(job.build)
     return content_of(content, [])
@@ -206,16 +210,21 @@ def _summarise(
         hooks=summary.merged_hooks(runs),
         bundle_id=summary.bundle_id(compiled),
         missing=entry.missing,
+        sample=entry.sample,
     )
     # The summary of a variation lies among its reports.
     reports = build / "reports" if written.path.parent == build else written.path.parent
-    report = reports / missing_report.REPORT
     results = [written.path]
-    if lacking := entry.missing:
-        files.write_text(report, missing_report.markdown(lacking, written.partitions))
-        results.append(report)
-    else:
-        report.unlink(missing_ok=True)
+    for name, text in (
+        (missing_report.REPORT, missing_report.markdown(entry.missing, written.partitions)),
+        (missing_report.SAMPLE, missing_report.of_sample(entry.sample)),
+    ):
+        report = reports / name
+        if text:
+            files.write_text(report, text)
+            results.append(report)
+        else:
+            report.unlink(missing_ok=True)
     results += [path for path in written.reports if build in path.parents and path.is_file()]
     return [str(path.relative_to(build)) for path in results]
 
@@ -230,24 +239,33 @@ def _write_manifests(session: Session, store: Store, build: Path, entry: JobEntr
     after = {**_writer_manifests(build), **_provenance(build)}
     written = [path for path, time in after.items() if before.get(path) != time]
     manifests = {path for path in written if path.name == _manifest(build).name}
-    _note_missing([*manifests, _manifest(build)], entry.missing)
+    _note_lacking([*manifests, _manifest(build)], entry)
     if _manifest(build) in written:
         content = json.loads(_manifest(build).read_text(encoding="utf-8"))
         written += [build / record["record"] for record in content["records"]]
     return [str(path.relative_to(build)) for path in written]
 
 
-def _note_missing(manifests: Iterable[Path], lacking: Sequence[MissingPartition]) -> None:
-    """Let manifests say which partitions the files listed there were made without, if any."""
+def _mark_plots(entry: JobEntry) -> None:
+    """Let plots of a sample say so."""
+    if entry.sample is not None:
+        # Imported when needed: it imports matplotlib.
+        from fasthep_smk.worker import sample_canvas
+
+        sample_canvas.mark(missing_report.said_of_sample(entry.sample))
+
+
+def _note_lacking(manifests: Iterable[Path], entry: JobEntry) -> None:
+    """Let manifests say what the files listed there were made without, or of what sample, if so."""
+    said = {"missing_partitions": list(entry.missing), "sample": entry.sample}
     for path in manifests:
         if not path.is_file():
             continue
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if lacking:
-            content["missing_partitions"] = lacking
-        elif content.pop("missing_partitions", None) is None:
-            continue
-        files.write_text(path, json.dumps(content, indent=2) + "\n")
+        before = json.loads(path.read_text(encoding="utf-8"))
+        content = {name: value for name, value in before.items() if name not in said}
+        content |= {name: value for name, value in said.items() if value}
+        if content != before:
+            files.write_text(path, json.dumps(content, indent=2) + "\n")
 
 
 def _manifest(build: Path) -> Path:

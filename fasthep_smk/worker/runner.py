@@ -22,7 +22,7 @@ from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
-from fasthep_smk.storage.job_settings import MOVED, heard
+from fasthep_smk.storage.job_settings import MOVED, attempts_of, heard
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record, Used
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
@@ -126,7 +126,16 @@ def _note_end(job: Job, end: End) -> None:
     kind, problem, fix = what_ended(end, job.sent)
     stage, op = end.said.get("stage"), end.said.get("op")
     failures.note(
-        job.build, replace(started, kind=kind, problem=problem, fix=fix, stage=stage, op=op)
+        job.build,
+        replace(
+            started,
+            kind=kind,
+            problem=problem,
+            fix=fix,
+            stage=stage,
+            op=op,
+            ended=round(time.time(), 3),
+        ),
     )
 
 
@@ -233,6 +242,7 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         batch_job=job.sent.batch_job,
         memory=job.sent.asked.get("memory"),
         walltime=job.sent.walltime,
+        started=round(time.time(), 3),
         in_pilot=job.sent.in_pilot,
         earlier=earlier,
     )
@@ -266,6 +276,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),
             used=getattr(error, "used", None) or peak_memory(),
+            ended=round(time.time(), 3),
         ),
     )
 
@@ -451,7 +462,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     moved, attempt = divmod(number, MOVED)
     try:
         requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
-        attempts = requests["rules"][given.rule]
+        attempts = attempts_of(requests, given.rule, "/".join(given.place))
         asked = {**attempts[min(number, len(attempts)) - 1], **own}
         waited_for = attempts[0].get("pool") if moved else None
         system = str(requests["system"])

@@ -9,8 +9,10 @@ from pathlib import Path
 from . import workflows
 from .agc import agc
 from .clusters import htcondor, slurm
+from .forecast import forecast
 from .load import load
 from .measure import Failed, Measured
+from .overhead import overhead
 from .page import page
 from .patches import patches
 from .report import Figure, Result, Row
@@ -261,5 +263,7 @@ LONG: dict[str, Callable[[Settings], Result]] = {
     "slurm": slurm,
     "htcondor": htcondor,
     "page": page,
+    "overhead": overhead,
     "sizes": sizes,
+    "forecast": forecast,
 }

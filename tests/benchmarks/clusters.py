@@ -5,7 +5,6 @@ Both are started as the tests start them: as root, on Debian.
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
 import subprocess
@@ -59,6 +58,8 @@ _SITE: dict[str, dict[str, Any]] = {
 }
 #: Jobs of one second, and how many at a time.
 _MANY, _SLOTS = 500, 8
+#: How many jobs at a time a pilot has that is shared.
+_SHARED = 4
 #: Partitions of four rules, and fewer of them: the slope between both is what one more job costs.
 _WIDE, _NARROW, _RULES = 300, 60, 4
 
@@ -100,13 +101,17 @@ def _on(
     each = f"{name}, 13 jobs of 1 s in a chain, a batch job each"
     piloted = f"{name}, the same, pilots"
     short = f"{name}, {_MANY} jobs of 1 s, files known, {_SLOTS} pilots"
+    few = f"{name}, the same, {_SLOTS // _SHARED} pilots of {_SHARED} jobs at a time"
     over = f"{name}, {partitions}, pilots"
+    bundled = f"{over}, in bundles"
     steps = [
         _step(found, each, chain, "plain", 13),
         _step(found, piloted, chain, "pilots", 13),
         _step(found, short, many, "pilots", files_known=True, **single),
+        _step(found, few, many, "shared", files_known=True, **single),
         _at_home(home, wide),
         _step(found, over, wide, "pilots", **single),
+        _step(found, bundled, wide, "pilots"),
         _at_home(f"{home}, {fewer}", narrow),
         _step(found, f"{over}, {fewer}", narrow, "pilots", **single),
     ]
@@ -122,8 +127,10 @@ def _on(
         Row(piloted, took[piloted], took[each]),
         Row(alone, took[alone]),
         Row(short, took[short]),
+        Row(few, took[few]),
         Row(home, took[home]),
         Row(over, took[over], took[home], 1.3),
+        Row(bundled, took[bundled], took[home]),
     ]
     if settings.other:
         rows.insert(0, Row(before, took[before]))
@@ -131,7 +138,11 @@ def _on(
     if system == "slurm":
         dask = f"{name}, {partitions}, `fasthep run` with Dask, four workers"
         took |= run([_dask(found, dask, wide)], here)
-        rows += [Row(dask, took[dask]), Row(f"{over}, to that", took[over], took[dask], 0.8)]
+        rows += [
+            Row(dask, took[dask]),
+            Row(f"{over}, to that", took[over], took[dask], 0.8),
+            Row(f"{bundled}, to that", took[bundled], took[dask], 0.8),
+        ]
     wall = {step: statistics.median(one.wall for one in runs) for step, runs in took.items()}
     slope = {
         step: (wall[step] - wall[f"{step}, {fewer}"]) / ((_WIDE - _NARROW) * _RULES)
@@ -140,6 +151,7 @@ def _on(
     ideal = _MANY / _SLOTS
     return rows, [
         Figure(f"{short}, to {ideal:.1f} s", wall[short] / ideal, 1.15),
+        Figure(f"{few}, to {ideal:.1f} s", wall[few] / ideal, 1.15),
         Figure(
             f"{name}: one more job of a pilot, {slope[over] * 1000:.0f} ms, to one that is forked "
             f"on one machine, {slope[home] * 1000:.0f} ms",
@@ -154,14 +166,15 @@ def _workflow(
 ) -> Path:
     """Make a workflow in the user's folder: ``plain.yaml``, and ``pilots.yaml`` with pilots.
 
-    ``dask.yaml`` is the same with all stages in one pool: Dask gives a whole partition to a worker.
+    In ``shared.yaml`` a pilot runs several jobs at a time; ``dask.yaml`` is the same with all
+    stages in one pool: Dask gives a whole partition to a worker.
     """
     folder = found.new_folder()
     (folder / "own_ops.py").write_text(_OPS.replace("SECONDS", str(seconds)))
     (folder / "data").mkdir()
     events.zmumu_file(folder / "data/0.root", 20, 0, is_data=False)
     for number in range(1, files):
-        os.link(folder / "data/0.root", folder / f"data/{number}.root")
+        shutil.copy(folder / "data/0.root", folder / f"data/{number}.root")
     pools = list(_POOLS)
     axis = {"name": "met", "source": "MET_px", "type": "regular"}
     document = {
@@ -192,6 +205,9 @@ def _workflow(
     (folder / "plain.yaml").write_text(yaml.safe_dump(document))
     document["execution"]["config"] = {"pilot": True}  # type: ignore[index]
     (folder / "pilots.yaml").write_text(yaml.safe_dump(document))
+    fewer = {name: {"workers": max(1, workers // _SHARED)} for name in pools[:stages]}
+    shared = {"pools": fewer, "config": {"pilot": {"tasks": _SHARED}}}
+    (folder / "shared.yaml").write_text(yaml.safe_dump({**document, "execution": shared}))
     for stage in document["analysis"]["stages"]:  # type: ignore[index]
         del stage["execution"]
     document["execution"] = {
@@ -238,7 +254,7 @@ def _step(
         done = jobs_done(measured)
         if not done or (jobs and done != jobs):
             raise Failed(f"{name}: {done} jobs")
-        if kind == "pilots" and "pilots cannot be used" in measured.output:
+        if kind != "plain" and "pilots cannot be used" in measured.output:
             raise Failed(measured.output)
 
     return Step(name, command, before, check)

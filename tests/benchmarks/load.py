@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -153,13 +153,13 @@ def _write(path: Path, number: int, **more: Any) -> None:
 
 
 def _many(folder: Path) -> dict[str, Any]:
-    """So many files are links to one."""
+    """So many files are copies of one."""
     real = folder / "many_data/real.root"
     _write(real, _EVENTS)
     datasets: dict[str, list[str]] = {}
     for number in range(_DATASETS * _FILES):
         name = f"many_data/{number}.root"
-        os.link(real, folder / name)
+        shutil.copyfile(real, folder / name)
         datasets.setdefault(f"dataset{number % _DATASETS}", []).append(name)
     document = _document(datasets, ["x", "one"])
     document["analysis"]["stages"] = [_sum()]

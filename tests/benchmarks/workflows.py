@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,7 @@ def tiny(partitions: int) -> tuple[Document, int]:
 def many_files(folder: Path, files: int) -> Document:
     """Return ten stages that need three pools in turn, of so many files.
 
-    The files are links to a few small ones, below ``folder``.
+    The files are copies of a few small ones, below ``folder``.
     """
     number = 50
     real = [events.sample(name, number) for name in events.DATASETS]
@@ -169,7 +169,7 @@ def many_files(folder: Path, files: int) -> Document:
     listed: dict[str, list[str]] = {f"sample{i}": [] for i in range(10)}
     for index in range(files):
         name = f"data/{index}.root"
-        os.link(real[index % len(real)], folder / name)
+        shutil.copyfile(real[index % len(real)], folder / name)
         listed[f"sample{index % 10}"].append(name)
     document = _small(listed, number)
     pools = ["default"] * 4 + ["large"] * 3 + ["parallel"] * 3

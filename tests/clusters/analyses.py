@@ -14,8 +14,13 @@ from typing import Any
 
 import yaml
 
+from fasthep_smk.report import document
+from fasthep_smk.report.facts import gather
+from fasthep_smk.storage import layout
 from tests.clusters.conftest import Cluster
 from tests.support import events
+from tests.support.browser import show
+from tests.support.recomputed import differences
 
 ROOT = Path(__file__).parents[2]
 FASTHEP_SMK = Path(sys.executable).parent / "fasthep-smk"
@@ -174,6 +179,16 @@ def set_mood(folder: Path, **mood: Any) -> None:
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))
     temporary.rename(folder / "mood.json")
+
+
+def has_a_right_page(build: Path, scratch: Path) -> None:
+    """All numbers of the page follow from what the run has left, and a browser shows it."""
+    assert differences(build, document.as_data(gather(build))) == []
+    shown = show(build / layout.REPORT, scratch)
+    assert (shown.console, shown.requests) == ([], [])
+    assert "<title>finished: " in shown.document
+    for chart in ("timeline", "concurrency", "memory"):
+        assert "<svg" in shown.document.partition(f'id="{chart}"')[2].partition("</figure>")[0]
 
 
 def records(build: Path) -> list[dict[str, Any]]:

@@ -253,7 +253,7 @@ EXPECTED = {
 }
 
 
-def test_three_pools_are_three_kinds_of_slots(htcondor: Cluster) -> None:
+def test_three_pools_are_three_kinds_of_slots(htcondor: Cluster, tmp_path: Path) -> None:
     """Each rule runs on the slots of its pool with the requests and options of its pool, by
     HTCondor's own records; never more jobs than workers; the results are those of this machine."""
     folder = htcondor.new_folder()
@@ -284,6 +284,7 @@ def test_three_pools_are_three_kinds_of_slots(htcondor: Cluster) -> None:
     counted = [line.partition(" jobs done")[0] for line in said[1:14]]
     assert counted == [f"[{number}/13]" for number in range(1, 14)]
     assert said[14].startswith("13 jobs done; results in")
+    analyses.has_a_right_page(folder / "build", tmp_path)
 
     local_run(folder, "inline.yaml", "local", "--shrink-to-fit")
     assert not compare_builds(folder / "local", folder / "build")

@@ -190,7 +190,10 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     system.remove(pilot)
     run.until(lambda: pilot not in system.queue(folder))
     analyses.set_mood(folder)
-    run.ended()
+    said = run.ended()
+    end = {"slurm": "Slurm: CANCELLED", "htcondor": "HTCondor: removed: via condor_rm"}
+    assert f"pool 'moody': pilot {pilot} was lost: {end[system.kind]}" in said
+    assert said.count("its jobs run again") == 1
     # The job that was under way has run again, and none of the others.
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
@@ -256,10 +259,14 @@ def test_after_a_kill_pilots_end_and_the_next_call_goes_on(
             os.kill(process, signal.SIGKILL)
         except ProcessLookupError:
             continue
+    killed = time.monotonic()
     run.process.wait(timeout=60)
     analyses.set_mood(folder)
-    said = system.start(workflow).ended()
-    assert (
+    again = system.start(workflow)
+    again.says(" jobs to run", 120)
+    has_ended = time.monotonic() > killed + 25  # by itself, before anybody could cancel it
+    said = again.ended()
+    assert has_ended or (
         "1 pilot of an earlier run cancelled: a pilot ends with the run that has started it" in said
     )
     assert tries(folder)["dy"] == 2
@@ -436,6 +443,35 @@ def test_a_job_that_has_lost_three_pilots_has_failed(system: System, moody_refer
 
 
 @LONG
+def test_a_job_that_is_longer_than_its_pilots_ends_with_the_fix(
+    slurm: Cluster, moody_reference: Path
+) -> None:
+    """It is not tried for ever, nor at another attempt, which would have no more time.
+
+    HTCondor 23.9 does not end each pilot at its time.
+    """
+    system = System("slurm", slurm)
+    config = {"pilot": {"walltime": "00:01:00"}, "retries": 2}
+    workflow = moody(system, {**PILOT, "workers": 1, "config": config}, sleep={"dy": 600})
+    folder = workflow.parent
+    pools = {name: one for name, one in POOLS.items() if name != "default"}
+    analyses.site(folder, pools, **SLURM)
+    run = system.start(workflow, "--keep-going")
+    said = " ".join(run.ended(1, seconds=580).split())
+    fix = "give pool 'moody' a walltime, as long as one of its jobs takes at most"
+    assert (
+        said.count(f"pool 'moody': a pilot ends after 00:01:00, and so does a job in it: {fix}")
+        == 1
+    )
+    assert "3 pilots that ran it have come to the end of their time; the last one: " in said
+    assert f"fix: {fix}" in said
+    assert tries(folder)["dy"] == 3
+    analyses.set_mood(folder)
+    system.start(workflow).ended()
+    is_right(folder, moody_reference)
+
+
+@LONG
 def test_a_pilot_without_work_ends(system: System) -> None:
     workflow = moody(system, {**PILOT, "workers": 3}, sleep={"dy": 600})
     folder = workflow.parent
@@ -495,6 +531,35 @@ def test_a_node_that_dies_gives_its_jobs_to_other_pilots(
         as_root(fragile.cluster, *down)
         run.ended()
     assert tries(folder).total() == 3 + nodes.count(nodes[0])
+    assert {one["attempt"] for one in finished(folder)} == {1}
+    assert not (folder / "twice.txt").exists()
+    is_right(folder, moody_reference)
+
+
+@LONG
+def test_a_node_that_is_drained_keeps_its_pilot_and_gets_no_other(
+    fragile: System, moody_reference: Path
+) -> None:
+    pool = {**PILOT, "workers": 1, "config": {"pilot": True, "retries": 0}}
+    workflow = moody(fragile, pool, sleep=20)
+    folder = workflow.parent
+    run = fragile.start(workflow)
+    run.until(lambda: tries(folder).total())
+    (pilot,) = fragile.queue(folder, "pilot:")
+    node = slurms_record(fragile.cluster, pilot)["NodeList"]
+    as_root(fragile.cluster, "scontrol", "update", f"nodename={node}", "state=drain", "reason=test")
+    try:
+        run.until(lambda: tries(folder).total() == 2, 180)  # the next job runs in it, too
+        assert list(fragile.queue(folder, "pilot:")) == [pilot]
+        fragile.remove(pilot)
+        said = run.ended()
+    finally:
+        as_root(fragile.cluster, "scontrol", "update", f"nodename={node}", "state=resume")
+    assert f"pilot {pilot} was lost: Slurm: CANCELLED" in said
+    nodes = {
+        slurms_record(fragile.cluster, one["batch_job"])["NodeList"] for one in finished(folder)
+    }
+    assert len(nodes) == 2
     assert {one["attempt"] for one in finished(folder)} == {1}
     assert not (folder / "twice.txt").exists()
     is_right(folder, moody_reference)

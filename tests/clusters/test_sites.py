@@ -18,6 +18,7 @@ from tests.clusters.analyses import (
     FASTHEP_SMK,
     ROOT,
     given_away,
+    moody,
     records,
     site,
     three_pools,
@@ -132,6 +133,33 @@ def test_a_profile_of_ours_alone_runs_what_was_translated_elsewhere(
     done = cluster.run(SNAKEMAKE, "--profile", own, *options, cwd=folder, timeout=300)
     assert done.returncode == 0, done.stderr
     assert (folder / "build" / "artifacts" / "histograms" / "MuonPt.pkl").exists()
+
+
+#: What a job gets on the test clusters that does not say what it needs.
+UNSAID = {
+    "slurm": [
+        "no memory given (-): 1000 MB for each cpu (DefMemPerCPU), unless its partition says "
+        "otherwise"
+    ],
+    "htcondor": [
+        f"no {name} given (-): as much as it has used until then, so next to nothing when it first "
+        f"starts (JOB_DEFAULT_REQUEST{name.upper()}); HTCondor may end a job that takes more"
+        for name in ("memory", "disk")
+    ],
+}
+
+
+@on_both("htcondor")
+def test_explain_says_what_a_job_gets_of_what_no_pool_says(cluster: Cluster, system: str) -> None:
+    folder = cluster.new_folder()
+    moody(folder, execution={"require": "gpu"}, pools={"gpu": {"resources": {"gpus": 1}}})
+    site(folder, {}, executor=system)
+    done = cluster.run(FASTHEP_SMK, "explain", "workflow.yaml", "--profile", "site", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if "given (-)" in line] == UNSAID[system]
+    first = next(line.split() for line in lines if "  gpu  " in line)
+    assert first[2:8] == ["gpu", "1", "-", "-", "1", "-"]  # cpus, memory, disk, gpus, walltime
 
 
 @on_both("htcondor")

@@ -23,6 +23,7 @@ from tests.clusters.analyses import (
     FASTHEP_SMK,
     demo,
     given_away,
+    has_a_right_page,
     moody,
     records,
     set_mood,
@@ -256,7 +257,7 @@ def test_what_an_operation_leaves_running_ends_with_its_job(slurm: Cluster) -> N
 # Where jobs run.
 
 
-def test_three_pools_are_three_partitions(slurm: Cluster) -> None:
+def test_three_pools_are_three_partitions(slurm: Cluster, tmp_path: Path) -> None:
     """Index, inference and histogram run where their pools say, with what was asked for."""
     folder = slurm.new_folder()
     workflow = three_pools(folder)
@@ -295,6 +296,7 @@ def test_three_pools_are_three_partitions(slurm: Cluster) -> None:
         said = slurms_record(slurm, record["batch_job"])["SubmitTime"]
         assert -1.5 < datetime.fromisoformat(said).timestamp() - record["submitted"] < 20
         assert record["submitted"] < record["started"]
+    has_a_right_page(build, tmp_path)
 
     machine = {"machine": {"cpus": 16, "memory": "256GB", "gpus": 1}}
     site(folder, machine, executor="local")

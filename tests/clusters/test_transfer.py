@@ -247,14 +247,14 @@ def test_the_doctor_asks_them(node: tuple[Cluster, dict[str, Any], dict[str, Any
     analyses.site(folder, pools, **settings)
     before = sorted(folder.iterdir())
     doctor = (analyses.FASTHEP_SMK, "doctor", "workflow.yaml", "--profile", "site", "--json")
-    done = system.run(*doctor, cwd=folder, timeout=300)
+    done = system.run(*doctor, cwd=folder, timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     checks = {check["what"]: check for check in json.loads(done.stdout)}
     assert checks["pool 'default'"]["state"] == "ok"
     assert [path for path in folder.iterdir() if path not in before] == [folder / "build"]
     (made,) = (folder / "build").rglob("*.run")
     pack = (analyses.FASTHEP_SMK, "pack", "workflow.yaml", "--environment", "packed-venv")
-    assert system.run(*pack, cwd=folder, timeout=100).returncode == 0
+    assert system.run(*pack, cwd=folder, timeout=300).returncode == 0
     assert list((folder / "build").rglob("*.run")) == [made]
 
 

@@ -55,6 +55,12 @@ analysis:
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def packages_are_read_once() -> None:
+    """Tests that compile in the process of pytest do so in less time."""
+    warm.read_packages_once()
+
+
 @pytest.fixture(scope="session")
 def small_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with three small ROOT files: two of data, one of simulation."""

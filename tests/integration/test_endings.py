@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 
 from fasthep_smk.storage import layout
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support import warm
 from tests.support.compare import compare_builds
 
 pytestmark = pytest.mark.integration
@@ -58,9 +57,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory, small_files: Path, smk: 
             folder = tmp_path_factory.mktemp("reference")
             (folder / "data").symlink_to(small_files)
             run(smk, folder, workflow, "-j", "1")
-            fasthep = str(Path(sys.executable).parent / "fasthep")
-            command = [fasthep, "run", "workflow.yaml", "--outdir", "theirs"]
-            subprocess.run(command, cwd=folder, check=True, capture_output=True)
+            warm.fasthep("run", "workflow.yaml", "--outdir", "theirs", cwd=folder)
             made[workflow] = folder
         return made[workflow]
 

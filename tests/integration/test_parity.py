@@ -11,8 +11,6 @@ that the error reaches are compared with values computed by plain uproot, awkwar
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -53,12 +51,6 @@ RUNS = [
 ]
 
 
-def run(command: list[str], folder: Path, env: dict[str, str]) -> None:
-    """Run a command; show what it printed if it fails."""
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
-
-
 def keep_shared_files(build: Path, variation: str) -> set[str]:
     """Put aside what the next variation would overwrite; return the artifacts it records."""
     for path in (build / "artifacts/files").glob("*/manifest.json"):
@@ -80,13 +72,12 @@ def test_the_results_are_those_of_fasthep_run(
     env = case.env(tmp_path)
     sized = ["--chunk-size", str(chunk)] if chunk else []
     reference = tmp_path / "reference"
-    fasthep = [str(Path(sys.executable).parent / "fasthep")]
-    run([*fasthep, "run", workflow.name, "--outdir", str(reference), *sized], tmp_path, env)
+    warm.fasthep("run", workflow.name, "--outdir", reference, *sized, cwd=tmp_path, env=env)
     artifacts: set[str] = set()
     for variation in case.variations:
         if variation != "nominal":  # which has just been run
-            plan = str(reference / "compile" / variation / "plan.yaml")
-            run([*fasthep, "run-plan", plan, "--outdir", str(reference)], tmp_path, env)
+            plan = reference / "compile" / variation / "plan.yaml"
+            warm.fasthep("run-plan", plan, "--outdir", reference, cwd=tmp_path, env=env)
         artifacts |= keep_shared_files(reference, variation)
 
     ours = tmp_path / granularity

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support import warm
 from tests.support.compare import compare_builds
 from tests.support.forms import chosen, in_turn, some
 
@@ -152,9 +153,7 @@ def test_one_changed_histogram_runs_alone(project: Path, smk: Run, scratch: Scra
 
 def test_the_results_are_those_of_fasthep(project: Path, smk: Run) -> None:
     run(smk, project, REBINNED)
-    fasthep = str(Path(sys.executable).parent / "fasthep")
-    command = [fasthep, "run", "workflow.yaml", "--outdir", "reference"]
-    subprocess.run(command, cwd=project, check=True, capture_output=True)
+    warm.fasthep("run", "workflow.yaml", "--outdir", "reference", cwd=project)
     ignore = ("artifacts/cutflows/*", "artifacts/files/*", "artifacts/provenance/*", "reports/*")
     assert compare_builds(project / "reference", project / "build", ignore=ignore) == []
 

@@ -55,7 +55,8 @@ class Machine:
 
     def start(self, job: str) -> None:
         name, words, _ = self.jobs[job]
-        self.jobs[job] = (name, words, subprocess.Popen(words, start_new_session=True))
+        its = {**os.environ, "SLURM_JOB_ID": job}
+        self.jobs[job] = (name, words, subprocess.Popen(words, start_new_session=True, env=its))
 
     def alive(self) -> list[str]:
         return [job for job, (_, _, it) in self.jobs.items() if it is None or it.poll() is None]
@@ -81,6 +82,9 @@ class Machine:
             self.jobs[job] = (self.jobs[job][0], [], subprocess.Popen(["true"]))
         elif process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
+
+    def fate(self, _job: str) -> str:
+        return "Slurm: CANCELLED, node std1"
 
     def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
         found = {job: None if not self.answers else self.jobs[job][2] is None for job in jobs}
@@ -234,6 +238,24 @@ def test_jobs_go_elsewhere_when_their_pilots_are_gone(
     assert not machine.alive()
     assert bench.ends["job"] == Ended(None)
     assert "Parsl's interchange has ended, signal 9 (killed)" in bench.said[0]
+
+
+def test_a_pilot_that_is_lost_is_told_and_its_job_runs_again(
+    machine: Machine, start: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pilot_parsl, "LOST", 8)
+    monkeypatch.setattr(pilot_parsl, "WORD", 2)
+    bench = start(pool=1)
+    bench.run("pool", "job", "[ -e go ] || sleep 1000")
+    bench.until(bench.tries)
+    (bench.folder / "go").touch()
+    machine.kill("1")
+    bench.until(lambda: bench.ends)
+    assert bench.ends["job"] == Ended(0)
+    assert bench.tries() == ["job", "job"]
+    assert bench.said == [
+        "pool 'pool': pilot 1 was lost: Slurm: CANCELLED, node std1; its jobs run again"
+    ]
 
 
 @LONG

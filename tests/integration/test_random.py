@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import pytest
 import uproot
 
 from tests.integration.conftest import Run
+from tests.support import warm
 from tests.support.compare import compare_builds
 from tests.support.forms import LONG
 
@@ -187,12 +186,9 @@ def test_another_seed_gives_other_numbers(project: Path, smk: Run, tmp_path: Pat
 def test_fasthep_run_draws_the_same(
     project: Path, sized: tuple[str, ...], smk: Run, tmp_path: Path
 ) -> None:
-    fasthep = str(Path(sys.executable).parent / "fasthep")
     reference, ours = tmp_path / "reference", tmp_path / "ours"
-    command = [fasthep, "run", "workflow.yaml", "--outdir", str(reference), *sized]
     env = {**os.environ, "PYTHONPATH": str(project)}
-    done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    warm.fasthep("run", "workflow.yaml", "--outdir", reference, *sized, cwd=project, env=env)
     done = smk("workflow.yaml", "--outdir", str(ours), "-j", "2", *sized, cwd=project)
     assert done.returncode == 0, done.stderr
     assert_equal(numbers(ours), numbers(reference))

@@ -25,6 +25,7 @@ import yaml
 from fasthep_smk.report import facts, page, watch
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.browser import printed, show
+from tests.support.recomputed import differences
 
 pytestmark = pytest.mark.integration
 
@@ -87,6 +88,10 @@ def table(page: Path, name: str) -> list[dict[str, str]]:
 
 
 # --- numbers, by another way than the page's ------------------------------------------------------
+
+
+def test_every_number_follows_from_what_the_run_has_left(ran: Path, data: dict[str, Any]) -> None:
+    assert differences(ran, data) == []
 
 
 def test_rules_are_those_of_the_records(
@@ -354,13 +359,14 @@ def test_a_logger_plugin_writes_beside_ours(analysis: Path, smk: Run) -> None:
 # --- runs that do not succeed ---------------------------------------------------------------------
 
 
-def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run) -> None:
+def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run, tmp_path: Path) -> None:
     (analysis / "own.py").write_text(OPERATION)
     text = WORKFLOW.replace(
         "data:\n",
         "registry: {transforms: {own.fail: {spec: 'own:SPEC', impl: 'own:fail'}}}\ndata:\n",
         1,
     ).replace("    - id: Cuts\n", "    - {id: Fails, op: own.fail}\n    - id: Cuts\n")
+    text = text.replace("name: dy,", f'name: "{CANARY}",')
     (analysis / "workflow.yaml").write_text(text)
     hook = 'echo "$FASTHEP_SMK_STATUS: $FASTHEP_SMK_SUMMARY" > told; exit 3'
     done = smk("workflow.yaml", "-j", "2", "-k", "--notify", hook, cwd=analysis)
@@ -376,9 +382,14 @@ def test_a_run_that_fails_leaves_a_page_too(analysis: Path, smk: Run) -> None:
     data = json.loads(smk("report", "--json", cwd=analysis).stdout)
     (failure,) = data["failures"]
     assert (failure["stage"], failure["dataset"], failure["file"]) == (
-        "Fails", "dy", "data/dy_0.root",
+        "Fails", CANARY, "data/dy_0.root",
     )  # fmt: skip
     assert failure["rerun"].endswith(
         f"snakemake --profile smk/profile -- {failure['rerun'].split()[-1]}"
     )
     assert any("no answer of" in line for line in failure["tail"])
+    assert differences(page.parent, data) == []
+    found = show(page, tmp_path)
+    assert (found.console, found.requests) == ([], [])
+    assert f"<title>failed: {analysis.name}/build</title>" in found.document
+    assert 'class="framed"' in found.document  # the attempt that failed is in the timeline

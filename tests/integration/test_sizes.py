@@ -54,3 +54,23 @@ def test_jobs_that_wait_ask_for_what_those_before_them_took(analysis: Path, smk:
     # That a job would ask for something else now is no reason to run it.
     done = smk("auto.yaml", *cut, cwd=analysis)
     assert "everything was up to date" in done.stdout, done.stderr
+
+
+def test_the_jobs_of_a_dataset_ask_for_its_own_amounts(analysis: Path, smk: Run) -> None:
+    pools = "{default: {resources: {memory: 2GB}}}"
+    text = "include: workflow.yaml\nexecution: {{pools: {}, sizes: {{by_dataset: {}}}}}\n"
+    own = "{dy: {memory: 700MB}, data/data_1*: {memory: 900MB}}"
+    (analysis / "own.yaml").write_text(text.format(pools, own))
+    done = smk("own.yaml", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    asked = {one["key"]: one["asked"]["memory"] for one in records(analysis / "build")}
+    default = 2 * 10**9
+    assert asked.pop("") == default  # the end of the run
+    assert asked == {"data/0_0": default, "data/1_0": 900 * 10**6, "dy/0_0": 700 * 10**6}
+
+    (analysis / "own.yaml").write_text(text.format(pools, "{dy: {memory: 800MB}}"))
+    done = smk("own.yaml", cwd=analysis)
+    assert "everything was up to date" in done.stdout, done.stderr
+    shown = json.loads(smk("explain", "own.yaml", "--json", cwd=analysis).stdout)
+    (rule,) = (one for one in shown["rules"] if one["scope"] == "partition")
+    assert [one["memory"] for one in rule["by_dataset"]["dy"]] == [800 * 10**6]

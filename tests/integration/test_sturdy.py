@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support import warm
 from tests.support.compare import compare_builds
 from tests.support.forms import in_turn, some
 
@@ -93,10 +94,16 @@ def edit(folder: Path) -> None:
 
 
 def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command line; it must not hang, and nobody sees a traceback."""
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=120
-    )
+    """Run a command line; it must not hang, and nobody sees a traceback.
+
+    A command by itself, for which the shell would prepare nothing, starts warm.
+    """
+    if command.startswith(f"{SMK} ") and not set(command) & set("$;<>|&"):
+        done = warm.run(*shlex.split(command.removeprefix(SMK)), cwd=cwd, timeout=120)
+    else:
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=cwd, capture_output=True, text=True, timeout=120
+        )
     assert "Traceback" not in done.stdout + done.stderr, done.stderr
     return done
 

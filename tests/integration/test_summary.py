@@ -22,7 +22,6 @@ from tests.support.forms import chosen
 
 pytestmark = pytest.mark.integration
 
-FASTHEP = str(Path(sys.executable).parent / "fasthep")
 #: Without datasets; with global side products; with reports; with variations; with several pools.
 CASES = ("toy", "schemas", "skims", "plan_systematics", "pools", "oddities")
 #: What differs between two runs of FAST-HEP's, or is said in docs/differences.md to differ here.
@@ -48,12 +47,12 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     workflow = case.prepare(folder)
     found = Both(folder, case)
     reference = str(folder / "reference")
-    commands = [[FASTHEP, "run", workflow.name, "--outdir", reference]]
+    commands = [["run", workflow.name, "--outdir", reference]]
     for name in case.variations[1:]:  # the nominal plan has just been run
         plan = f"{reference}/compile/{name}/plan.yaml"
-        commands.append([FASTHEP, "run-plan", plan, "--outdir", reference])
+        commands.append(["run-plan", plan, "--outdir", reference])
     for command in commands:
-        subprocess.run(command, cwd=folder, env=case.env(folder), capture_output=True, check=True)
+        warm.fasthep(*command, cwd=folder, env=case.env(folder))
     done = found.smk(workflow.name, "-j", "2")
     assert done.returncode == 0, done.stderr
     return found

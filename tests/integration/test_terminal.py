@@ -84,6 +84,16 @@ def test_what_went_wrong_stands_above_the_bars_in_one_piece(own: Path) -> None:
     assert not {item for item in terminal.colours if item.startswith(("3", "4", "9"))}
 
 
+def test_a_dumb_terminal_gets_lines(own: Path) -> None:
+    status, terminal, same = run_in_terminal(
+        COMMAND, own, environment={"TERM": "dumb"}, size=(40, 20)
+    )
+    assert status == 0, terminal.lines
+    assert re.fullmatch(r"\d+ jobs to run: .*", terminal.lines[0])
+    assert re.fullmatch(r"\[1/\d+\] jobs done, 0:\d\d so far: \w+ \w+/\S+", terminal.lines[1])
+    assert (terminal.colours, terminal.other, same) == (set(), [], True)
+
+
 def test_an_interrupted_run_leaves_the_terminal_as_it_was(own: Path) -> None:
     (own / "wait").touch()
     asked: list[int] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -28,6 +29,12 @@ def test_results_and_words_are_those_of_a_cold_command(analysis: Path) -> None:
     records = [json.loads(path.read_text()) for path in (analysis / "warm").rglob("record.json")]
     assert records
     assert all(record["used"]["warm"] for record in records)
+
+
+@pytest.mark.parametrize("module", [*warm._MODULES, *warm._STARTED])
+def test_what_is_imported_before_is_there(module: str) -> None:
+    """A name that is wrong would cost time only, in silence."""
+    assert importlib.util.find_spec(module) is not None
 
 
 def test_it_is_the_same_mistake(analysis: Path) -> None:

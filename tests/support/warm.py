@@ -18,7 +18,9 @@ import atexit
 import contextlib
 import fcntl
 import functools
+import gc
 import importlib
+import importlib.metadata
 import json
 import os
 import runpy
@@ -32,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-__all__ = ["FASTHEP", "run"]
+__all__ = ["FASTHEP", "fasthep", "read_packages_once", "run"]
 
 #: What the three processes import, besides `processes.MODULES` and what plots need.
 _MODULES = (
@@ -40,25 +42,59 @@ _MODULES = (
     "fasthep_smk.cli.clean",
     "fasthep_smk.cli.doctor",
     "fasthep_smk.cli.explain",
+    "fasthep_smk.cli.report",
     "fasthep_smk.cli.why",
+    "fasthep_smk.executors.logger_plugin",
+    "fasthep_smk.executors.sizes",
+    "fasthep_smk.executors.start",
     "fasthep_smk.flow.check",
     "fasthep_smk.flow.compile",
     "fasthep_smk.flow.operation",
+    "fasthep_smk.flow.references",
+    "fasthep_smk.report.compare",
+    "fasthep_smk.report.page",
+    "fasthep_smk.report.rule_pages",
     "fasthep_smk.report.status",
+    "fasthep_smk.run.accept_missing",
     "fasthep_smk.run.engine",
     "fasthep_smk.run.fork_server",
+    "fasthep_smk.run.hangup",
+    "fasthep_smk.run.notify",
     "fasthep_smk.run.pipeline",
     "fasthep_smk.run.prestart",
+    "fasthep_smk.run.recovery",
+    "fasthep_smk.run.whole_run",
+    "fasthep_smk.storage.image",
+    "fasthep_smk.transfer.setup",
     "fasthep_smk.translate.write",
     "fasthep_smk.worker.fork_server",
-    "fasthep_smk.executors.logger_plugin",
     "fasthep_cli.app",
     "hepflow.api",
+    "hepflow.compiler.hooks.software",
+    "hepflow.render.templates",
+    # What the compiler imports for the profile ``hep``.
+    "fasthep_carpenter.profiles",
+    "fasthep_carpenter.sinks.root_tree",
+    "fasthep_curator.compile_hooks.root_tree_metadata",
+    "fasthep_curator.profiles",
+    "fasthep_render.graph.compile_hooks",
+    "fasthep_render.hist.comparison",
+    "fasthep_render.hist.data_mc",
+    "fasthep_render.hist.heatmap2d",
+    "fasthep_render.hist.project",
+    "fasthep_render.profiles",
+    "fasthep_render.tables.cutflow_csv",
+    "fasthep_toolbench.graph.d2",
+    "fasthep_toolbench.profiles",
     "snakemake.cli",
+    # What Snakemake imports to open a Snakefile.
+    "smart_open",
 )
 #: Modules that a command starts as ``python -P -m MODULE``: these become one of its spares.
 _STARTED = ("fasthep_smk.executors.local", "fasthep_smk.worker.fork_server")
 _SPARES = 2
+#: Commands that start none of them.
+_ALONE = frozenset({"check", "clean", "explain", "ops", "report", "status", "translate", "why"})
 FASTHEP = "fasthep"
 #: Received descriptors are kept above all numbers that they may have to get.
 _HIGH = 500
@@ -94,6 +130,17 @@ def run(
     return subprocess.run(
         command, cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True
     )
+
+
+def fasthep(
+    *arguments: str | os.PathLike[str], cwd: Path, env: Mapping[str, str] | None = None
+) -> None:
+    """Run FAST-HEP's own command, for results to compare with; show what it printed if it fails.
+
+    Nothing of FAST-HEP is changed in the process that it is forked from.
+    """
+    done = run(*arguments, cwd=cwd, env=env, program=FASTHEP)
+    assert done.returncode == 0, f"{arguments}\n{done.stdout[-3000:]}\n{done.stderr[-6000:]}"
 
 
 def _run_warm(
@@ -162,6 +209,21 @@ def _server() -> Path:
     return folder / "socket"
 
 
+def read_packages_once() -> None:
+    """Keep what is parsed of the metadata of installed packages, in this process and its forks.
+
+    For each compile FAST-HEP's compiler notes all packages, and Python parses the text of each
+    twice: a fifth of the compile. What is kept belongs to a text, not to a package.
+    """
+    with contextlib.suppress(ImportError):
+        distribution: Any = importlib.import_module("importlib_metadata").Distribution
+        parse = getattr(distribution, "_assemble_message", None)
+        if parse is not None and not hasattr(parse, "cache_info"):
+            distribution._assemble_message = staticmethod(functools.cache(parse))
+    for one in importlib.metadata.distributions():
+        one.metadata  # noqa: B018
+
+
 def _one_thread() -> dict[str, str]:
     from fasthep_smk.worker.processes import ONE_THREAD
 
@@ -181,6 +243,9 @@ def _serve() -> None:
         processes.import_for_good([*processes.MODULES, *_MODULES, *fork_server._FOR_PLOTS])
         # It imports its plugins.
         importlib.import_module("snakemake.cli").get_argument_parser()
+        importlib.import_module("PIL.Image").preinit()
+        read_packages_once()
+        gc.freeze()
         runner.main, _Command.run_job = _Command.main, runner.main
         runner.note_bad_end, _Command.note_bad_end = lambda *_: None, runner.note_bad_end
         print("ready", flush=True)
@@ -208,7 +273,8 @@ class _Command:
         _search(path)
         if path:
             os.environ[_PATH] = path
-        _Popen.spares = [_Spare() for _ in range(_SPARES)]
+        spares = 0 if arguments and arguments[0] in _ALONE else _SPARES
+        _Popen.spares = [_Spare() for _ in range(spares)]
         subprocess.Popen = _Popen
         sys.argv = [program.replace("_", "-"), *arguments]
         sys.orig_argv = [sys.executable, "-P", "-m", program, *arguments]
@@ -216,6 +282,8 @@ class _Command:
         try:
             return importlib.import_module(module).main() or 0
         finally:
+            while _Popen.spares:
+                _Popen.spares.pop().end()
             last_words.say(**{DONE: ""})
 
 
@@ -237,6 +305,11 @@ class _Spare:
                 other._ours.close()
             _become(its)
         its.close()
+
+    def end(self) -> None:
+        """End it unused: a process that has no children ends sooner."""
+        self._ours.close()
+        os.waitpid(self.pid, 0)
 
     def tell(self, words: Sequence[str], how: Mapping[str, Any], descriptors: list[int]) -> None:
         data = json.dumps({"words": words, **how}).encode("utf-8", "surrogateescape")

@@ -130,6 +130,16 @@ BARE_PARSL = Patch(
     test="tests/unit/flow/patches/test_late.py",
 )
 
+PILOT_START = Patch(
+    replaces=("parsl.multiprocessing:SpawnContext", "importlib.metadata:distributions"),
+    seen_with="parsl 2026.10.26",
+    why="each worker of a pilot is a new Python, and all packages of the node are listed",
+    upstream="parsl-imports-everything.md",
+    until="its processes import what they use",
+    module="executors/pilot_manager.py",
+    test="tests/integration/test_pilots.py",
+)
+
 # --- Python ---
 
 ENVIRONMENT = Patch(

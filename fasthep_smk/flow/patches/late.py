@@ -16,10 +16,12 @@ from importlib.util import module_from_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["PARSL", "import_bare", "import_late"]
+__all__ = ["PARSL", "PARSL_UNUSED", "import_bare", "import_late"]
 
 #: Packages of Parsl's that import far more than its processes on other machines use.
 PARSL = ("parsl", "parsl.executors", "parsl.monitoring")
+#: What they import, and do not use: it asks a server in the internet for the machine's address.
+PARSL_UNUSED = ("requests",)
 
 
 class _Unused(ModuleType):

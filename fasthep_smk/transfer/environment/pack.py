@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,16 @@ from fasthep_smk.transfer.environment.conda import CondaContents, is_conda
 from fasthep_smk.transfer.environment.contents import VenvContents
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.terminal import ERASE, bar, is_terminal
 from fasthep_smk.worker.processes import MODULES
 
 __all__ = ["NEEDED", "Packable", "Packed", "archive_path", "contents_of", "pack"]
 
 #: What every job imports; on batch systems it is started by Snakemake.
 NEEDED = (*MODULES, "snakemake")
-#: Seconds between two lines on how far it is.
-_EVERY = 10.0
+#: Seconds between two lines on how far it is, and between two pictures of a bar in a terminal.
+_EVERY, _DRAWN = 10.0, 0.3
+_BAR = 30
 
 
 class Packable(Protocol):
@@ -113,11 +115,10 @@ def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")
     try:
         with _telling(temporary, tell) as now:
-            now("packing")
             with contents.parts() as parts:
-                write_archive(parts, temporary)
+                write_archive(parts, temporary, progress=now.reached)
             temporary.chmod(0o755)
-            now("testing")
+            now.test()
             check_archive(temporary, contents.modules)
         files.sync(temporary)
         temporary.replace(path)
@@ -126,28 +127,52 @@ def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
         temporary.unlink(missing_ok=True)
 
 
+class _Now:
+    """What is done now, and which share of it is done, where that is known."""
+
+    def __init__(self) -> None:
+        self.what = "packing"
+        self.share: float | None = None
+
+    def reached(self, share: float) -> None:
+        self.share = share
+
+    def test(self) -> None:
+        self.what, self.share = "testing", None
+
+
 @contextmanager
-def _telling(temporary: Path, tell: TextIO | None) -> Iterator[Callable[[str], None]]:
-    """Tell every few seconds how far it is; yield what is told of what is done now."""
-    began, over, doing = time.monotonic(), threading.Event(), ["packing"]
+def _telling(temporary: Path, tell: TextIO | None) -> Iterator[_Now]:
+    """Tell how far it is: by a bar in a terminal, else every few seconds; yield what is to be told.
+
+    No bar is left behind.
+    """
+    now, began, over = _Now(), time.monotonic(), threading.Event()
+    drawn = tell is not None and is_terminal(tell)
 
     def speak() -> None:
-        while not over.wait(_EVERY):
+        while not over.wait(_DRAWN if drawn else _EVERY):
             with suppress(OSError):  # it has just got its name, or nobody reads
                 parts = temporary.parent.glob(f"{temporary.name}*")
                 size = sum(one.stat().st_size for one in parts if one.is_file())
-                seconds = f"{time.monotonic() - began:.0f} s"
-                print(f"    {doing[0]}: {size / 1e6:.0f} MB, {seconds}", file=tell, flush=True)
+                said = f"{size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
+                if drawn and tell is not None:
+                    share = "" if now.share is None else f"{bar(now.share, _BAR, tell)} "
+                    print(f"{ERASE}    {now.what}: {share}{said}", end="", file=tell, flush=True)
+                else:
+                    print(f"    {now.what}: {said}", file=tell, flush=True)
 
     thread = threading.Thread(target=speak, daemon=True)
     if tell is not None:
         thread.start()
     try:
-        yield lambda what: doing.__setitem__(0, what)
+        yield now
     finally:
         over.set()
         if tell is not None:
             thread.join()
+        if drawn:
+            print(ERASE, end="", file=tell, flush=True)
 
 
 @contextmanager

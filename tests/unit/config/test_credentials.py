@@ -18,7 +18,7 @@ SITE_KEYS = (
 )
 ALL_KEYS = (
     "backend, strategy, profiles, resources, pools, pool_profiles, default_pools, environment, "
-    "staging, credentials, config"
+    "staging, credentials, sizes, config"
 )
 
 

@@ -27,6 +27,7 @@ def prepared(
     system: str = "slurm",
     together: int = 1,
     jobs: Any = ({}, {}, {}, {}),
+    **more: Any,
 ) -> Path:
     """A build folder with a rule of four jobs, and what earlier ones took."""
     build_of(folder, jobs)
@@ -37,6 +38,7 @@ def prepared(
         "taken": {"default": taken},
         "together": together,
         "longest": None,
+        **more,
     }
     requests = {"system": system, "rules": {"stage_A": [asked] * attempts}}
     (folder / layout.SIZES).write_text(json.dumps({"stage_A": said}))
@@ -101,6 +103,19 @@ def test_what_a_person_has_fixed_in_the_profile_stays(tmp_path: Path) -> None:
     sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB))
     own = sizes.sized("stage_A", "0", 1, {"mem_mb": 3000, "runtime": 120})
     assert own == {"runtime": 14, "attempt": "1::840"}
+
+
+def test_what_was_given_to_the_jobs_of_a_dataset_or_file_stays(tmp_path: Path) -> None:
+    """What these take says nothing of others, either."""
+    build = prepared(tmp_path, *[ONE_GB] * 3, wildcards=["dataset"], apart={"1": ["memory"]})
+    sizes = Sizes(build)
+    assert sizes.asked("stage_A", "0", 1) == {"memory": 1190 * MB, "walltime": 840}
+    assert sizes.asked("stage_A", "1", 1) == {"walltime": 840}
+    own = {"wildcards": ["dataset"], "attempts": {"1": [{**POOL, "memory": 3 * GB}] * 3}}
+    requests = json.loads((build / layout.REQUESTS).read_text())
+    (build / layout.REQUESTS).write_text(json.dumps({**requests, "by_dataset": {"stage_A": own}}))
+    found = {"mem_mb": 2862, "runtime": 120, "attempt": 1}
+    assert Sizes(build).sized("stage_A", "1", 1, found) == {"runtime": 14, "attempt": "1::840"}
 
 
 def test_jobs_are_sized_by_their_entries_where_that_says_more(tmp_path: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import hist
+import numpy as np
 import pytest
+import uproot
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from fasthep_smk.cli import main, report
 from fasthep_smk.report import compare
@@ -161,7 +167,7 @@ def test_folders_without_results_are_not_the_same(
     for name in folders:
         (Path(name) / layout.TASKS).mkdir(parents=True)
     assert main.main(["compare", *folders]) == 2
-    assert "nothing can be compared: there are no cutflows" in capsys.readouterr().out
+    assert "nothing can be compared: there are no results" in capsys.readouterr().out
 
 
 def test_a_folder_that_is_not_trusted_is_no_difference(tmp_path: Path) -> None:
@@ -169,3 +175,109 @@ def test_a_folder_that_is_not_trusted_is_no_difference(tmp_path: Path) -> None:
     other.chmod(0o777)
     assert main.main(["compare", str(one), str(other)]) == 2
     assert main.main(["compare", str(one), str(other), "--trust-build"]) == 0
+
+
+# --- plots, skims and other files -----------------------------------------------------------------
+
+
+def put(build: Path, name: str, content: bytes) -> None:
+    path = build / "artifacts" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def drawn(colour: int, size: tuple[int, int] = (10, 10), text: str = "") -> bytes:
+    """A picture with a dot of a colour, and a word that nobody sees."""
+    said = PngInfo()
+    said.add_text("Software", text)
+    picture, stream = Image.new("RGB", size, "white"), io.BytesIO()
+    picture.putpixel((3, 4), (colour, 255, 255))
+    picture.save(stream, "png", pnginfo=said)
+    return stream.getvalue()
+
+
+SVG = b'<svg><dc:date>2026-01-0%d</dc:date><path id="m0123456%03d" d="M 1 %d"/></svg>'
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other", "problem"),
+    [
+        ("plots/a.png", drawn(0, text="a"), drawn(0, text="b"), None),
+        ("plots/a.png", drawn(250), drawn(255), None),  # rounding
+        ("plots/a.png", drawn(0), drawn(99), "1.0 % of its pixels differ"),
+        ("plots/a.png", drawn(0), drawn(0, (9, 10)), "they have other sizes, 10 × 10 and 9 × 10 "),
+        ("plots/a.svg", SVG % (1, 456, 1), SVG % (2, 890, 1), None),
+        ("plots/a.svg", SVG % (1, 456, 1), SVG % (1, 456, 2), "what is drawn differs"),
+        ("tables/a.csv", b"a,b\n1,0.3\n", b"a,b\n1,0.30000000000000004\n", None),
+        ("tables/a.csv", b"a,b\n1,0.3\n", b"a,b\n1,0.31\n", "line 2 differs"),
+        ("tables/a.csv", b"a,b\n", b"a,b\n1,0.31\n", "1 lines and 2"),
+        ("files/a.npy", b"a", b"b", "their bytes differ"),
+    ],
+)  # fmt: skip
+def test_plots_differ_by_their_pixels_and_tables_by_their_numbers(
+    tmp_path: Path, name: str, one: bytes, other: bytes, problem: str | None
+) -> None:
+    folders = [build(tmp_path / "one"), build(tmp_path / "other")]
+    for folder, content in zip(folders, (one, other), strict=True):
+        put(folder, name, content)
+    data = compare.as_data(*folders)
+    assert data["same"] == (problem is None)
+    assert [row["file"] for row in data["files"]] == ([f"artifacts/{name}"] if problem else [])
+    assert all(row["problem"].startswith(problem) for row in data["files"])
+    assert data["compared"]["plots" if "plots" in name else "files"] == 1
+
+
+def test_a_file_of_one_of_them_is_named(tmp_path: Path) -> None:
+    folders = [build(tmp_path / "one"), build(tmp_path / "other")]
+    put(folders[1], "plots/new.png", drawn(0))
+    text, status = report.compared(folders, as_json=False)
+    assert status == 1
+    assert re.search(r"^artifacts/plots/new.png +only in the second$", text, re.MULTILINE)
+    assert "the results differ in plots or other files: 1 cutflow, 1 histogram, 1 plot" in text
+
+
+def skim(build: Path, parts: dict[str, dict[str, list[float]]]) -> None:
+    """A skim of one dataset: its files with their columns."""
+    files = [{"path": f"artifacts/files/skim/dy/{name}", "size_bytes": 1} for name in parts]
+    told = {"name": "skim", "datasets": {"dy": {"total_entries": 1, "files": files}}}
+    put(build, "files/skim/manifest.json", json.dumps(told).encode())
+    (build / "artifacts/files/skim/dy").mkdir()
+    for name, columns in parts.items():
+        with uproot.recreate(build / "artifacts/files/skim/dy" / name) as file:
+            arrays = {column: np.array(values) for column, values in columns.items()}
+            file.mktree("events", {column: one.dtype for column, one in arrays.items()})
+            file["events"].extend(arrays)
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        # Cut elsewhere; the manifest lists first parts of files first.
+        ({"0_0.root": {"x": [1.0]}, "1_0.root": {"x": [3.0]}, "0_1.root": {"x": [2.0]}}, None),
+        ({"0_0.root": {"x": [1.0, 2.0, 4.0]}}, "other values in x"),
+        ({"0_0.root": {"x": [1.0, 2.0]}}, "3 events and 2"),
+        ({"0_0.root": {"y": [1.0, 2.0, 3.0]}}, "only one of them has the columns x, y"),
+    ],
+    ids=["the same", "values", "events", "columns"],
+)
+def test_skims_differ_by_their_events(
+    tmp_path: Path, parts: dict[str, dict[str, list[float]]], problem: str | None
+) -> None:
+    folders = [build(tmp_path / "one"), build(tmp_path / "other")]
+    skim(folders[0], {"0_0.root": {"x": [1.0, 2.0]}, "1_0.root": {"x": [3.0]}})
+    skim(folders[1], parts)
+    data = compare.as_data(*folders)
+    assert [(row["dataset"], row["problem"]) for row in data["skims"]] == (
+        [("dy", problem)] if problem else []
+    )
+    assert (data["files"], data["compared"]["skims"]) == ([], 1)
+
+
+def test_a_skim_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    folders = [build(tmp_path / "one"), build(tmp_path / "other")]
+    for folder in folders:
+        skim(folder, {"0_0.root": {"x": [1.0]}})
+    (folders[1] / "artifacts/files/skim/dy/0_0.root").write_bytes(b"nonsense")
+    text, status = report.compared(folders, as_json=False)
+    assert status == 2
+    assert "cannot be read: skim skim of dy" in text

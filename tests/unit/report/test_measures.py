@@ -57,8 +57,8 @@ def test_a_bundle_has_waited_once() -> None:
 @pytest.mark.parametrize(
     ("told", "advised"),
     [
-        ({}, 960_000_000),
-        ({"memory": 123_456_789}, 150_000_000),
+        ({}, 950_000_000),  # as 'fasthep-smk sizes' proposes
+        ({"memory": 123_456_789}, 190_000_000),
         ({"memory": 1_700_000_000}, None),  # it would hardly save anything
         ({"asked_memory": None}, None),
         ({"for_memory": True}, None),
@@ -82,7 +82,15 @@ def test_nothing_is_advised_after_two_jobs_or_where_jobs_asked_for_different_amo
 def test_less_time_is_advised_too() -> None:
     jobs = [job(key, started=0, ended=100, asked_time=3600) for key in "abc"]
     (one,) = measures.requested(jobs)
-    assert (one.amount, one.used, one.advised) == ("time", 100, 120)
+    assert (one.amount, one.used, one.advised) == ("time", 100, 240)
+
+
+def test_the_advice_is_that_of_the_rule_which_needs_most() -> None:
+    small = [job(key, memory=10**8, asked_memory=GB) for key in "abc"]
+    large = [job(key, rule="s", memory=4 * 10**8, asked_memory=GB) for key in "abc"]
+    (one,) = measures.requested([*small, *large])
+    assert (one.rule, one.advised) == ("s", (alone := measures.requested(large))[0].advised)
+    assert alone[0].advised is not None
 
 
 def test_the_critical_path_goes_back_over_what_ended_last() -> None:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from fasthep_smk.cli import report
-from fasthep_smk.report import document, page
+from fasthep_smk.report import document, numbers, page
 from fasthep_smk.report.facts import gather
 from fasthep_smk.run import lock
 from fasthep_smk.storage import failures, last_run, layout
@@ -192,7 +192,7 @@ def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
         data["verdict"]["text"],
     )
     assert '<meta http-equiv="refresh" content="12">' in text
-    assert "renewed about every 12.0 s while the run goes on" in text
+    assert "renewed about every 12 s while the run goes on" in text
     assert 'http-equiv="refresh"' not in page.write(build).read_text()
 
 
@@ -221,6 +221,66 @@ def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None
     last_run.write(build, {**RUN, "outcome": "stopped"})
     data = document.as_data(gather(build))
     assert (data["counts"]["failed"], data["counts"]["to do"], data["failures"]) == (0, 1, [])
+
+
+def told(text: str) -> dict[str, Any]:
+    """What a page holds for its charts."""
+    found: dict[str, Any] = json.loads(text.partition('id="jobs">')[2].partition("</script>")[0])
+    return found
+
+
+def test_attempts_that_failed_and_jobs_that_run_are_in_the_charts(build: Path) -> None:
+    """A job has failed at 103 and 106 s, the second time for good; another ran from 100 to 104."""
+    last_run.write(build, {**RUN, "limits": {"default": 2}})
+    path = failures.path_of(build, "r", "b")
+    note = failures.read(path)
+    assert note is not None
+    first = {"attempt": 1, "pool": "default", "host": "x", "problem": "p", "kind": "error"}
+    times = {"started": 101.0, "ended": 103.0}
+    place = {"pool": "default", "host": "x", "attempt": 2, "batch_job": "7", "system": "slurm"}
+    more = {**place, "started": 105.0, "ended": 106.0, "memory": 2 * 10**9, "used": 10**8}
+    failures.note(build, replace(note, earlier=[{**first, **times}], **more))
+    data = document.as_data(gather(build))
+    (row,) = data["pools"]
+    assert (row["most"], row["mean"]) == (2, pytest.approx(7 / 15))  # idle at 104
+    text = page.write(build).read_text()
+    assert "pool &#x27;default&#x27; on x, slurm job 7, attempt 2" in text
+    assert "2.0 GB asked for, 100 MB used" in text
+    jobs = [[job[3], job[4], job[7:]] for job in told(text)["jobs"]]
+    assert jobs == [[10, 14, []], [11, 13, [1]], [15, 16, [1]]]  # since the run began
+
+    running(build)
+    with lock.hold(build):
+        text = page.write(build).read_text()
+    assert [job[7:] for job in told(text)["jobs"]] == [[], [1], [2]]
+    assert "Pale: it runs still." in text
+
+
+def test_an_attempt_of_which_nobody_knows_when_is_in_no_chart(build: Path) -> None:
+    """As an earlier version has noted it."""
+    assert [job[7:] for job in told(page.write(build).read_text())["jobs"]] == [[]]
+
+
+def test_skims_are_told_by_dataset(build: Path) -> None:
+    files = [{"path": f"artifacts/files/skim/dy/{n}.root", "size_bytes": 300} for n in range(2)]
+    skim = {"name": "skim", "datasets": {CANARY: {"total_entries": 12, "files": files}}}
+    for folder, content in (("skim", skim), ("damaged", {"datasets": 5})):
+        (build / "artifacts/files" / folder).mkdir(parents=True)
+        (build / "artifacts/files" / folder / "manifest.json").write_text(json.dumps(content))
+    (row,) = document.as_data(gather(build))["skims"]
+    assert (row["name"], row["dataset"], row["events"], row["size"]) == ("skim", CANARY, 12, 600)
+    assert '<section id="skims">' in page.write(build).read_text()
+
+
+def test_a_broad_plot_has_a_row_of_its_own(build: Path) -> None:
+    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
+    for name, width in (("broad", 2000), ("square", 1000)):
+        size = width.to_bytes(4, "big") + (1000).to_bytes(4, "big")
+        (build / f"artifacts/plots/{name}.png").write_bytes(head + size)
+    text = page.write(build).read_text()
+    assert re.findall(r'<figure class=broad><a href="\./([^"]*)"', text) == [
+        "artifacts/plots/broad.png"
+    ]
 
 
 def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
@@ -284,4 +344,24 @@ def test_the_terminal_shows_the_command_that_runs_a_failed_job_alone(build: Path
     [(None, "–"), (0.254, "0.25 s"), (12.34, "12.3 s"), (245, "4 min 05 s"), (9000, "2 h 30 min")],
 )
 def test_times_are_for_people(seconds: float | None, shown: str) -> None:
-    assert document.duration(seconds) == shown
+    assert numbers.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("share", "shown", "efficiency"),
+    [
+        (None, "–", "–"),
+        (0, "0 %", "0 %"),
+        (0.0000123, "< 0.1 %", "0.00123 %"),
+        (0.0421, "4.2 %", "4.21 %"),
+        (0.637, "64 %", "63.7 %"),
+        (0.75, "75 %", "75.0 %"),
+        (0.99956, "99.9 %", "99.96 %"),
+        (0.999999, "99.9 %", "> 99.99 %"),
+        (1, "100 %", "100 %"),
+    ],
+)
+def test_a_share_is_not_shown_as_all_or_nothing_if_it_is_not(
+    share: float | None, shown: str, efficiency: str
+) -> None:
+    assert (numbers.percent(share), numbers.efficiency(share)) == (shown, efficiency)

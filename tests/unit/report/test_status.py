@@ -89,6 +89,9 @@ def test_jobs_that_ran_in_their_fallback_are_named(folder: Path) -> None:
         (False, started(born=1), RUN, "failed"),
         (False, started(host="another"), RUN, "running"),
         (False, started(host="another"), None, "failed"),
+        # A batch system may run it in a container, where its process cannot be seen.
+        (False, started(born=1, system="slurm"), RUN, "running"),
+        (False, started(born=1, system="slurm"), None, "failed"),
     ],
 )
 def test_the_state_of_a_job(

@@ -1,0 +1,128 @@
+"""What the jobs of one dataset, or of some of its files, ask for: ``execution.sizes.by_dataset``.
+
+Layers merge as those of pools do: the workflow's over those of FAST-HEP's profiles, key by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from fasthep_smk.config.layers import Layer, Merged, merge
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding, not_among
+from fasthep_smk.util.yaml_values import as_yaml
+
+__all__ = ["DatasetSize", "of_datasets", "unknown_datasets"]
+
+_PARSED: Mapping[str, Callable[[object], int]] = {
+    "memory": units.parse_bytes,
+    "disk": units.parse_bytes,
+    "walltime": units.parse_duration,
+}
+#: What makes a name a pattern of files.
+_PATTERN = frozenset("*?[/.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSize:
+    """What jobs of the dataset ``name``, or of files that match it, ask for: bytes and seconds.
+
+    ``None``: what others of their rule ask for. ``layers`` are where the amounts stand.
+    """
+
+    name: str
+    layers: Mapping[str, Layer]
+    memory: int | None = None
+    disk: int | None = None
+    walltime: int | None = None
+
+    @property
+    def amounts(self) -> dict[str, int]:
+        """The amounts that are said, by their names."""
+        known = {"memory": self.memory, "disk": self.disk, "walltime": self.walltime}
+        return {name: value for name, value in known.items() if value is not None}
+
+    def key(self, *leaf: str) -> str:
+        """Return the key of an amount, or of all of them, in its file."""
+        layer = self.layers[leaf[0]] if leaf else next(iter(self.layers.values()))
+        return layer.key_at((self.name, *leaf))
+
+    def place(self, leaf: str) -> str:
+        """Return where an amount stands, for people."""
+        return self.layers[leaf].place((self.name, leaf))
+
+    def means(self, dataset: str, file: str, datasets: Iterable[str]) -> bool:
+        """Whether a file of a dataset is meant; a pattern is none if a ``dataset`` has its name."""
+        if self.name in datasets:
+            return self.name == dataset
+        return bool(_PATTERN & set(self.name)) and fnmatchcase(file, self.name)
+
+
+def of_datasets(
+    sections: Iterable[tuple[str, Mapping[str, object]]],
+) -> tuple[list[DatasetSize], list[Finding]]:
+    """Return what ``execution`` sections, weakest first, each with its file, say of datasets.
+
+    And which amounts cannot be read.
+    """
+    merged = merge(
+        Layer(file, "execution.sizes.by_dataset", said)
+        for file, section in sections
+        if (said := _by_dataset(section)) is not None
+    )
+    found: list[DatasetSize] = []
+    findings: list[Finding] = []
+    for name in merged.values:
+        layers: dict[str, Layer] = {}
+        amounts: dict[str, int] = {}
+        for leaf, parse in _PARSED.items():
+            value, layer = merged.get(name, leaf), _origin(merged, name, leaf)
+            if value is None or layer is None:
+                continue
+            try:
+                amounts[leaf] = parse(value)
+                layers[leaf] = layer
+            except ValueError as error:
+                findings.append(
+                    Finding(
+                        file=layer.file,
+                        key=layer.key_at((name, leaf)),
+                        problem="is not a valid value",
+                        value=as_yaml(value),
+                        expected=str(error),
+                    )
+                )
+        if amounts:
+            found.append(DatasetSize(name=name, layers=layers, **amounts))
+    return found, findings
+
+
+def _by_dataset(section: Mapping[str, object]) -> Mapping[str, object] | None:
+    sizes = section.get("sizes")
+    said = sizes.get("by_dataset") if isinstance(sizes, Mapping) else None
+    return said if isinstance(said, Mapping) else None
+
+
+def _origin(merged: Merged, *path: str) -> Layer | None:
+    return merged.origins.get(path)
+
+
+def unknown_datasets(
+    sizes: Iterable[DatasetSize], files: Iterable[tuple[str, str]]
+) -> Iterator[Finding]:
+    """Yield names that no dataset has and no file matches; ``files`` follow their datasets."""
+    files = list(files)
+    datasets = list(dict.fromkeys(dataset for dataset, _ in files))
+    for one in sizes:
+        if any(one.means(dataset, file, datasets) for dataset, file in files):
+            continue
+        layer = next(iter(one.layers.values()))
+        yield not_among(
+            one.name,
+            datasets,
+            problem="the workflow has no such dataset, and no file that matches",
+            file=layer.file,
+            key=one.key(),
+        )

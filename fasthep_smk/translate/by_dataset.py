@@ -1,0 +1,169 @@
+"""Jobs of one dataset, or of some of its files, with amounts of their own.
+
+A place is what Snakemake's wildcards say of a job: ``ttbar`` for all jobs of a dataset,
+``ttbar/0_0`` for one of its partitions, ``ttbar/bundle_0`` for several in one job.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from fasthep_smk.config.dataset_sizes import DatasetSize, unknown_datasets
+from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.routing import Router
+from fasthep_smk.plan.rules import Job, Rule
+from fasthep_smk.storage.job_settings import place_in
+from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.units import format_bytes, format_duration
+
+__all__ = ["Own", "by_snakemake_job", "named", "own_amounts", "unfit"]
+
+#: The attempts of jobs, by their places.
+Own = Mapping[str, tuple[Attempt, ...]]
+_LEAVES = {"memory": "resources.memory", "disk": "resources.disk", "walltime": "config.walltime"}
+
+
+def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -> list[Finding]:
+    """Return names that no dataset or file has, and amounts that no worker of a pool has."""
+    rules = list(rules)
+    partitions = [
+        job.partition for rule in rules for job in rule.jobs.values() if job.partition is not None
+    ]
+    files = list(dict.fromkeys((one.dataset, one.file) for one in partitions))
+    findings = [*unknown_datasets(sizes, files)]
+    datasets = list(dict.fromkeys(dataset for dataset, _ in files))
+    for one in sizes:
+        pools = {
+            attempt.pool: None
+            for rule in rules
+            if any(_means(one, job, datasets) for job in rule.jobs.values())
+            for attempt in rule.route.attempts
+        }
+        for pool in pools:
+            most = router.pools.by_name[pool].settings
+            for leaf, wanted in one.amounts.items():
+                has = getattr(most.request, leaf)
+                if has is None or wanted <= has:
+                    continue
+                shown = format_duration if leaf == "walltime" else format_bytes
+                origin = most.origins.get(_LEAVES[leaf])
+                findings.append(
+                    Finding(
+                        file=one.layers[leaf].file,
+                        key=one.key(leaf),
+                        problem=f"asks for more than a worker of pool {pool!r} has, where its "
+                        "jobs go",
+                        value=shown(wanted),
+                        expected=f"at most {shown(has)}" + (f" ({origin})" if origin else ""),
+                        hint=f"ask for less, or give pool {pool!r} larger workers",
+                    )
+                )
+    return findings
+
+
+def own_amounts(
+    rule: Rule, sizes: Sequence[DatasetSize], given: Sequence[Attempt], router: Router
+) -> dict[str, tuple[Attempt, ...]]:
+    """Return the attempts of those jobs of a rule that ask for other amounts than ``given``.
+
+    What is said of files counts more than what is said of their dataset, and a later pattern more
+    than an earlier one.
+    """
+    known: dict[tuple[str, ...], tuple[Attempt, ...]] = {}
+    found: dict[str, tuple[Attempt, ...]] = {}
+    for place, said in _said(rule, sizes):
+        names = tuple(one.name for one in said)
+        if names not in known:
+            known[names] = _own(given, said, rule, router)
+        found[place] = known[names]
+    return found
+
+
+def named(rule: Rule, sizes: Sequence[DatasetSize]) -> dict[str, list[str]]:
+    """Return which amounts jobs of a rule have of their own, by their places."""
+    return {
+        place: list(dict.fromkeys(leaf for one in said for leaf in one.amounts))
+        for place, said in _said(rule, sizes)
+    }
+
+
+def _said(rule: Rule, sizes: Sequence[DatasetSize]) -> Iterator[tuple[str, list[DatasetSize]]]:
+    """Yield places of jobs with what is said of them, the strongest last."""
+    datasets = list(dict.fromkeys(job.dataset for job in rule.jobs.values() if job.dataset))
+    whole = {one.name: one for one in sizes if one.name in datasets}
+    patterns = [one for one in sizes if one.name not in datasets]
+    for job in rule.jobs.values():
+        if job.dataset is None:
+            continue
+        own = [whole[job.dataset]] if job.dataset in whole else []
+        if matching := [one for one in patterns if _means(one, job, datasets)]:
+            yield place_in(job.wildcards), [*own, *matching]
+        elif own:
+            yield job.wildcards["dataset"], own
+
+
+def _means(one: DatasetSize, job: Job, datasets: Sequence[str]) -> bool:
+    if job.dataset is None:
+        return False
+    file = job.partition.file if job.partition is not None else ""
+    return one.means(job.dataset, file, datasets)
+
+
+def _own(
+    given: Sequence[Attempt], said: Sequence[DatasetSize], rule: Rule, router: Router
+) -> tuple[Attempt, ...]:
+    """Return attempts with the amounts that are said, the last of each."""
+    amounts = {leaf: (one, value) for one in said for leaf, value in one.amounts.items()}
+    made: list[Attempt] = []
+    for attempt in given:
+        before = sum(one.pool == attempt.pool for one in made)
+        most = router.pools.by_name[attempt.pool].settings.request
+        request, origins = attempt.request, dict(attempt.origins)
+        for leaf, (one, value) in amounts.items():
+            wanted = value
+            if leaf == "memory":  # what failed may have lacked it
+                growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
+                wanted = math.ceil(growth**before * value)
+                wanted = min(wanted, most.memory or wanted)
+            request = replace(request, **{leaf: wanted})
+            origins[_LEAVES[leaf]] = one.place(leaf)
+        made.append(replace(attempt, request=request, origins=origins))
+    return tuple(made)
+
+
+def by_snakemake_job(
+    rule: Rule, own: Own, given: tuple[Attempt, ...]
+) -> dict[str, tuple[Attempt, ...]]:
+    """Return the attempts of Snakemake's jobs that do not ask for what is ``given``.
+
+    A bundle asks for the most of any of its jobs.
+    """
+    if not rule.bundles:
+        return dict(own)
+    found: dict[str, tuple[Attempt, ...]] = {}
+    for bundle in rule.bundles.values():
+        jobs = [rule.jobs[key] for key in bundle.jobs]
+        dataset = jobs[0].wildcards["dataset"]
+        each = [own.get(place_in(one.wildcards), own.get(dataset, given)) for one in jobs]
+        if all(one is own.get(dataset) for one in each):
+            found[dataset] = own[dataset]
+        elif any(one is not given for one in each):
+            found[f"{dataset}/{bundle.place[-1]}"] = _most(each)
+    return found
+
+
+def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
+    """Return at each attempt the most that any of several asks for."""
+    merged: list[Attempt] = []
+    for attempts in zip(*each, strict=True):
+        most: dict[str, int] = {}
+        for leaf in _LEAVES:
+            known = [getattr(one.request, leaf) for one in attempts]
+            if None not in known:
+                most[leaf] = max(known)
+        first = attempts[0]
+        merged.append(replace(first, request=replace(first.request, **most)))
+    return tuple(merged)
