@@ -196,6 +196,15 @@ def test_a_run_ends_without_a_partition_of_a_bundle(moody: Path, smk: Run) -> No
     assert tries(moody) == Counter(["data/1_0"])
 
 
+def test_a_run_ends_without_a_partition_that_a_later_bundle_waits_for(
+    moody: Path, smk: Run
+) -> None:
+    set_mood(moody, data__1_0="fails")
+    said = succeed(smk, moody, "--granularity", "stage", "--accept-missing", "1")
+    assert "THE RESULTS ARE INCOMPLETE: 1 of 9 partitions is missing:" in said
+    assert tries(moody) == Counter([*DATA, *DY])
+
+
 VARIED = """\
 systematics:
   include_nominal: true
