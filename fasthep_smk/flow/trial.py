@@ -5,6 +5,8 @@ that does not fit them fails in every job, after its time in the queue; or a col
 summed as a weight, and nothing fails. The trial finds both before the run, with FAST-HEP's own
 operations. A user's own operations and functions are not run: they may need a worker of their pool,
 or take long. What they make is not known, and what follows is tried as far as it does not read it.
+They may also change columns, or rows, without saying so in their spec: what fails after one of them
+is a warning.
 """
 
 from __future__ import annotations
@@ -62,19 +64,25 @@ _PLAIN = ("abs", "cosh", "exp", "leading", "log", "log10", "nth", "sqrt", "suble
 class _Product:
     """What a node has made; ``digest`` says from what.
 
-    It is not ``complete`` if a column may be missing that a job would have.
+    It is not ``complete`` if a column may be missing that a job would have, and not ``certain`` if
+    a column may be another one than a job would have.
     """
 
     value: Any
     digest: str
     complete: bool = True
+    certain: bool = True
 
     def without(self, columns: Iterable[str]) -> _Product:
         """Return events without what an operation would make that was not run."""
         names = list(columns)
         assert self.events is not None, "only an array has columns"
         left = self.events[[name for name in self.events.fields if name not in names]]
-        return _Product(left, files.digest_of([self.digest, *names]), complete=False)
+        digest = files.digest_of([self.digest, *names])
+        return _Product(left, digest, complete=False, certain=self.certain)
+
+    def doubtful(self) -> _Product:
+        return replace(self, digest=f"{self.digest} doubtful", certain=False)
 
     @property
     def events(self) -> ak.Array | None:
@@ -92,18 +100,22 @@ _NOT_RUN = Exception("an operation that the trial leaves out")
 
 @dataclass(frozen=True)
 class _Failure:
-    """What fails: the stage, the text in it that is wrong if that is known, and how."""
+    """What fails: the stage, the text in it that is wrong if that is known, and how.
+
+    It is ``certain`` if no operation of a user's own comes before.
+    """
 
     node: Node
     text: str | None
     problem: str
     hint: str | None = None
+    certain: bool = True
 
 
 class Trial:
     """Trials of the plans of one workflow; what plans have in common is tried once.
 
-    ``folder`` is where operations may write.
+    ``folder`` is where operations may write; ``warnings`` tell what may fail.
     """
 
     def __init__(self, document: Mapping[str, object], workflow: str, folder: Path) -> None:
@@ -111,6 +123,7 @@ class Trial:
         self._workflow, self._folder = workflow, folder
         self._known: dict[str, _Products] = {}
         self._told: set[tuple[str, str | None]] = set()
+        self.warnings: list[str] = []
 
     def findings(self, graph: Graph, partition: PartitionData) -> list[Finding]:
         """Return what fails with the first events of a partition, or is not what it seems.
@@ -126,7 +139,11 @@ class Trial:
             what = (failure.node.stage, failure.text)
             if what not in self._told:
                 self._told.add(what)
-                found.append(self._finding(failure, partition))
+                finding = self._finding(failure, partition)
+                if failure.certain:
+                    found.append(finding)
+                else:
+                    self.warnings.append(_doubt(finding))
         return found
 
     def _failures(self, graph: Graph, partition: PartitionData, events: int) -> list[_Failure]:
@@ -187,7 +204,9 @@ class _Walk:
             given = {ref.key: self._store.get(ref.key) for ref in refs if ref is not None}
             known = {key: product for key, product in given.items() if product is not None}
             if len(known) == len(given):
-                yield from self._try(node, known)
+                certain = all(product.certain for product in known.values())
+                for failure in self._try(node, known):
+                    yield replace(failure, certain=certain)
 
     def _try(self, node: Node, given: _Products) -> Iterator[_Failure]:
         if node.role == "source":
@@ -269,7 +288,10 @@ class _Walk:
         if not made or len(ports) != 1:
             return {}
         (product,) = given.values()
-        return {(node.id, ports[0]): product.without(made)} if product.columns else {}
+        if not product.columns:
+            return {}
+        left = product.without(made)
+        return {(node.id, ports[0]): left if node.published else left.doubtful()}
 
     def _declared(self, node: Node) -> frozenset[str]:
         found = self._dependencies(node, node.params)
@@ -311,8 +333,10 @@ class _Walk:
             except Exception as error:  # whatever it raises is what is looked for
                 return error
             complete = all(product.complete for product in given.values())
+            certain = all(product.certain for product in given.values())
             self._known[digest] = {
-                key: _Product(value, f"{digest} {key[1]}", complete) for key, value in made.items()
+                key: _Product(value, f"{digest} {key[1]}", complete, certain)
+                for key, value in made.items()
             }
         return dict(self._known[digest])
 
@@ -375,3 +399,12 @@ def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
     said = " ".join(str(cause).strip().partition("\n\n")[0].split())
     hint = next((one for words, one in _HINTS.items() if words in said), None)
     return _Failure(node, text, f"fails: {type(cause).__name__}: {said}", hint)
+
+
+def _doubt(finding: Finding) -> str:
+    """Return the warning of a failure that an operation of a user's own may prevent."""
+    value = f" {finding.value!r}" if finding.value else ""
+    return (
+        f"{finding.key}:{value} {finding.problem}, unless an operation of your own changes a "
+        "column before: then let its spec say that it provides it"
+    )
