@@ -29,7 +29,7 @@ from fasthep_smk.flow.column_types import (
 )
 from fasthep_smk.flow.expressions import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.flow.places import mapping, place_of, stages_of
+from fasthep_smk.flow.places import mapping, named, place_of, stages_of
 from fasthep_smk.flow.reads import dependency_context, full_registry
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.util import files
@@ -51,6 +51,7 @@ _HINTS = {
     "reduce: {op: any, over: …}, or op: all",
     "broadcast": "columns of two collections have lists of different lengths, which do not "
     "combine: take one value for each event of one of them, as leading(…) does",
+    "no field named": "a column has no members: write the name of a column, such as Muon_pt",
     "exceeds the depth": "a reduction is over a list of values for each event, and this column "
     "has one value for each event",
 }
@@ -120,7 +121,7 @@ class Trial:
 
     def __init__(self, document: Mapping[str, object], workflow: str, folder: Path) -> None:
         self._stages = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
-        self._workflow, self._folder = workflow, folder
+        self._document, self._workflow, self._folder = document, workflow, folder
         self._known: dict[str, _Products] = {}
         self._told: set[tuple[str, str | None]] = set()
         self.warnings: list[str] = []
@@ -136,10 +137,13 @@ class Trial:
             return []
         found: list[Finding] = []
         for failure in self._failures(graph, partition, _MORE_EVENTS):
-            what = (failure.node.stage, failure.text)
-            if what not in self._told:
-                self._told.add(what)
-                finding = self._finding(failure, partition)
+            stage = failure.node.stage
+            finding = self._finding(failure, partition)
+            # A text that does not stand there is a variation's form of one that does.
+            of_variation = failure.text is not None and f"{finding.key}".endswith(".params")
+            known = of_variation and any(told == stage for told, _ in self._told)
+            if not known and (stage, failure.text) not in self._told:
+                self._told.add((stage, failure.text))
                 if failure.certain:
                     found.append(finding)
                 else:
@@ -157,11 +161,18 @@ class Trial:
             return list(_Walk(graph, few, self._folder, self._known).failures())
 
     def _finding(self, failure: _Failure, partition: PartitionData) -> Finding:
-        stage = failure.node.stage
-        key, content = self._stages.get(stage, (f"analysis.stages[{stage!r}]", {}))
-        key = f"{key}.params"
-        if failure.text is not None:
-            key = place_of(key, content.get("params"), failure.text)
+        node = failure.node
+        if node.role == "source":
+            key = f"sources.{node.meta.get('source_name')}"
+            if failure.text is not None:
+                held = place_of("", self._document, failure.text).lstrip(".")
+                key = named(held, self._document) if held else key
+        else:
+            key, content = self._stages.get(node.stage, (f"analysis.stages[{node.stage!r}]", {}))
+            section = "write" if node.role == "sink" else "params"
+            key = f"{key}.{section}"
+            if failure.text is not None:
+                key = place_of(key, content.get(section), failure.text)
         return Finding(
             file=self._workflow,
             key=key,
@@ -192,7 +203,7 @@ class _Walk:
 
     def failures(self) -> Iterator[_Failure]:
         for node in self._graph.nodes.values():
-            if node.role not in ("source", "transform") or node.scope == "global":
+            if node.role not in ("source", "transform", "sink") or node.scope == "global":
                 continue
             if not self._graph.active(node.id, self._dataset):
                 continue
@@ -212,8 +223,13 @@ class _Walk:
         if node.role == "source":
             if node.published and node.honours_ranges:
                 read = self._made(node, node.params, {})
-                # What is wrong with a file has been told.
-                self._store.update({} if isinstance(read, Exception) else read)
+                if isinstance(read, Exception):
+                    yield _not_read(node, read)
+                else:
+                    self._store.update(read)
+            return
+        if node.role == "sink":
+            yield from self._not_kept(node, given)
             return
         events = [product.events for product in given.values()]
         if node.impl == "hep.define" and node.published and all(one is not None for one in events):
@@ -227,6 +243,18 @@ class _Walk:
             if made is not _NOT_RUN and isinstance(made, Exception):
                 yield self._narrowed(node, given, made)
         self._store.update(self._unchanged(node, given) if isinstance(made, Exception) else made)
+
+    def _not_kept(self, node: Node, given: _Products) -> Iterator[_Failure]:
+        """Yield the columns of a file to write that its events do not have."""
+        keep = node.params.get("keep")
+        if not node.published or not isinstance(keep, list) or len(given) != 1:
+            return
+        (product,) = given.values()
+        for name in keep if product.columns and product.complete else ():
+            if isinstance(name, str) and name not in product.columns:
+                problem = "is no column of the events that are written"
+                hint = "list the names of columns, each by itself: no signs stand for several"
+                yield _Failure(node, name, problem, hint)
 
     def _define(self, node: Node, given: tuple[Key, _Product]) -> Iterator[_Failure]:
         """Run all variables, or as many as can be: each on what the earlier ones have made."""
@@ -399,6 +427,15 @@ def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
     said = " ".join(str(cause).strip().partition("\n\n")[0].split())
     hint = next((one for words, one in _HINTS.items() if words in said), None)
     return _Failure(node, text, f"fails: {type(cause).__name__}: {said}", hint)
+
+
+def _not_read(node: Node, error: Exception) -> _Failure:
+    """Return the failure of a source; the branch that is several ones, if there is one."""
+    listed = node.params.get("branches")
+    names = listed if isinstance(listed, list) else []
+    several = next((one for one in names if isinstance(one, str) and "," in one), None)
+    hint = "list each branch by itself" if several is not None else None
+    return replace(_failure(node, several, error), hint=hint)
 
 
 def _doubt(finding: Finding) -> str:
