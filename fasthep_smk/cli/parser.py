@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import __version__
+from fasthep_smk.cli import values
+from fasthep_smk.cli.build_commands import add_build_folder, add_trust
 from fasthep_smk.cli.completion import SHELLS
 from fasthep_smk.cli.usage import Parser, not_a_command, subcommands, unknown_words
 from fasthep_smk.config.environment import PACKED
@@ -15,16 +16,10 @@ from fasthep_smk.storage.layout import ARCHIVES
 from fasthep_smk.util.errors import UsageError
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.run_settings import Limit, Sample
-
     Commands = argparse._SubParsersAction[Parser]
 
 __all__ = ["make_parser", "misplaced", "names_of_options", "parse"]
 
-_EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
-_POWERS = {"": 1, "k": 1000, "m": 1_000_000}
-
-_LAST_PORT = 65_535
 _COMMANDS = (
     "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
     "compare", "watch", "sizes", "forecast", "attach", "cancel", "retry", "clean", "pack",
@@ -135,7 +130,7 @@ def make_parser() -> Parser:
     doctor.add_argument("--json", action="store_true", help="as JSON")
     doctor.add_argument(
         "--timeout",
-        type=_positive,
+        type=values.positive,
         default=300,
         metavar="SECONDS",
         help="for all probe jobs together (default: 300)",
@@ -149,8 +144,8 @@ def make_parser() -> Parser:
         "it has, and write a first profile (config.yaml and pools.yaml) to adapt.",
     )
     init.add_argument("system", choices=("slurm", "htcondor", "local"))
-    init.add_argument("folder", nargs="?", type=_folder, help="default: site-SYSTEM")
-    _add_build_folder(commands, run)
+    init.add_argument("folder", nargs="?", type=values.folder, help="default: site-SYSTEM")
+    add_build_folder(commands, run)
     _add_pack(commands)
     _add_export(commands)
     _add_backend(commands)
@@ -161,14 +156,14 @@ def make_parser() -> Parser:
         command.add_argument(
             "-o",
             "--outdir",
-            type=_folder,
+            type=values.folder,
             default=Path("build"),
             metavar="FOLDER",
             help="build folder (default: build)",
         )
         command.add_argument(
             "--chunk-size",
-            type=_events,
+            type=values.events,
             metavar="EVENTS",
             help="cut each file into partitions of at most this many events; 100k is 100000",
         )
@@ -181,7 +176,7 @@ def make_parser() -> Parser:
         )
         command.add_argument(
             "--bundle",
-            type=_bundle,
+            type=values.bundle,
             default="auto",
             metavar="N",
             help="partitions per job; auto (the default) groups them where jobs would "
@@ -218,7 +213,7 @@ def make_parser() -> Parser:
             "those of their pools",
         )
     for command in (run, translate, why, explain, check, forecast):
-        _add_trust(command)
+        add_trust(command)
     for command in (run, translate, why):
         command.add_argument(
             "--rerun",
@@ -247,7 +242,7 @@ def make_parser() -> Parser:
             "--cores",
             "--jobs",
             dest="jobs",
-            type=_jobs,
+            type=values.jobs,
             metavar="N",
             help="cores at a time, or all (the default); on a cluster, jobs at a time",
         )
@@ -259,7 +254,7 @@ def make_parser() -> Parser:
     )
     run.add_argument(
         "--accept-missing",
-        type=_limit,
+        type=values.limit,
         metavar="LIMIT",
         help="keep going, and finish without the partitions that failed if they are no more than "
         "this number (3) or share of all partitions (1%%)",
@@ -287,7 +282,7 @@ def make_parser() -> Parser:
     )
     run.add_argument(
         "--waiting",
-        type=_positive,
+        type=values.positive,
         metavar="SECONDS",
         help="report what jobs wait for if none finishes in this time (default: 60)",
     )
@@ -306,21 +301,21 @@ def _add_sample(command: Parser) -> None:
     some = command.add_mutually_exclusive_group()
     some.add_argument(
         "--sample",
-        type=_sample,
+        type=values.sample,
         metavar="SHARE",
         help="run only this share of the partitions of each dataset (1%%), at least one of each: "
         "a first look, which all results say; a later run without it goes on from there",
     )
     some.add_argument(
         "--partitions",
-        type=_partitions,
+        type=values.partitions,
         metavar="DATASET:FIRST-LAST",
         help="the same with these partitions, counted from 1, and the first of other datasets: "
         "data:1-3,dy:2",
     )
     some.add_argument(
         "--events",
-        type=_sample_of_events,
+        type=values.sample_of_events,
         metavar="EVENTS",
         help="the same with partitions that have about so many events together; 100k is 100000",
     )
@@ -336,7 +331,7 @@ def _add_init(commands: Commands) -> None:
     )
     init.add_argument(
         "folder",
-        type=_folder,
+        type=values.folder,
         nargs="?",
         default=Path(),
         metavar="FOLDER",
@@ -394,123 +389,6 @@ def _add_help(commands: Commands) -> None:
     help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=_COMMANDS)
 
 
-def _add_build_folder(commands: Commands, run: Parser) -> None:
-    """Add what is about a build folder and its size."""
-    status = commands.add_parser(
-        "status",
-        help="what is done, running, failed and to do in a build folder; disk used",
-        description="Show which jobs of a build folder are done, running, failed or to do, who "
-        "works on it, and what it costs on disk. Compiles and changes nothing.",
-    )
-    status.add_argument("--json", action="store_true", help="as JSON")
-    status.add_argument(
-        "--verify",
-        action="store_true",
-        help="also list the files of finished jobs that are gone, truncated or changed, which "
-        "reads all of them: exit status 1 if there are any",
-    )
-    report = commands.add_parser(
-        "report",
-        help="a page on a build folder: results, times, what was asked for and used",
-        description="Write BUILD/report.html, one file that needs no server and no network: how "
-        "it stands, cutflows, plots and histograms, what each rule took, when jobs ran and what "
-        "set the end, what could ask for less, failures, versions. A run writes it at its end.",
-    )
-    shown = report.add_mutually_exclusive_group()
-    shown.add_argument("--text", action="store_true", help="the same tables in the terminal")
-    shown.add_argument("--json", action="store_true", help="the same as JSON")
-    compare = commands.add_parser(
-        "compare",
-        help="which results of two build folders differ, and which rules got slower",
-        description="Compare the cutflows, the histograms bin by bin, and what each rule took. "
-        "Exit status 0 if the results are the same, 1 if they differ, 2 if they cannot be "
-        "compared. Changes nothing.",
-    )
-    compare.add_argument("build", type=_folder, metavar="BUILD", help="a build folder")
-    compare.add_argument("other", type=_folder, metavar="OTHER", help="another one")
-    compare.add_argument("--json", action="store_true", help="as JSON")
-    _add_trust(compare)
-    watch = commands.add_parser(
-        "watch",
-        help="show that page in a browser, and renew it while a run goes on",
-        description="Serve the page on a build folder to browsers of this machine, and open it if "
-        "there is one. Who asks must know the address that is printed. Changes nothing; Ctrl-C "
-        "ends it.",
-    )
-    watch.add_argument(
-        "--port", type=_port, default=0, metavar="N", help="at this port (default: a free one)"
-    )
-    watch.add_argument("--no-browser", action="store_true", help="only print the address")
-    sizes = commands.add_parser(
-        "sizes",
-        help="what jobs took, and what the next ones should ask for: a file for --sizes",
-        description="Print what the jobs of a build folder took of memory and time, what they had "
-        "asked for, and what such jobs should ask for, as YAML: to be read, edited, kept under "
-        "version control, and given to a run with --sizes.",
-    )
-    sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
-    attach = commands.add_parser(
-        "attach",
-        help="show the output of a run in the background",
-        description="Show the output of a run that was started with --detach, or that has lost its "
-        "terminal, until it ends; Ctrl-C ends this, not the run. Exit status 1 if jobs are left.",
-    )
-    cancel = commands.add_parser(
-        "cancel",
-        help="stop a run, and cancel the jobs that it has in a batch system",
-        description="Stop the run of a build folder as Ctrl-C does, and cancel jobs that an "
-        "earlier run has left in a batch system's queue. What finished is kept.",
-    )
-    retry = commands.add_parser(
-        "retry",
-        help="let a job be submitted to its batch system again",
-        description="Cancel one job in the queue, such as one that hangs: the run submits it "
-        "again, as its next attempt.",
-    )
-    retry.add_argument(
-        "job", metavar="JOB", help="its name or number in the queue, as status lists them"
-    )
-    clean = commands.add_parser(
-        "clean",
-        help="free what a finished run does not need",
-        description="Delete superseded results, event streams between jobs, leftovers of killed "
-        "jobs, logs of succeeded ones and unused metadata. Results and products stay; what is "
-        "needed again is made again.",
-    )
-    clean.add_argument(
-        "--all",
-        action="store_true",
-        help="all intermediates: only results stay, the next run starts from nothing",
-    )
-    clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, report, watch, sizes, attach, cancel, retry, clean):
-        command.add_argument(
-            "build",
-            type=_folder,
-            nargs="?",
-            default=Path("build"),
-            metavar="BUILD",
-            help="build folder (default: build)",
-        )
-        _add_trust(command)
-    run.add_argument(
-        "--keep",
-        choices=("all", "auto", "none"),
-        default="auto",
-        help="intermediates after a success: all; auto, which bounds what superseded results "
-        "take (the default); none, which deletes all that a run without changes can do without",
-    )
-
-
-def _add_trust(command: Parser) -> None:
-    command.add_argument(
-        "--trust-build",
-        action="store_true",
-        help="also with a build folder that belongs to another user, or that others may write to: "
-        "what is in it is believed, and run in your name",
-    )
-
-
 def _add_pack(commands: Commands) -> None:
     pack = commands.add_parser(
         "pack",
@@ -529,18 +407,18 @@ def _add_pack(commands: Commands) -> None:
     pack.add_argument(
         "-o",
         "--outdir",
-        type=_folder,
+        type=values.folder,
         default=Path("build"),
         metavar="FOLDER",
         help="build folder of the run that it is for (default: build)",
     )
     pack.add_argument(
         "--output",
-        type=_folder,
+        type=values.folder,
         metavar="FOLDER",
         help=f"where archives lie, if not in the build folder ({ARCHIVES})",
     )
-    _add_trust(pack)
+    add_trust(pack)
 
 
 def _add_export(commands: Commands) -> None:
@@ -554,9 +432,9 @@ def _add_export(commands: Commands) -> None:
         "feature that the workflow uses whether plain Snakemake and REANA support it.",
     )
     bundle.add_argument("workflow", type=Path, help="the workflow's YAML file")
-    bundle.add_argument("out", type=_folder, metavar="OUT", help="a new or an empty folder")
+    bundle.add_argument("out", type=values.folder, metavar="OUT", help="a new or an empty folder")
     bundle.add_argument("--profile", metavar="SITE", help="as for run")
-    bundle.add_argument("--chunk-size", type=_events, metavar="EVENTS", help="as for run")
+    bundle.add_argument("--chunk-size", type=values.events, metavar="EVENTS", help="as for run")
 
 
 def _add_backend(commands: Commands) -> None:
@@ -576,91 +454,12 @@ def _add_backend(commands: Commands) -> None:
     for command in (enable, disable):
         command.add_argument(
             "folder",
-            type=_folder,
+            type=values.folder,
             nargs="?",
             default=Path(),
             metavar="FOLDER",
             help="where you call fasthep run (default: the current folder)",
         )
-
-
-def _folder(text: str) -> Path:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("the name of the folder is empty")
-    return Path(text)
-
-
-def _positive(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return value
-
-
-def _port(text: str) -> int:
-    value = _positive(text)
-    if value > _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port, which is at most {_LAST_PORT}")
-    return value
-
-
-def _jobs(text: str) -> int | None:
-    if text == "all":
-        return None
-    try:
-        return _positive(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"{error}, and not 'all'") from None
-
-
-def _events(text: str) -> int:
-    found = _EVENTS.fullmatch(text)
-    events = float(found[1]) * _POWERS[found[2].lower()] if found else 0.0
-    if events < 1 or not events.is_integer():
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a positive whole number, such as 100000, 100k or 1.5M"
-        )
-    return int(events)
-
-
-def _bundle(text: str) -> int | str:
-    return text if text == "auto" else _positive(text)
-
-
-def _limit(text: str) -> Limit:
-    from fasthep_smk.config.run_settings import Limit
-
-    try:
-        return Limit.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _sample(text: str) -> Sample:
-    from fasthep_smk.config.run_settings import Sample
-
-    try:
-        return Sample.of_share(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _partitions(text: str) -> Sample:
-    from fasthep_smk.config.run_settings import Sample
-
-    try:
-        return Sample.of_ranges(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _sample_of_events(text: str) -> Sample:
-    from fasthep_smk.config.run_settings import Sample
-
-    return Sample(option=f"--events {text}", events=_events(text))
 
 
 def misplaced(extra: list[str]) -> str | None:

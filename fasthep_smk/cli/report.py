@@ -9,8 +9,8 @@ from pathlib import Path
 from tabulate import tabulate
 
 from fasthep_smk.report import compare, document, page
-from fasthep_smk.report.document import Section
 from fasthep_smk.report.facts import gather
+from fasthep_smk.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.util.documents import JsonObject
 
@@ -61,7 +61,7 @@ def as_text(data: JsonObject) -> str:
     parts = [f"{verdict['state']}: {verdict['text']}"]
     parts += [
         _blocks(section) if section.name == "failures" else _table(section)
-        for section in document.sections(data)
+        for section in sections(data)
     ]
     return "\n\n".join(parts) + "\n"
 

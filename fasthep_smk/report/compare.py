@@ -16,9 +16,10 @@ from typing import Any
 
 from fasthep_smk.report import document, measures, results
 from fasthep_smk.report.compare_files import SAME, differing_files, differing_skims
-from fasthep_smk.report.document import Section, clean
+from fasthep_smk.report.document import clean
 from fasthep_smk.report.facts import Facts, gather
 from fasthep_smk.report.numbers import amount, duration
+from fasthep_smk.report.tables import Section
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes

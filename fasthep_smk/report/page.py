@@ -16,10 +16,10 @@ from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.report import document, measures, results, rule_pages
-from fasthep_smk.report.document import Section
+from fasthep_smk.report import document, measures, results, rule_pages, tables
 from fasthep_smk.report.facts import Facts, gather
 from fasthep_smk.report.numbers import duration, when
+from fasthep_smk.report.tables import Section
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
@@ -141,7 +141,7 @@ def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str
 
 
 def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
-    found = document.sections(data)
+    found = tables.sections(data)
     names = [section.name for section in found]
     plots = _plots(facts.build, data)
     at = next((name for name in _PLOTS_BEFORE if name in names), _GRAPH_BEFORE)

@@ -1,13 +1,17 @@
-"""Findings about the ROOT files of a workflow, before FAST-HEP's compiler opens them."""
+"""Findings about the ROOT files of a workflow, and what stages read of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from fasthep_smk.flow.missing_columns import early_findings
 from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
+from fasthep_smk.plan.partitions import SourceFacts
 from fasthep_smk.storage.inputs import Inputs, problem_finding
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.documents import YamlMapping
@@ -16,7 +20,10 @@ from fasthep_smk.util.names import shell
 from fasthep_smk.util.remote import is_remote
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["file_findings"]
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Plan
+
+__all__ = ["early_columns", "file_findings", "files_of_plan"]
 
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
@@ -93,3 +100,45 @@ def _beside(file: str, root: Path, workflow: Path) -> str | None:
         "it lies beside the workflow, but paths start in the folder that you run in: "
         f"{shell(['cd', folder])}, and run there"
     )
+
+
+def early_columns(
+    plan: Plan,
+    sources: Sequence[SourceFacts],
+    inputs: Inputs,
+    document: YamlMapping,
+    *,
+    workflow: str,
+) -> list[Finding]:
+    """Return the columns that are read before they are made, and are not read from any file.
+
+    FAST-HEP reads a branch of the same name only if the source lists it.
+    """
+    early = early_findings(plan, workflow=workflow)
+    if not early or len(sources) > 1:  # a join gives columns other names
+        return []
+    trees = [source.tree for source in sources if source.tree is not None]
+    looked = inputs.look([file for file in files_of_plan(plan) if not is_remote(file)], trees)
+    known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
+    if not known or None in known:
+        return []
+    branches = {name for listed in known for name in listed or ()}
+    branches |= set(mapping(document.get("fields")))
+    asked = [one.all_branches for one in sources]
+    # A source that is asked for none reads all.
+    read = branches.intersection(*(one for one in asked if one))
+    listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
+    return [
+        replace(finding, hint=listed) if column in branches else finding
+        for column, finding in early.items()
+        if column not in read
+    ]
+
+
+def files_of_plan(plan: Plan) -> list[str]:
+    """Return the files of all datasets of a plan."""
+    return [
+        str(file)
+        for dataset in (plan.context.get("datasets") or {}).values()
+        for file in dataset.get("files") or ()
+    ]

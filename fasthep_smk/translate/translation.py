@@ -29,7 +29,6 @@ from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, yaml_slips
 from fasthep_smk.flow.meaning import meaning_findings
 from fasthep_smk.flow.missing_branches import branch_findings
-from fasthep_smk.flow.missing_columns import early_findings
 from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
@@ -38,7 +37,7 @@ from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
-from fasthep_smk.flow.places import mapping, stages_of
+from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.profiles import profile_findings
 from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
@@ -52,7 +51,6 @@ from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import (
     Place,
-    SourceFacts,
     check_inputs,
     make_partitions,
     sources_of,
@@ -73,7 +71,7 @@ from fasthep_smk.storage.observed import (
 )
 from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import take_compiled
-from fasthep_smk.translate.input_files import file_findings
+from fasthep_smk.translate.input_files import early_columns, file_findings, files_of_plan
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
@@ -83,11 +81,10 @@ from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
-from fasthep_smk.util.remote import is_remote
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import Plan
+    pass
 
 __all__ = [
     "Compiled",
@@ -514,7 +511,7 @@ def _variations(
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
-        early = _early_findings(one.plan, sources, inputs, compiled)
+        early = early_columns(one.plan, sources, inputs, compiled.document, workflow=compiled.shown)
         found += [item for item in early if item.key not in places]
         told = {(item.key, item.problem) for item in findings}
         findings += [item for item in found if (item.key, item.problem) not in told]
@@ -525,35 +522,6 @@ def _variations(
         variations.append(Variation(one.variation, graph, tuple(partitions)))
     _raise_if_any(findings, compiled)
     return variations, list(dict.fromkeys(warnings))
-
-
-def _early_findings(
-    plan: Plan, sources: list[SourceFacts], inputs: Inputs, compiled: Compiled
-) -> list[Finding]:
-    """Return the columns that are read before they are made, and are not read from any file.
-
-    FAST-HEP reads a branch of the same name only if the source lists it.
-    """
-    early = early_findings(plan, workflow=compiled.shown)
-    if not early or len(sources) > 1:  # a join gives columns other names
-        return []
-    trees = [source.tree for source in sources if source.tree is not None]
-    files = [file for file in _files_of_plan(plan) if not is_remote(file)]
-    looked = inputs.look(files, trees)
-    known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
-    if not known or None in known:
-        return []
-    branches = {name for listed in known for name in listed or ()}
-    branches |= set(mapping(compiled.document.get("fields")))
-    asked = [one.all_branches for one in sources]
-    # A source that is asked for none reads all.
-    read = branches.intersection(*(one for one in asked if one))
-    listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
-    return [
-        replace(finding, hint=listed) if column in branches else finding
-        for column, finding in early.items()
-        if column not in read
-    ]
 
 
 def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:
@@ -596,15 +564,7 @@ def _selected(
 
 
 def _files_of(compiled: list[CompiledPlan]) -> list[str]:
-    return [file for one in compiled for file in _files_of_plan(one.plan)]
-
-
-def _files_of_plan(plan: Plan) -> list[str]:
-    return [
-        str(file)
-        for dataset in (plan.context.get("datasets") or {}).values()
-        for file in dataset.get("files") or ()
-    ]
+    return [file for one in compiled for file in files_of_plan(one.plan)]
 
 
 def _unknown_files(paths: list[str]) -> str:

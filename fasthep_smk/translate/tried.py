@@ -67,9 +67,13 @@ def _first_of_each_kind(variation: Variation, inputs: Inputs) -> Iterator[Partit
     if len(named) < len(trees):
         return  # other sources may have to be read whole
     done: set[frozenset[str]] = set()
+    kinds: dict[str, frozenset[str]] = {}  # of a dataset, which may have very many partitions
     for partition in variation.partitions:
-        dataset = variation.dataset(partition.dataset)
-        kind = frozenset(node for node in graph.nodes if graph.active(node, dataset))
+        if partition.dataset not in kinds:
+            dataset = variation.dataset(partition.dataset)
+            active = (node for node in graph.nodes if graph.active(node, dataset))
+            kinds[partition.dataset] = frozenset(active)
+        kind = kinds[partition.dataset]
         if kind in done or is_remote(partition.file):
             continue
         entries = inputs.look([partition.file], named)[partition.file].entries

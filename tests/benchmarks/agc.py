@@ -152,11 +152,16 @@ def _one_more(document: Document) -> None:
 
 
 def _break(folder: Path) -> None:
-    """Put half of a file in its place: one of the 50, more or less."""
+    """Put a file with zeros in its middle in the place of one, of 50 more or less.
+
+    One that is cut off would be seen, and refused, before the run.
+    """
     path = folder / "data" / _broken(folder)
-    content = path.read_bytes()
+    content = bytearray(path.read_bytes())
+    third = len(content) // 3
+    content[third : 2 * third] = bytes(third)
     path.unlink()
-    path.write_bytes(content[: len(content) // 2])
+    path.write_bytes(content)
 
 
 def _mended(folder: Path) -> None:

@@ -148,7 +148,8 @@ def _process(executor: Any, files: Any, options: argparse.Namespace) -> dict[str
         executor=executor,
         schema=NanoAODSchema,
         chunksize=options.chunk_size,
-        skipbadfiles=options.skip_bad_files,
+        # What a damaged basket raises is no OSError, which is all that True stands for.
+        skipbadfiles=(Exception,) if options.skip_bad_files else False,
     )
     found: dict[str, hist.Hist] = runner(files, Importable(), treename="Events")
     return found

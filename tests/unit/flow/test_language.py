@@ -21,11 +21,23 @@ from fasthep_smk.flow.language import language_findings, operation_findings
 from fasthep_smk.flow.locations import located, yaml_slips
 
 ROOT = Path(__file__).parents[3]
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a file is a workflow, and what it includes is there: it may have to be generated."""
+    document = yaml.safe_load(path.read_text()) or {}
+    if not {"analysis", "sources"} & set(document):
+        return False
+    included = document.get("include") or []
+    listed = [included] if isinstance(included, str) else included
+    return all((path.parent / name).exists() for name in listed)
+
+
 WORKFLOWS = sorted(
     path
     for folder in ("workflow", "tests/workflows")
     for path in (ROOT / folder).rglob("*.yaml")
-    if {"analysis", "sources"} & set(yaml.safe_load(path.read_text()) or ())
+    if is_whole(path)
 )
 #: Places below which keys are free, or checked by others: names that people give, parameters of
 #: operations whose specs say nothing, `execution`, and what only FAST-HEP's hooks read.

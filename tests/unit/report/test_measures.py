@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.report import document, measures
+from fasthep_smk.report import measures, tables
 from fasthep_smk.report.facts import JobFacts
 from fasthep_smk.storage.queue import Waited
 
@@ -151,7 +151,7 @@ def test_pools_are_told_against_their_limits() -> None:
 def test_a_pool_of_which_no_job_has_ended_says_why_they_wait() -> None:
     (row,) = measures.pools([], {"gpu": 2}, None, [Waited(1, "gpu", "Priority", 4)])
     assert (row["pool"], row["most"], row["reasons"]) == ("gpu", 0, {"Priority": 4})
-    assert document._limit_advice(row) == "–"
+    assert tables._limit_advice(row) == "–"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,107 @@
+"""The values of options: what a text stands for, or why it is none."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.run_settings import Limit, Sample
+
+__all__ = [
+    "bundle",
+    "events",
+    "folder",
+    "jobs",
+    "limit",
+    "partitions",
+    "port",
+    "positive",
+    "sample",
+    "sample_of_events",
+]
+
+_EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
+_POWERS = {"": 1, "k": 1000, "m": 1_000_000}
+_LAST_PORT = 65_535
+
+
+def folder(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name of the folder is empty")
+    return Path(text)
+
+
+def positive(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
+    return value
+
+
+def port(text: str) -> int:
+    value = positive(text)
+    if value > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port, which is at most {_LAST_PORT}")
+    return value
+
+
+def jobs(text: str) -> int | None:
+    if text == "all":
+        return None
+    try:
+        return positive(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, and not 'all'") from None
+
+
+def events(text: str) -> int:
+    found = _EVENTS.fullmatch(text)
+    events = float(found[1]) * _POWERS[found[2].lower()] if found else 0.0
+    if events < 1 or not events.is_integer():
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a positive whole number, such as 100000, 100k or 1.5M"
+        )
+    return int(events)
+
+
+def bundle(text: str) -> int | str:
+    return text if text == "auto" else positive(text)
+
+
+def limit(text: str) -> Limit:
+    from fasthep_smk.config.run_settings import Limit
+
+    try:
+        return Limit.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def sample(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    try:
+        return Sample.of_share(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def partitions(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    try:
+        return Sample.of_ranges(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def sample_of_events(text: str) -> Sample:
+    from fasthep_smk.config.run_settings import Sample
+
+    return Sample(option=f"--events {text}", events=events(text))
