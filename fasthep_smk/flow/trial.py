@@ -254,6 +254,7 @@ class _Walk:
             if isinstance(name, str) and name not in product.columns:
                 problem = "is no column of the events that are written"
                 hint = "list the names of columns, each by itself: no signs stand for several"
+                hint = "leave it out, or let a stage make it" if name.isidentifier() else hint
                 yield _Failure(node, name, problem, hint)
 
     def _define(self, node: Node, given: tuple[Key, _Product]) -> Iterator[_Failure]:
