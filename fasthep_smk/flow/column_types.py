@@ -33,6 +33,7 @@ Problem = tuple[str, str, str]
 
 _CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
 _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
+_PAIRS, _LEPTON = "hep.build_pairs", "hep.build_lepton_met_candidate"
 
 
 def events_of(value: object) -> ak.Array | None:
@@ -103,18 +104,9 @@ def selection_problems(
     """Yield what selects objects or events and is a number, not a yes or no."""
     import awkward as ak
 
-    listed = params.get("mask") if impl == _MASS else params.get("selection")
-    texts = listed if isinstance(listed, list) else [listed]
-    for text in texts if impl in (_OBJECTS, _FLAG, _MASS) else ():
-        if not isinstance(text, str):
-            continue
+    for text, read, columns in _selections(impl, params, events):
         try:
-            read = text
-            if impl == _OBJECTS:
-                read = upstream.resolve_collection_expression(
-                    text, collection=str(params.get("collection"))
-                )
-            values = ak.to_numpy(ak.flatten(_column(events, read, ctx), axis=None))
+            values = ak.to_numpy(ak.flatten(_column(columns, read, ctx), axis=None))
         except Exception:  # the operation itself says what is wrong with it
             continue
         if values.dtype.kind in "iuf":
@@ -124,6 +116,50 @@ def selection_problems(
                 "no for each object or event",
                 f"compare it: ({text}) != 0, or ({text}) > 0",
             )
+
+
+def _selections(
+    impl: str, params: Mapping[str, object], events: ak.Array
+) -> Iterator[tuple[str, str, ak.Array]]:
+    """Yield each selection: its text, the expression that it stands for, and what that reads."""
+    listed: object = params.get("mask") if impl == _MASS else params.get("selection")
+    columns = events
+    if impl == _PAIRS:
+        collections = params.get("collections")
+        first = collections[0] if isinstance(collections, list) and collections else None
+        columns = _objects(events, str(first), ("lepton_1_", "lepton_2_"))
+        listed = mapping(listed).get("pair")
+    elif impl == _LEPTON:
+        columns = _objects(events, str(params.get("lepton")), ("",))
+        listed = mapping(listed).get("lepton")
+    elif impl not in (_OBJECTS, _FLAG, _MASS):
+        return
+    for text in listed if isinstance(listed, list) else [listed]:
+        if not isinstance(text, str):
+            continue
+        read = text
+        if impl == _OBJECTS:
+            read = upstream.resolve_collection_expression(
+                text, collection=str(params.get("collection"))
+            )
+        yield text, read, columns
+
+
+def _objects(events: ak.Array, collection: str, prefixes: tuple[str, ...]) -> ak.Array:
+    """Return the fields of a collection by the names that an operation gives them.
+
+    For pairs, the two objects of each are the same one: what type an expression has shows as well.
+    """
+    import awkward as ak
+
+    start = f"{collection}_"
+    columns = {
+        f"{prefix}{name.removeprefix(start)}": events[name]
+        for prefix in prefixes
+        for name in events.fields
+        if name.startswith(start)
+    }
+    return ak.zip(columns, depth_limit=1) if columns else events
 
 
 def is_one_for_all(events: ak.Array, text: str, ctx: Context) -> bool:

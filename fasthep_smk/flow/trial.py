@@ -5,6 +5,8 @@ that does not fit them fails in every job, after its time in the queue; or a col
 summed as a weight, and nothing fails. The trial finds both before the run, with FAST-HEP's own
 operations. A user's own operations and functions are not run: they may need a worker of their pool,
 or take long. What they make is not known, and what follows is tried as far as it does not read it.
+They may also change columns, or rows, without saying so in their spec: what fails after one of them
+is a warning.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from fasthep_smk.flow.column_types import (
 )
 from fasthep_smk.flow.expressions import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.flow.places import mapping, place_of, stages_of
+from fasthep_smk.flow.places import mapping, named, place_of, stages_of
 from fasthep_smk.flow.reads import dependency_context, full_registry
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.util import files
@@ -49,6 +51,7 @@ _HINTS = {
     "reduce: {op: any, over: …}, or op: all",
     "broadcast": "columns of two collections have lists of different lengths, which do not "
     "combine: take one value for each event of one of them, as leading(…) does",
+    "no field named": "a column has no members: write the name of a column, such as Muon_pt",
     "exceeds the depth": "a reduction is over a list of values for each event, and this column "
     "has one value for each event",
 }
@@ -62,19 +65,25 @@ _PLAIN = ("abs", "cosh", "exp", "leading", "log", "log10", "nth", "sqrt", "suble
 class _Product:
     """What a node has made; ``digest`` says from what.
 
-    It is not ``complete`` if a column may be missing that a job would have.
+    It is not ``complete`` if a column may be missing that a job would have, and not ``certain`` if
+    a column may be another one than a job would have.
     """
 
     value: Any
     digest: str
     complete: bool = True
+    certain: bool = True
 
     def without(self, columns: Iterable[str]) -> _Product:
         """Return events without what an operation would make that was not run."""
         names = list(columns)
         assert self.events is not None, "only an array has columns"
         left = self.events[[name for name in self.events.fields if name not in names]]
-        return _Product(left, files.digest_of([self.digest, *names]), complete=False)
+        digest = files.digest_of([self.digest, *names])
+        return _Product(left, digest, complete=False, certain=self.certain)
+
+    def doubtful(self) -> _Product:
+        return replace(self, digest=f"{self.digest} doubtful", certain=False)
 
     @property
     def events(self) -> ak.Array | None:
@@ -92,25 +101,30 @@ _NOT_RUN = Exception("an operation that the trial leaves out")
 
 @dataclass(frozen=True)
 class _Failure:
-    """What fails: the stage, the text in it that is wrong if that is known, and how."""
+    """What fails: the stage, the text in it that is wrong if that is known, and how.
+
+    It is ``certain`` if no operation of a user's own comes before.
+    """
 
     node: Node
     text: str | None
     problem: str
     hint: str | None = None
+    certain: bool = True
 
 
 class Trial:
     """Trials of the plans of one workflow; what plans have in common is tried once.
 
-    ``folder`` is where operations may write.
+    ``folder`` is where operations may write; ``warnings`` tell what may fail.
     """
 
     def __init__(self, document: Mapping[str, object], workflow: str, folder: Path) -> None:
         self._stages = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
-        self._workflow, self._folder = workflow, folder
+        self._document, self._workflow, self._folder = document, workflow, folder
         self._known: dict[str, _Products] = {}
         self._told: set[tuple[str, str | None]] = set()
+        self.warnings: list[str] = []
 
     def findings(self, graph: Graph, partition: PartitionData) -> list[Finding]:
         """Return what fails with the first events of a partition, or is not what it seems.
@@ -123,10 +137,17 @@ class Trial:
             return []
         found: list[Finding] = []
         for failure in self._failures(graph, partition, _MORE_EVENTS):
-            what = (failure.node.stage, failure.text)
-            if what not in self._told:
-                self._told.add(what)
-                found.append(self._finding(failure, partition))
+            stage = failure.node.stage
+            finding = self._finding(failure, partition)
+            # A text that does not stand there is a variation's form of one that does.
+            of_variation = failure.text is not None and f"{finding.key}".endswith(".params")
+            known = of_variation and any(told == stage for told, _ in self._told)
+            if not known and (stage, failure.text) not in self._told:
+                self._told.add((stage, failure.text))
+                if failure.certain:
+                    found.append(finding)
+                else:
+                    self.warnings.append(_doubt(finding))
         return found
 
     def _failures(self, graph: Graph, partition: PartitionData, events: int) -> list[_Failure]:
@@ -140,11 +161,18 @@ class Trial:
             return list(_Walk(graph, few, self._folder, self._known).failures())
 
     def _finding(self, failure: _Failure, partition: PartitionData) -> Finding:
-        stage = failure.node.stage
-        key, content = self._stages.get(stage, (f"analysis.stages[{stage!r}]", {}))
-        key = f"{key}.params"
-        if failure.text is not None:
-            key = place_of(key, content.get("params"), failure.text)
+        node = failure.node
+        if node.role == "source":
+            key = f"sources.{node.meta.get('source_name')}"
+            if failure.text is not None:
+                held = place_of("", self._document, failure.text).lstrip(".")
+                key = named(held, self._document) if held else key
+        else:
+            key, content = self._stages.get(node.stage, (f"analysis.stages[{node.stage!r}]", {}))
+            section = "write" if node.role == "sink" else "params"
+            key = f"{key}.{section}"
+            if failure.text is not None:
+                key = place_of(key, content.get(section), failure.text)
         return Finding(
             file=self._workflow,
             key=key,
@@ -175,7 +203,7 @@ class _Walk:
 
     def failures(self) -> Iterator[_Failure]:
         for node in self._graph.nodes.values():
-            if node.role not in ("source", "transform") or node.scope == "global":
+            if node.role not in ("source", "transform", "sink") or node.scope == "global":
                 continue
             if not self._graph.active(node.id, self._dataset):
                 continue
@@ -187,14 +215,21 @@ class _Walk:
             given = {ref.key: self._store.get(ref.key) for ref in refs if ref is not None}
             known = {key: product for key, product in given.items() if product is not None}
             if len(known) == len(given):
-                yield from self._try(node, known)
+                certain = all(product.certain for product in known.values())
+                for failure in self._try(node, known):
+                    yield replace(failure, certain=certain)
 
     def _try(self, node: Node, given: _Products) -> Iterator[_Failure]:
         if node.role == "source":
             if node.published and node.honours_ranges:
                 read = self._made(node, node.params, {})
-                # What is wrong with a file has been told.
-                self._store.update({} if isinstance(read, Exception) else read)
+                if isinstance(read, Exception):
+                    yield _not_read(node, read)
+                else:
+                    self._store.update(read)
+            return
+        if node.role == "sink":
+            yield from self._not_kept(node, given)
             return
         events = [product.events for product in given.values()]
         if node.impl == "hep.define" and node.published and all(one is not None for one in events):
@@ -208,6 +243,19 @@ class _Walk:
             if made is not _NOT_RUN and isinstance(made, Exception):
                 yield self._narrowed(node, given, made)
         self._store.update(self._unchanged(node, given) if isinstance(made, Exception) else made)
+
+    def _not_kept(self, node: Node, given: _Products) -> Iterator[_Failure]:
+        """Yield the columns of a file to write that its events do not have."""
+        keep = node.params.get("keep")
+        if not node.published or not isinstance(keep, list) or len(given) != 1:
+            return
+        (product,) = given.values()
+        for name in keep if product.columns and product.complete else ():
+            if isinstance(name, str) and name not in product.columns:
+                problem = "is no column of the events that are written"
+                hint = "list the names of columns, each by itself: no signs stand for several"
+                hint = "leave it out, or let a stage make it" if name.isidentifier() else hint
+                yield _Failure(node, name, problem, hint)
 
     def _define(self, node: Node, given: tuple[Key, _Product]) -> Iterator[_Failure]:
         """Run all variables, or as many as can be: each on what the earlier ones have made."""
@@ -269,7 +317,10 @@ class _Walk:
         if not made or len(ports) != 1:
             return {}
         (product,) = given.values()
-        return {(node.id, ports[0]): product.without(made)} if product.columns else {}
+        if not product.columns:
+            return {}
+        left = product.without(made)
+        return {(node.id, ports[0]): left if node.published else left.doubtful()}
 
     def _declared(self, node: Node) -> frozenset[str]:
         found = self._dependencies(node, node.params)
@@ -311,8 +362,10 @@ class _Walk:
             except Exception as error:  # whatever it raises is what is looked for
                 return error
             complete = all(product.complete for product in given.values())
+            certain = all(product.certain for product in given.values())
             self._known[digest] = {
-                key: _Product(value, f"{digest} {key[1]}", complete) for key, value in made.items()
+                key: _Product(value, f"{digest} {key[1]}", complete, certain)
+                for key, value in made.items()
             }
         return dict(self._known[digest])
 
@@ -375,3 +428,21 @@ def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
     said = " ".join(str(cause).strip().partition("\n\n")[0].split())
     hint = next((one for words, one in _HINTS.items() if words in said), None)
     return _Failure(node, text, f"fails: {type(cause).__name__}: {said}", hint)
+
+
+def _not_read(node: Node, error: Exception) -> _Failure:
+    """Return the failure of a source; the branch that is several ones, if there is one."""
+    listed = node.params.get("branches")
+    names = listed if isinstance(listed, list) else []
+    several = next((one for one in names if isinstance(one, str) and "," in one), None)
+    hint = "list each branch by itself" if several is not None else None
+    return replace(_failure(node, several, error), hint=hint)
+
+
+def _doubt(finding: Finding) -> str:
+    """Return the warning of a failure that an operation of a user's own may prevent."""
+    value = f" {finding.value!r}" if finding.value else ""
+    return (
+        f"{finding.key}:{value} {finding.problem}, unless an operation of your own changes a "
+        "column before: then let its spec say that it provides it"
+    )

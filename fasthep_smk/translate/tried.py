@@ -54,9 +54,9 @@ def trial_findings(
     except Exception as error:  # what cannot be tried may be right
         said = f"{type(error).__name__}: {error}"
         return [], [f"the workflow was not tried with its first events ({said})"]
-    if not found:
+    if not found and not trial.warnings:
         inputs.note_passed(digest)
-    return found, []
+    return found, trial.warnings
 
 
 def _first_of_each_kind(variation: Variation, inputs: Inputs) -> Iterator[Partition]:
