@@ -224,7 +224,7 @@ class _Walk:
             if node.published and node.honours_ranges:
                 read = self._made(node, node.params, {})
                 if isinstance(read, Exception):
-                    yield _not_read(node, read)
+                    yield from _not_read(node, read)
                 else:
                     self._store.update(read)
             return
@@ -430,13 +430,18 @@ def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
     return _Failure(node, text, f"fails: {type(cause).__name__}: {said}", hint)
 
 
-def _not_read(node: Node, error: Exception) -> _Failure:
-    """Return the failure of a source; the branch that is several ones, if there is one."""
+def _not_read(node: Node, error: Exception) -> Iterator[_Failure]:
+    """Yield the failure of a source that asks for what is no branch.
+
+    A damaged file is no mistake of the workflow: others may be read, and the run may do without.
+    """
+    cause = error.cause if isinstance(error, StageError) else error
     listed = node.params.get("branches")
     names = listed if isinstance(listed, list) else []
     several = next((one for one in names if isinstance(one, str) and "," in one), None)
-    hint = "list each branch by itself" if several is not None else None
-    return replace(_failure(node, several, error), hint=hint)
+    if several is not None or isinstance(cause, KeyError | SyntaxError):
+        hint = "list each branch by itself" if several is not None else None
+        yield replace(_failure(node, several, error), hint=hint)
 
 
 def _doubt(finding: Finding) -> str:
