@@ -6,6 +6,7 @@ all reductions are made without it, so that variations stay comparable.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.run_settings import Limit
@@ -35,7 +36,8 @@ def to_leave_out(error: JobsFailed, translation: Translation, limit: Limit) -> d
         RunFailed: something else failed too, too much is missing, or all of a dataset.
     """
     failed, without = _failed(error, translation), translation.settings.without
-    if failed is None or _without_record(translation) - failed.keys() - translation.left_out:
+    lost = _without_record(translation) - translation.left_out
+    if failed is None or lost - _with_their_bundles(failed, translation):
         raise error
     missing = {**without, **failed}
     total = len(_places(translation))
@@ -117,6 +119,23 @@ def _without_record(translation: Translation) -> set[Place]:
         for job in rule.jobs.values()
         if job.partition is not None and not (build / job.folder / RECORD).exists()
     }
+
+
+def _with_their_bundles(failed: Iterable[Place], translation: Translation) -> set[Place]:
+    """Return failed partitions, and those that wait for them in a bundle: these run next time."""
+    found = set(failed)
+    bundles = [
+        {
+            (job.partition.dataset, job.partition.part)
+            for job in (rule.jobs[key] for key in bundle.jobs)
+            if job.partition is not None
+        }
+        for rule in translation.rules
+        for bundle in rule.bundles.values()
+    ]
+    while more := {place for one in bundles if one & found for place in one} - found:
+        found |= more
+    return found
 
 
 def _places(translation: Translation) -> set[Place]:

@@ -67,11 +67,9 @@ def agc(settings: Settings) -> Result:
         Row("`fasthep-smk -j 2`, to that", found["ours"], clients, 1.0),
         Row("`fasthep run`, nominal plan only", found["theirs"]),
         Row("`fasthep run`, Dask, two processes, nominal plan only", found["dask"]),
-        Row("`fasthep-smk`, nothing to do (to coffea's futures)", found["again"], futures),
-        Row(
-            "`fasthep-smk`, other bins of a histogram (to the same)", found["edited"], futures, 0.2
-        ),
-        Row("`fasthep-smk`, one more variation (to that)", found["one more"], futures),
+        Row("`fasthep-smk`, nothing to do (to coffea)", found["again"], futures),
+        Row("`fasthep-smk`, other bins of a histogram (to coffea)", found["edited"], futures, 0.2),
+        Row("`fasthep-smk`, one more variation (to coffea)", found["one more"], futures),
         Row("coffea, two futures, 2 % of the files broken", found["skipped"]),
         Row("`fasthep-smk --accept-missing 1`, to that", found["lenient"], found["skipped"]),
     ]

@@ -196,12 +196,22 @@ def test_a_run_ends_without_a_partition_of_a_bundle(moody: Path, smk: Run) -> No
     assert tries(moody) == Counter(["data/1_0"])
 
 
+def test_a_run_ends_without_a_partition_that_a_later_bundle_waits_for(
+    moody: Path, smk: Run
+) -> None:
+    set_mood(moody, data__1_0="fails")
+    said = succeed(smk, moody, "--granularity", "stage", "--accept-missing", "1")
+    assert "THE RESULTS ARE INCOMPLETE: 1 of 9 partitions is missing:" in said
+    assert tries(moody) == Counter([*DATA, *DY])
+
+
 VARIED = """\
+registry: {functions: {broken: "faulty:broken"}}
 systematics:
   include_nominal: true
   variations:
     - {name: good, mode: plan, weight: {multiply: ["(met * 0 + 1)"]}}
-    - {name: bad, mode: plan, weight: {multiply: ["(met * (1 // 0))"]}}
+    - {name: bad, mode: plan, weight: {multiply: ["broken(met)"]}}
 """
 
 
@@ -211,6 +221,8 @@ def test_a_variation_that_fails_keeps_no_other_from_being_finished(
     weighted = WORKFLOW.replace(
         "dataset_axis: true", "dataset_axis: true\n        weight_expr: met"
     )
+    # A function of the user's own is not called before the jobs.
+    (analysis / "faulty.py").write_text("def broken(column):\n    return column / (1 // 0)\n")
     (analysis / "workflow.yaml").write_text(weighted + VARIED)
 
     def finished() -> list[str]:
