@@ -51,6 +51,11 @@ _HINTS = {
     "reduce: {op: any, over: …}, or op: all",
     "broadcast": "columns of two collections have lists of different lengths, which do not "
     "combine: take one value for each event of one of them, as leading(…) does",
+    "Unable to cast Python instance": "an axis of type category is for texts: type: int has a bin "
+    "for each whole number",
+    "Only integer arrays": "an axis of type int or bool is for whole numbers: dtype: int64 beside "
+    "the name of a variable of hep.define makes them, or type: regular has bins",
+    "bins > 0 required": "fewer bins: there is no room for so many",
     "no field named": "a column has no members: write the name of a column, such as Muon_pt",
     "exceeds the depth": "a reduction is over a list of values for each event, and this column "
     "has one value for each event",
