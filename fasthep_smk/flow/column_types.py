@@ -8,6 +8,7 @@ An axis of type bool has a bin for 0 and one for 1: all else is in the overflow.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ __all__ = [
     "Problem",
     "events_of",
     "flag_problems",
+    "inverted",
     "is_one_for_all",
     "selection_problems",
     "weight_problems",
@@ -162,6 +164,27 @@ def _objects(events: ak.Array, collection: str, prefixes: tuple[str, ...]) -> ak
     return ak.zip(columns, depth_limit=1) if columns else events
 
 
+def inverted(
+    text: str, events: ak.Array, ctx: Context, *, is_condition: bool = False
+) -> Iterator[Problem]:
+    """Yield ``~x`` where a yes or no belongs and x is a whole number: ~0 is -1, ~1 is -2.
+
+    Such a place is the condition of ``where``; a whole expression if it ``is_condition``.
+    """
+    tree = ast.parse(text.replace("&&", " and ").replace("||", " or ").strip(), mode="eval")
+    asked = [
+        node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "where" and node.args
+    ]
+    for part in [*asked, *([tree.body] if is_condition else [])]:
+        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
+            turned = ast.unparse(part.operand)
+            if _kind(_column(events, turned, ctx)) in ("i", "u"):
+                problem = f"'~' turns the bits of a whole number: ~({turned}) is a yes for 0 and 1"
+                yield text, problem, f"write {turned} == 0"
+
+
 def is_one_for_all(events: ak.Array, text: str, ctx: Context) -> bool:
     """Whether an expression is one value, however many events there are.
 
@@ -196,6 +219,13 @@ def _axes(
 
 def _column(events: ak.Array, text: str, ctx: Context) -> object:
     return events[text] if text in events.fields else upstream.eval_expr(events, text, ctx)
+
+
+def _kind(column: object) -> str:
+    """Return numpy's letter for the type of a column's values."""
+    import awkward as ak
+
+    return str(ak.to_numpy(ak.flatten(column, axis=None)).dtype.kind)
 
 
 def _depth(column: object) -> int:

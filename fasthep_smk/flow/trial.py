@@ -23,6 +23,7 @@ from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.column_types import (
     events_of,
     flag_problems,
+    inverted,
     is_one_for_all,
     selection_problems,
     weight_problems,
@@ -267,7 +268,7 @@ class _Walk:
         key, stream = given
         listed = node.params.get("variables")
         variables = list(map(mapping, listed if isinstance(listed, list) else ()))
-        if self._can_run(node, node.params, {key: stream}) and not any(map(_calls, variables)):
+        if self._can_run(node, node.params, {key: stream}) and all(map(_is_plain, variables)):
             made = self._made(node, node.params, {key: stream})
             if not isinstance(made, Exception):
                 self._store.update(made)
@@ -280,22 +281,27 @@ class _Walk:
                 made = self._made(node, params, {key: stream})
                 if made is not _NOT_RUN and isinstance(made, Exception):
                     yield _failure(node, _text(variable), made)
-                elif _calls(variable) and self._is_total(node, params, variable, stream):
-                    yield _Failure(node, _text(variable), _TOTAL, "reduce with axis=1")
+                else:
+                    yield from self._odd_values(node, params, variable, stream)
             if isinstance(made, Exception):
                 stream = stream.without([str(variable.get("name"))])
             else:
                 stream = made[(node.id, port)]
         self._store[(node.id, port)] = stream
 
-    def _is_total(
+    def _odd_values(
         self, node: Node, params: Mapping[str, object], variable: Mapping[str, object],
         stream: _Product,
-    ) -> bool:  # fmt: skip
-        text = variable.get("expr")
-        if stream.events is None or not isinstance(text, str) or not self._read(node, params):
-            return False
-        return is_one_for_all(stream.events, text, self._ctx)
+    ) -> Iterator[_Failure]:  # fmt: skip
+        text, events = _text(variable), stream.events
+        if events is None or text is None:
+            return
+        calls = "expr" in variable and _calls(variable) and bool(self._read(node, params))
+        if calls and is_one_for_all(events, text, self._ctx):
+            yield _Failure(node, text, _TOTAL, "reduce with axis=1")
+        if "~" in text:
+            for told in inverted(text, events, self._ctx, is_condition="expr" not in variable):
+                yield _Failure(node, *told)
 
     def _odd_columns(self, node: Node, given: Sequence[ak.Array | None]) -> Iterator[_Failure]:
         for events in given if len(given) == 1 else ():
@@ -420,6 +426,11 @@ def _cuts(node: Node) -> Iterator[tuple[str, object]]:
 def _calls(variable: Mapping[str, object]) -> bool:
     """Whether a function that an analysis has registered may make one number of a column."""
     return any(name not in _PLAIN for name in _CALL.findall(str(variable.get("expr", ""))))
+
+
+def _is_plain(variable: Mapping[str, object]) -> bool:
+    """Whether it is enough that a variable can be made."""
+    return not _calls(variable) and "~" not in (_text(variable) or "")
 
 
 def _text(variable: Mapping[str, object]) -> str | None:
