@@ -48,6 +48,19 @@ def differences(build: Path, data: Json) -> list[str]:
     return found
 
 
+def _sample(entries: list[tuple[str, str, Json]], records: Json) -> Json | None:
+    """Return how many partitions a sample is, and of how many; ``None`` if all were to run."""
+    if not any(entry.get("sample") for _, _, entry in entries):
+        return None
+    places = {
+        (rule, key): (entry["partition"]["dataset"], entry["partition"]["part"])
+        for rule, key, entry in entries
+        if entry.get("partition")
+    }
+    ran = {place for name, place in places.items() if name in records}
+    return {"partitions": len(ran), "total": len(set(places.values()))}
+
+
 def _is_same(one: Any, other: Any) -> bool:
     if None in (one, other):
         return one is other
@@ -105,6 +118,7 @@ def _computed(build: Path, data: Json) -> Json:
             "running": 0,
             "to do": len(entries) - len(records) - len(failed),
         },
+        "sample": _sample(entries, records),
         "earlier": len(records) - len(new),
         "in_part": sum("adopted" in one for one in new.values()),
         "missing": [{name: one[name] for name in ("start", "stop", "events")} for one in missing],
