@@ -462,7 +462,7 @@ def _not_read(node: Node, error: Exception) -> Iterator[_Failure]:
 
 def _doubt(finding: Finding) -> str:
     """Return the warning of a failure that an operation of a user's own may prevent."""
-    value = f" {finding.value!r}" if finding.value else ""
+    value = f" {finding.value!r}:" if finding.value else ""
     return (
         f"{finding.key}:{value} {finding.problem}, unless an operation of your own changes a "
         "column before: then let its spec say that it provides it"
