@@ -169,19 +169,24 @@ def _compare_pickles(left: Path, right: Path) -> list[str]:
     return compare_histograms(a, b)
 
 
+def _said(one: Any) -> tuple[Any, Any]:
+    """Name and label of a histogram or an axis; those of boost-histogram have none."""
+    return getattr(one, "name", None), getattr(one, "label", None)
+
+
 def compare_histograms(left: Any, right: Any) -> list[str]:
     """Bitwise comparison: axes with their metadata, storage type, all bins with flow."""
     out = []
     if len(left.axes) != len(right.axes):
         return [f"{len(left.axes)} and {len(right.axes)} axes"]
     for index, (a, b) in enumerate(zip(left.axes, right.axes, strict=True)):
-        if type(a) is not type(b) or a != b or a.name != b.name or a.label != b.label:
+        if type(a) is not type(b) or a != b or _said(a) != _said(b):
             out.append(f"axis {index}: {a!r} != {b!r}")
         elif repr(a.traits) != repr(b.traits):
             out.append(f"axis {index}: traits {a.traits!r} != {b.traits!r}")
     if left.storage_type is not right.storage_type:
         out.append(f"storage {left.storage_type.__name__} != {right.storage_type.__name__}")
-    if left.name != right.name or left.label != right.label:
+    if _said(left) != _said(right):
         out.append("name or label differs")
     if out:
         return out
