@@ -17,6 +17,7 @@ from fasthep_smk.flow.places import mapping
 
 if TYPE_CHECKING:
     import awkward as ak
+    import numpy as np
 
     from fasthep_smk.flow.shapes import Context
 
@@ -79,8 +80,6 @@ def weight_problems(
 
 def flag_problems(impl: str, params: Mapping[str, object], events: ak.Array) -> Iterator[Problem]:
     """Yield the columns of axes of type bool that hold other values than 0 and 1."""
-    import awkward as ak
-    import numpy as np
 
     if impl != _HIST:
         return
@@ -88,7 +87,7 @@ def flag_problems(impl: str, params: Mapping[str, object], events: ak.Array) -> 
         if axis.get("type") != "bool":
             continue
         try:
-            values = np.asarray(ak.to_numpy(ak.flatten(column, axis=None)))
+            values = _values(column)
             odd = values[(values != 0) & (values != 1)]
         except Exception:  # filling the histogram says what is wrong
             continue
@@ -104,11 +103,10 @@ def selection_problems(
     impl: str, params: Mapping[str, object], events: ak.Array, ctx: Context
 ) -> Iterator[Problem]:
     """Yield what selects objects or events and is a number, not a yes or no."""
-    import awkward as ak
 
     for text, read, columns in _selections(impl, params, events):
         try:
-            values = ak.to_numpy(ak.flatten(_column(columns, read, ctx), axis=None))
+            values = _values(_column(columns, read, ctx))
         except Exception:  # the operation itself says what is wrong with it
             continue
         if values.dtype.kind in "iuf":
@@ -171,7 +169,10 @@ def inverted(
 
     Such a place is the condition of ``where``; a whole expression if it ``is_condition``.
     """
-    tree = ast.parse(text.replace("&&", " and ").replace("||", " or ").strip(), mode="eval")
+    # Jobs, which ask for weights only, need not import it.
+    from fasthep_smk.flow.syntax_hints import as_python
+
+    tree = ast.parse(as_python(text), mode="eval")
     asked = [
         node.args[0]
         for node in ast.walk(tree)
@@ -180,7 +181,7 @@ def inverted(
     for part in [*asked, *([tree.body] if is_condition else [])]:
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
             turned = ast.unparse(part.operand)
-            if _kind(_column(events, turned, ctx)) in ("i", "u"):
+            if _values(_column(events, turned, ctx)).dtype.kind in "iu":
                 problem = f"'~' turns the bits of a whole number: ~({turned}) is a yes for 0 and 1"
                 yield text, problem, f"write {turned} == 0"
 
@@ -221,11 +222,12 @@ def _column(events: ak.Array, text: str, ctx: Context) -> object:
     return events[text] if text in events.fields else upstream.eval_expr(events, text, ctx)
 
 
-def _kind(column: object) -> str:
-    """Return numpy's letter for the type of a column's values."""
+def _values(column: object) -> np.ndarray[Any, Any]:
+    """Return all values of a column, without its lists."""
     import awkward as ak
+    import numpy as np
 
-    return str(ak.to_numpy(ak.flatten(column, axis=None)).dtype.kind)
+    return np.asarray(ak.to_numpy(ak.flatten(column, axis=None)))
 
 
 def _depth(column: object) -> int:

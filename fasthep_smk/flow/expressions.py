@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.expression_forms import odd_forms
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
-from fasthep_smk.flow.places import mapping, place_of, stages_of
+from fasthep_smk.flow.places import mapping, place_of, stages_by_id
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
+from fasthep_smk.flow.syntax_hints import as_python
 from fasthep_smk.flow.unknown_functions import instead_of
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding, is_slip
@@ -63,7 +64,7 @@ def expression_findings(
         ),
         values=_dataset_values(plan),
     )
-    written = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
+    written = stages_by_id(document)
     found: dict[tuple[str, str], Finding] = {}
     for node in plan.nodes:
         if not is_published(plan.registry, CATEGORY[node.role], node.impl):
@@ -143,8 +144,7 @@ class _Reading:
 
     def __init__(self, text: str, names: _Names) -> None:
         self._names = names
-        # As FAST-HEP does before it hands an expression to Python.
-        self._source = text.replace("&&", " and ").replace("||", " or ").strip()
+        self._source = as_python(text)
         self._tree = ast.parse(self._source, mode="eval")
 
     def problems(self) -> Iterator[tuple[str, str | None]]:

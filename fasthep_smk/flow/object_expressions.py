@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
-from fasthep_smk.flow.places import mapping, place_of, stages_of
+from fasthep_smk.flow.places import mapping, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry, is_published
+from fasthep_smk.flow.syntax_hints import as_python
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding
 
@@ -27,7 +28,7 @@ def object_findings(
     plan: ExecutionPlan, document: Mapping[str, object], *, workflow: str
 ) -> list[Finding]:
     """Return the expressions of objects with which each job would fail."""
-    written = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
+    written = stages_by_id(document)
     values = mapping(plan.context.get("globals"))
     found: list[Finding] = []
     for node in plan.nodes:
@@ -88,7 +89,7 @@ def _unknown(plan: ExecutionPlan, node: ExecutionNode) -> Iterator[tuple[str, st
         lacking = None  # the operation refuses a name
     given = {*context.context_symbols, *context.known_constants, *context.known_functions}
     for text in dict.fromkeys(texts):
-        tree = ast.parse(text.replace("&&", " and ").replace("||", " or ").strip(), mode="eval")
+        tree = ast.parse(as_python(text), mode="eval")
         names = {one.id for one in ast.walk(tree) if isinstance(one, ast.Name)}
         for name in sorted(names & (given - _functions())):
             if lacking is None or any(column.endswith(f"_{name}") for column in lacking):

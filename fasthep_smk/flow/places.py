@@ -17,6 +17,7 @@ __all__ = [
     "named",
     "node_place",
     "place_of",
+    "stages_by_id",
     "stages_of",
     "variations_of",
 ]
@@ -37,6 +38,11 @@ def mapping(value: object) -> YamlMapping:
 def stages_of(document: Mapping[str, object]) -> Placed:
     """Yield the key and the content of each stage."""
     return _items(mapping(document.get("analysis")).get("stages"), "analysis.stages", "id")
+
+
+def stages_by_id(document: Mapping[str, object]) -> dict[str, tuple[str, YamlMapping]]:
+    """Return the key and the content of each stage, by its id."""
+    return {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
 
 
 def variations_of(document: Mapping[str, object]) -> Placed:

@@ -17,7 +17,7 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["functions_of", "syntax_finding", "syntax_findings"]
+__all__ = ["as_python", "functions_of", "syntax_finding", "syntax_findings"]
 
 #: What stands in the expression -> what is wrong, and what to write.
 _SIGNS: tuple[tuple[str, str, str], ...] = (
@@ -79,6 +79,11 @@ def syntax_finding(
     )
 
 
+def as_python(text: str) -> str:
+    """Return an expression as FAST-HEP hands it to Python."""
+    return text.replace("&&", " and ").replace("||", " or ").strip()
+
+
 def syntax_findings(
     stage: YamlMapping, key: str, functions: Iterable[str], *, workflow: str
 ) -> Iterator[Finding]:
@@ -87,7 +92,7 @@ def syntax_findings(
     FAST-HEP's compiler stops at the first of them.
     """
     for place, text in _expressions(stage, f"{key}.params"):
-        readable = text.replace("&&", " and ").replace("||", " or ").strip()
+        readable = as_python(text)
         if not readable:
             expected = "an expression such as MET > 20"
             problem, value = "is empty", as_yaml(text)

@@ -30,7 +30,7 @@ from fasthep_smk.flow.column_types import (
 )
 from fasthep_smk.flow.expressions import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.flow.places import mapping, named, place_of, stages_of
+from fasthep_smk.flow.places import mapping, named, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.util import files
@@ -126,7 +126,7 @@ class Trial:
     """
 
     def __init__(self, document: Mapping[str, object], workflow: str, folder: Path) -> None:
-        self._stages = {str(stage.get("id")): (key, stage) for key, stage in stages_of(document)}
+        self._stages = stages_by_id(document)
         self._document, self._workflow, self._folder = document, workflow, folder
         self._known: dict[str, _Products] = {}
         self._told: set[tuple[str, str | None]] = set()
