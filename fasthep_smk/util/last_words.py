@@ -25,6 +25,11 @@ class LastWords:
         self._memory = mmap.mmap(-1, _SIZE)
         self._began = time.monotonic()
 
+    def begin(self) -> None:
+        """Forget what was said, and count from here: the process begins something else."""
+        _LENGTH.pack_into(self._memory, 0, 0)
+        self._began = time.monotonic()
+
     def speak(self) -> None:
         """Be the process that says it, or one that this forks."""
         global _own
@@ -40,7 +45,7 @@ class LastWords:
         return {str(name): str(text) for name, text in found.items()}
 
     def seconds(self) -> float:
-        """Return for how long this has been there."""
+        """Return for how long this has been there, or since it began something else."""
         return time.monotonic() - self._began
 
 

@@ -24,7 +24,6 @@ however they ended.
 
 from __future__ import annotations
 
-import array
 import contextlib
 import os
 import re
@@ -33,15 +32,14 @@ import shutil
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from fasthep_smk.util.last_words import LastWords
+from fasthep_smk.worker.forked_job import IS_FREE, Request, become, receive
 from fasthep_smk.worker.job_end import End, bad_end, kill_group
-from fasthep_smk.worker.processes import COLD, MODULES, has_one_thread, import_for_good, live_as
+from fasthep_smk.worker.processes import COLD, MODULES, has_one_thread, import_for_good
 
 __all__ = ["differing", "main", "serve"]
 
@@ -74,24 +72,20 @@ _READ_AT_IMPORT = re.compile(
 )
 #: These are one here (see ``process.ONE_THREAD``), and a job that was given more cpus starts cold.
 _THREADS = re.compile(rb"\w+_NUM_THREADS")
-_MOST = 1_000_000
-
-
-class _Request(NamedTuple):
-    """A job that a client asks for: its folder, its arguments, its environment."""
-
-    folder: bytes
-    arguments: list[str]
-    variables: Mapping[bytes, bytes]
 
 
 @dataclass
-class _Job:
-    """A job under way, and the client that waits for it; whether it was sent a signal."""
+class _Process:
+    """A forked process: what it last ran, for which client, and whether that was sent a signal.
 
-    connection: socket.socket
-    request: _Request
+    ``connection`` is the client's that waits, ``None`` while the process is free. ``channel``
+    asks it for another job.
+    """
+
+    channel: socket.socket
     words: LastWords
+    request: Request
+    connection: socket.socket | None
     stopped: bool = False
 
 
@@ -127,14 +121,17 @@ def serve(
     os.set_blocking(woken, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(woken)
-    jobs: dict[int, _Job] = {}  # by process
+    forked: dict[int, _Process] = {}
     later: list[str] = []  # to be imported when there is nothing else to do
 
     def close_inherited() -> None:
         signal.set_wakeup_fd(-1)
         selector.close()
-        for one in (listener, *(job.connection for job in jobs.values())):
-            one.close()
+        for process in forked.values():
+            process.channel.close()
+            if process.connection is not None:
+                process.connection.close()
+        listener.close()
         for descriptor in (*shared, wake, woken):
             os.close(descriptor)
 
@@ -149,57 +146,111 @@ def serve(
                 if key.fileobj is listener:
                     connection, _ = listener.accept()
                     try:
-                        pid, job = _start(connection, variables, close_inherited)
-                    except (OSError, ValueError) as why:
+                        pid = _start(connection, variables, forked, close_inherited)
+                    except (OSError, ValueError, EOFError) as why:
                         connection.close()
                         with contextlib.suppress(OSError), cold.open("a") as stream:
                             stream.write(f"{why}\n")
                     else:
-                        jobs[pid] = job
                         selector.register(connection, selectors.EVENT_READ, data=pid)
+                        with contextlib.suppress(KeyError):  # one that was free is there
+                            selector.register(forked[pid].channel, selectors.EVENT_READ, data=pid)
                 elif key.fileobj == wake:
                     os.read(wake, 4096)
-                    _reap(jobs, selector)
+                    _reap(forked, selector)
                 elif key.fileobj == lifeline:
                     if os.read(lifeline, 64):
                         later = list(_FOR_PLOTS)
                         continue
-                    for pid in jobs:
+                    for pid in forked:
                         kill_group(pid)
                     return
-                elif not _hear(key.data, jobs):
-                    # It is reaped as usual; until then its silence must not wake us again.
-                    selector.unregister(key.fileobj)
+                else:
+                    _hear(key, forked, selector)
 
 
 def _start(
-    connection: socket.socket, variables: Mapping[bytes, bytes], close_inherited: Callable[[], None]
-) -> tuple[int, _Job]:
-    """Fork a job; return its process, and the job.
+    connection: socket.socket,
+    variables: Mapping[bytes, bytes],
+    forked: dict[int, _Process],
+    close_inherited: Callable[[], None],
+) -> int:
+    """Have a process run a job, one that is free or a new one; return which.
 
     Raises:
-        ValueError, OSError: that cannot be done safely, and why; the client then starts it cold.
+        ValueError, OSError, EOFError: that cannot be done safely, and why; the client then starts
+            it cold.
     """
     connection.settimeout(10)
-    request, descriptors = _receive(connection)
+    request, outputs = receive(connection)
     try:
         if changed := differing(variables, request.variables):
             raise ValueError(f"{changed} is not as in the run's environment")
         if not has_one_thread():
             raise ValueError("the fork server has more than one thread")
         connection.sendall(b"+")
-        parent, words = os.getpid(), LastWords()
-        pid = os.fork()
-        if pid == 0:
-            close_inherited()
-            connection.close()  # or who asked would wait for all that the job leaves running
-            words.speak()
-            _become(request, descriptors, parent)
-        connection.setblocking(False)
+        pid = _give(request, outputs, forked) or _fork(
+            connection, request, outputs, forked, close_inherited
+        )
     finally:
-        for descriptor in descriptors:
-            os.close(descriptor)
-    return pid, _Job(connection, request, words)
+        for output in outputs:
+            os.close(output)
+    connection.setblocking(False)
+    forked[pid].connection = connection
+    return pid
+
+
+def _give(request: Request, outputs: list[int], forked: Mapping[int, _Process]) -> int | None:
+    """Give a job to a process that is free and has run one of the same rule; return which.
+
+    Where there is none, one that is free makes way: no more processes are kept than jobs run at a
+    time.
+    """
+    free = {pid: one for pid, one in forked.items() if one.connection is None and not one.stopped}
+    others = []
+    for pid, process in free.items():
+        if process.request.rule != request.rule:
+            others.append(pid)
+            continue
+        process.words.begin()
+        try:
+            request.send(process.channel, outputs)
+        except OSError:  # it has been killed
+            _end(pid, process)
+            continue
+        process.request = request
+        return pid
+    for pid in others[:1]:
+        _end(pid, forked[pid])
+    return None
+
+
+def _end(pid: int, process: _Process) -> None:
+    """Kill a process that is free, and is never so again."""
+    process.stopped = True
+    kill_group(pid)
+
+
+def _fork(
+    connection: socket.socket,
+    request: Request,
+    outputs: list[int],
+    forked: dict[int, _Process],
+    close_inherited: Callable[[], None],
+) -> int:
+    parent, words = os.getpid(), LastWords()
+    ours, its = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        close_inherited()
+        ours.close()
+        connection.close()  # or who asked would wait for all that the job leaves running
+        words.speak()
+        become(request, outputs, parent, its)
+    its.close()
+    ours.settimeout(10)
+    forked[pid] = _Process(ours, words, request, None)
+    return pid
 
 
 def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
@@ -214,91 +265,83 @@ def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
     return ", ".join(name.decode("utf-8", "replace") for name in names)
 
 
-def _receive(connection: socket.socket) -> tuple[_Request, list[int]]:
-    """Return what is asked for, and the job's standard output and error."""
-    descriptors = array.array("i")
-    data, ancillary, _, _ = connection.recvmsg(_MOST, socket.CMSG_SPACE(2 * descriptors.itemsize))
-    for level, kind, content in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            descriptors.frombytes(content[: len(content) - len(content) % descriptors.itemsize])
-    head, _, body = data.partition(b"\n")
-    length, count = map(int, head.split())
-    while len(body) < length:
-        part = connection.recv(_MOST)
-        if not part:
-            raise ValueError("the request is incomplete")
-        body += part
-    if len(descriptors) != 2:
-        raise ValueError("no output to write to")
-    folder, *rest = body.split(b"\0")
-    variables = [item.partition(b"=") for item in rest[count:]]
-    request = _Request(
-        folder, [os.fsdecode(item) for item in rest[:count]], {n: v for n, _, v in variables}
-    )
-    return request, list(descriptors)
-
-
-def _become(request: _Request, descriptors: list[int], parent: int) -> None:
-    """Be the job, in the forked process; never return."""
-
-    def run() -> int:
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        os.chdir(request.folder)
-        os.environ.clear()
-        os.environb.update(request.variables)
-        tempfile.tempdir = None  # the job's own variables name it
-        from fasthep_smk.worker.runner import main as run_job
-
-        return run_job(request.arguments, warm=True)
-
-    live_as(run, parent, descriptors)
-
-
-def _reap(jobs: dict[int, _Job], selector: selectors.BaseSelector) -> None:
+def _reap(forked: dict[int, _Process], selector: selectors.BaseSelector) -> None:
     """Tell clients how their jobs ended; kill what these have left running."""
-    while jobs:
+    while forked:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return
         kill_group(ended.si_pid)
         pid, waited = os.waitpid(ended.si_pid, 0)
-        job = jobs.pop(pid, None)
-        if job is None:
+        process = forked.pop(pid, None)
+        if process is None:
+            continue
+        if process.connection is not None and _said(process) == IS_FREE:  # it died after its job
+            _tell(process, 0, selector)
+        with contextlib.suppress(KeyError):
+            selector.unregister(process.channel)
+        process.channel.close()
+        if process.connection is None:
             continue
         status = os.waitstatus_to_exitcode(waited)
-        if end := bad_end(status, job.words):
-            if not job.stopped:
+        if end := bad_end(status, process.words):
+            if not process.stopped:
                 with contextlib.suppress(Exception):
-                    _say_bad_end(job.request, end)
+                    _say_bad_end(process.request, end)
             status = status or 1
-        with contextlib.suppress(KeyError):
-            selector.unregister(job.connection)
-        with job.connection, contextlib.suppress(OSError):
-            job.connection.sendall(f"{status}\n".encode())
+        _tell(process, status, selector)
 
 
-def _say_bad_end(request: _Request, end: End) -> None:
+def _tell(process: _Process, status: int, selector: selectors.BaseSelector) -> None:
+    """Tell a client how its job has ended."""
+    connection, process.connection = process.connection, None
+    assert connection is not None
+    with contextlib.suppress(KeyError):
+        selector.unregister(connection)
+    with connection, contextlib.suppress(OSError):
+        connection.sendall(f"{status}\n".encode())
+
+
+def _say_bad_end(request: Request, end: End) -> None:
     from fasthep_smk.worker.runner import note_bad_end
 
     note_bad_end(Path(os.fsdecode(request.folder)), request.arguments, end)
 
 
-def _hear(pid: int, jobs: dict[int, _Job]) -> bool:
-    """Pass a client's signal on to its job; without a client the job ends, and ``False``."""
+def _hear(
+    key: selectors.SelectorKey, forked: dict[int, _Process], selector: selectors.BaseSelector
+) -> None:
+    """Hear that a process is free, or pass a client's signal on; without a client a job ends."""
+    process = forked.get(key.data)
+    if process is None:
+        return  # it has just been reaped
+    if key.fileobj is process.channel:
+        if not (said := _said(process)):  # it ends, or has closed what it does not know
+            selector.unregister(process.channel)
+        if said == IS_FREE and process.connection is not None:
+            _tell(process, 0, selector)
+        return
+    if key.fileobj is not process.connection:
+        return
     try:
-        numbers = jobs[pid].connection.recv(64)
+        numbers = process.connection.recv(64)
     except (BlockingIOError, InterruptedError):
-        return True
+        return
     except OSError:
         numbers = b""
-    jobs[pid].stopped = True
+    process.stopped = True
     for number in numbers or [signal.SIGKILL]:
-        kill_group(pid, number)
-    return bool(numbers)
+        kill_group(key.data, number)
+    if not numbers:
+        # It is reaped as usual; until then its silence must not wake us again.
+        selector.unregister(process.connection)
+
+
+def _said(process: _Process) -> bytes:
+    try:
+        return process.channel.recv(1, socket.MSG_DONTWAIT)
+    except OSError:
+        return b""
 
 
 if __name__ == "__main__":

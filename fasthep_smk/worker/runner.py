@@ -50,27 +50,36 @@ from fasthep_smk.worker.processes import LOG
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch, Requests
 
-__all__ = ["main", "note_bad_end"]
+__all__ = ["main", "note_bad_end", "run"]
 
 _NOT_AGAIN = ": not tried again"
 
 
 def main(arguments: list[str], *, warm: bool = False) -> int:
     """Run a job or a bundle, by its rule and place; return the exit status."""
+    return run(arguments, warm=warm)[0]
+
+
+def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
+    """Run a job or a bundle; return the exit status, and whether its process may run another job.
+
+    That is so for one partition, or the sum of some: what draws or writes a user's files may leave
+    a library as the next job must not find it.
+    """
     faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
     began, build = time.monotonic(), Path.cwd()
-    status = _main(arguments, warm=warm)
+    status, may_stay = _run_named(arguments, warm=warm)
     if status == 0 and alone.is_alone():
         given = _parser().parse_args(arguments)
         alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
     last_words.say(**{DONE: ""})
-    return status
+    return status, may_stay
 
 
-def _main(arguments: list[str], *, warm: bool) -> int:
+def _run_named(arguments: list[str], *, warm: bool) -> tuple[int, bool]:
     """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
 
-    ``warm`` is for their records: forked by a fork server. Returns the exit status.
+    ``warm`` is for their records: forked by a fork server.
     """
     files.close_to_others(1, 2)  # the job's log
     build = Path.cwd()
@@ -81,12 +90,13 @@ def _main(arguments: list[str], *, warm: bool) -> int:
         sent = _sent(build, given, warm)
     except (OSError, KeyError) as error:
         print(f"no such job: {' '.join(arguments)} ({error})", file=sys.stderr)
-        return 2
+        return 2, False
     except UnreadableTable as error:
         print(error, file=sys.stderr)
-        return 2
+        return 2, False
     if not table.bundles:
-        return _run_job(Job(build, table, key, sent), _command(given, key))
+        status = _run_job(Job(build, table, key, sent), _command(given, key))
+        return status, table.scope in ("partition", "merge")
     bundle = table.bundles[key]
     jobs = {
         one: Job(build, table, one, sent, bundle=key, marker=bundle.marker) for one in bundle.jobs
@@ -99,7 +109,7 @@ def _main(arguments: list[str], *, warm: bool) -> int:
         is_done=lambda one: _is_done(jobs[one]),
         take_back=lambda one, end: _note_end(jobs[one], end),
     )
-    return run_bundle(build, given.rule, bundle, sent, means)
+    return run_bundle(build, given.rule, bundle, sent, means), False
 
 
 def note_bad_end(build: Path, arguments: list[str], end: End) -> None:

@@ -20,11 +20,11 @@ from fasthep_smk.worker.job_end import Before, End, wait_for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
 from fasthep_smk.worker.processes import exit_status, live_as
 
-__all__ = ["Ended", "run_series"]
+__all__ = ["SHORT", "Ended", "be_as_new", "run_series"]
 
-#: Seconds. After a job that took longer, a fork costs little against it, and a process that has
-#: held much memory does not give all of it back. A failure may leave anything behind.
-_SHORT = 0.3
+#: Seconds of CPU. After a job that took more, a fork costs little against it, and a process that
+#: has held much memory does not give all of it back. A failure may leave anything behind.
+SHORT = 0.3
 _END = b"."
 
 
@@ -75,9 +75,12 @@ def _run(
     folder, variables = os.open(".", os.O_RDONLY), dict(os.environ)
     me, status, before = os.getpid(), 0, Before()
     for number, key in enumerate(keys):
-        began = time.monotonic()
+        began = time.process_time()
         if number > 0:
-            _be_as_new(folder, variables)
+            os.fchdir(folder)
+            os.environ.clear()
+            os.environ.update(variables)
+            be_as_new()
         with log(key) as stream:
             for output in (1, 2):
                 os.dup2(stream.fileno(), output)
@@ -87,7 +90,7 @@ def _run(
         os.write(tell, b"%d %d\n" % (status, peak_memory()))
         # What a package sets when it is imported (a seed, a variable), it would not set again; and
         # handlers, threads and open files end with the process of the job that has left them.
-        if status != 0 or time.monotonic() - began > _SHORT or before.has_new_packages():
+        if status != 0 or time.process_time() - began > SHORT or before.has_new_packages():
             break
         if before.has_more():
             break
@@ -95,11 +98,8 @@ def _run(
     return status
 
 
-def _be_as_new(folder: int, variables: dict[str, str]) -> None:
-    """Forget what the job before has left: where it was, its environment, what it took."""
-    os.fchdir(folder)
-    os.environ.clear()
-    os.environ.update(variables)
+def be_as_new() -> None:
+    """Forget which random numbers the job before has drawn, and what it took."""
     random.seed()
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed()
