@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,8 +19,12 @@ _RANK, _COUNT = "PARSL_WORKER_RANK", "PARSL_WORKER_COUNT"
 _GPUS = "CUDA_VISIBLE_DEVICES"
 
 
-def run(words: Sequence[str], folder: str, captured: str) -> int:
-    """Run a command in a folder, and return its exit status; what it prints goes to a file."""
+def run(words: Sequence[str], folder: str, captured: str) -> tuple[int, float]:
+    """Run a command in a folder, and return its exit status and the seconds that it took.
+
+    What it prints goes to a file.
+    """
+    begun = time.monotonic()
     target = Path(captured)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("ab") as output:
@@ -33,7 +38,7 @@ def run(words: Sequence[str], folder: str, captured: str) -> int:
             # The job is run elsewhere when this process is lost.
             preexec_fn=lambda: signal_at_parents_end(signal.SIGKILL),
         )
-        return process.wait()
+        return process.wait(), time.monotonic() - begun
 
 
 def _environment() -> dict[str, str]:
