@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 
 from fasthep_smk.config.run_settings import BundleSize
+from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import NOMINAL, Bundle, Job, Rule
 
 __all__ = ["bundle"]
@@ -30,24 +31,33 @@ _TINY = 0.5
 _BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
 
 
+def events_of(partition: Partition) -> int | None:
+    """Return how many events a partition has by its own range; ``None`` where that is open."""
+    if partition.start is None or partition.stop is None:
+        return None
+    return partition.stop - partition.start
+
+
 def bundle(
     rules: Iterable[Rule],
     wanted: BundleSize = "auto",
     *,
     seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
+    events: Callable[[Partition], int | None] = events_of,
     at_once: Callable[[Rule], int] = lambda _: 1,
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
-    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` for how many of
-    them can run at the same time; ``apart`` are rules whose jobs the batch system joins itself.
+    ``seconds`` is asked for times that earlier jobs of a rule took, ``events`` for how many a
+    partition has (``None``: not known), and ``at_once`` for how many jobs of a rule can run at the
+    same time; ``apart`` are rules whose jobs the batch system joins itself.
     Partitions that a run goes ``without`` share no job.
     """
     rules = list(rules)
     sizes = {
-        rule.name: _size(rule, wanted, seconds, at_once(rule))
+        rule.name: _size(rule, wanted, seconds, events, at_once(rule))
         for rule in rules
         if rule.scope == "partition" and rule.name not in apart
     }
@@ -61,7 +71,11 @@ def bundle(
 
 
 def _size(
-    rule: Rule, wanted: BundleSize, seconds: Callable[[Rule], Sequence[float]], at_once: int
+    rule: Rule,
+    wanted: BundleSize,
+    seconds: Callable[[Rule], Sequence[float]],
+    events: Callable[[Partition], int | None],
+    at_once: int,
 ) -> tuple[int, str]:
     if wanted != "auto":
         return wanted, "as asked for"
@@ -70,21 +84,15 @@ def _size(
     if took := seconds(rule):
         each, how = max(median(took), 0.001), "as measured before"
     else:
-        known = [found for job in rule.jobs.values() if (found := _expected(job)) is not None]
+        partitions = [job.partition for job in rule.jobs.values() if job.partition]
+        counts = [events(one) for one in partitions]
+        known = [count for count in counts if count is not None]
         if len(known) < len(rule.jobs):
             return 1, ""
-        each, how = median(known), "by their events"
+        each, how = _BESIDES + median(known) / _EVENTS_PER_SECOND, "by their events"
     shared = max(len(rule.jobs) // (_FOR_EACH * at_once), int(_TINY / each))
     size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST, shared)
     return max(size, 1), f"each takes about {each:.2g} s, {how}"
-
-
-def _expected(job: Job) -> float | None:
-    """Return the seconds that a job may take, by its events; ``None`` if they are not known."""
-    partition = job.partition
-    if partition is None or partition.start is None or partition.stop is None:
-        return None
-    return _BESIDES + (partition.stop - partition.start) / _EVENTS_PER_SECOND
 
 
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:

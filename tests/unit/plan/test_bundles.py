@@ -85,6 +85,14 @@ def test_long_ones_and_those_that_nobody_knows_are_left_alone(events: int | None
     assert bundled(rule("a", events, data=400)) == [[]]
 
 
+def test_whole_files_are_as_long_as_their_events() -> None:
+    """No chunk size was given: a partition is a file, of which the plan does not say how long."""
+    assert bundled(rule("a", None, data=320), events=lambda _: 1000) == [[10] * 32]
+    assert bundled(rule("a", None, data=320), events=lambda _: 5_000_000) == [[]]
+    files = bundled(rule("a", None, data=320), events=lambda one: None if one.part == "7" else 1000)
+    assert files == [[]]
+
+
 def test_neighbours_of_one_dataset_share_a_job() -> None:
     one = rule("a", data=3, dy=2)
     bundle([one], 2)
