@@ -26,6 +26,8 @@ _SECONDS = 5.0
 _FEWEST, _FOR_EACH = 32, 3
 #: A shorter job costs more to start than others could gain by running at once.
 _TINY = 0.5
+#: As long as bundles are shorter, so many jobs for each that can run at once are enough.
+_SHORT = 1.0
 #: Until a rule has run once: what a job takes besides its events, and events per second.
 _BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
 
@@ -42,7 +44,7 @@ def bundle(
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
     ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` for how many of
-    them can run at the same time; ``apart`` are rules whose jobs the batch system joins itself.
+    them can run at the same time, 1 if that is not known; ``apart`` are rules whose jobs the batch system joins itself.
     Partitions that a run goes ``without`` share no job.
     """
     rules = list(rules)
@@ -65,18 +67,21 @@ def _size(
 ) -> tuple[int, str]:
     if wanted != "auto":
         return wanted, "as asked for"
-    if len(rule.jobs) < 2 * _FEWEST:
+    count = len(rule.jobs)
+    fewest = min(_FEWEST, _FOR_EACH * at_once) if at_once > 1 else _FEWEST
+    if count < 2 * fewest:
         return 1, ""
     if took := seconds(rule):
         each, how = max(median(took), 0.001), "as measured before"
     else:
         known = [found for job in rule.jobs.values() if (found := _expected(job)) is not None]
-        if len(known) < len(rule.jobs):
+        if len(known) < count:
             return 1, ""
         each, how = median(known), "by their events"
-    shared = max(len(rule.jobs) // (_FOR_EACH * at_once), int(_TINY / each))
-    size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST, shared)
-    return max(size, 1), f"each takes about {each:.2g} s, {how}"
+    shared = max(count // (_FOR_EACH * at_once), int(_TINY / each))
+    size = min(int(_SECONDS / each), count // _FEWEST, shared)
+    short = min(int(_SHORT / each), count // fewest)
+    return max(size, short, 1), f"each takes about {each:.2g} s, {how}"
 
 
 def _expected(job: Job) -> float | None:
