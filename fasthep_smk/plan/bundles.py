@@ -44,8 +44,8 @@ def bundle(
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
     ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` for how many of
-    them can run at the same time, 1 if that is not known; ``apart`` are rules whose jobs the batch system joins itself.
-    Partitions that a run goes ``without`` share no job.
+    them can run at the same time, 1 if that is not known; ``apart`` are rules whose jobs the batch
+    system joins itself. Partitions that a run goes ``without`` share no job.
     """
     rules = list(rules)
     sizes = {

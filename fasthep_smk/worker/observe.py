@@ -268,7 +268,7 @@ class Observer:
         ]
 
     def close(self) -> None:
-        """Forget what forked processes have told: of a job that leaves a file open, none goes on."""
+        """Forget what forked processes have told; an open file would end the job's process."""
         os.close(self._told)
 
     def edited(self) -> list[str]:
