@@ -31,6 +31,7 @@ from fasthep_smk.translate.write import IN_CONTAINER, begin_alone
 from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
+from fasthep_smk.util.threads import meanwhile
 
 if TYPE_CHECKING:
     from fasthep_smk.config.execution import Execution
@@ -185,9 +186,8 @@ def _run(
         without_secrets({**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}),
         arguments=["--profile", "smk/profile", "--keep-going", *arguments],
     )
-    over = threading.Event()
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         end = time.monotonic() + timeout
         while not over.wait(_LOOK):
             left = [
@@ -210,13 +210,10 @@ def _run(
                 snakemake.signal(signal.SIGKILL)
             return
 
-    watching = threading.Thread(target=watch, daemon=True)
-    watching.start()
     try:
-        snakemake.follow(heard)
+        with meanwhile(watch):
+            snakemake.follow(heard)
     finally:
-        over.set()
-        watching.join()
         # One that was held, or whose Snakemake was killed, would be there for ever.
         if there := [one.batch_id for one in module.queued(place) or () if one.state != "ending"]:
             ask(module.cancel(there))

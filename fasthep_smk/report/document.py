@@ -147,7 +147,8 @@ def _outcome(facts: Facts, data: JsonObject) -> JsonObject:
     if facts.is_running:
         text = f"{done}, {counts['running']} run now." if total else "It begins."
         if (left := data["seconds_left"]) is not None:
-            text += f" About {duration(left)} left: it may end at {when(data['made'] + left)}."
+            soon = f"{max(1, round(left))} s" if left < 59.5 else duration(left)
+            text += f" About {soon} left: it may end at {when(data['made'] + left)}."
         return {"state": "running", "text": text}
     if not total:
         return {"state": "to do", "text": "Nothing is translated yet."}
@@ -184,6 +185,7 @@ def _failure(build: Path, one: failures.Failure) -> JsonObject:
         "dataset": one.dataset or "",
         "file": one.file or "",
         "entries": failures.span(one.start, one.stop) if one.file else "",
+        "at": one.at or "",
         "where": failures.where(one) if one.pool else "",
         "memory": one.memory,
         "used": most or None,

@@ -227,6 +227,7 @@ def _failures(data: JsonObject) -> str:
     items = []
     for one in data["failures"]:
         facts = [
+            ("at", one["at"]),
             ("dataset", one["dataset"]),
             ("file", f"{one['file']} ({one['entries']})" if one["file"] else ""),
             ("where", one["where"]),

@@ -136,7 +136,8 @@ class Engine:
                 stack.callback(screen.close)
                 stream = stack.enter_context(_private(log))
                 events = stack.enter_context(_private(written.build / layout.RUN_EVENTS))
-                stack.enter_context(stalled.Patience(reader, self.reasons, self.patience))
+                if self.reasons is not None:
+                    stack.enter_context(stalled.telling(reader, self.reasons, self.patience))
                 variables = environment(written.build, self.held)
                 variables = variables if here else without_secrets(variables)
                 worker = stack.enter_context(

@@ -18,6 +18,7 @@ from fasthep_smk.storage import failures, last_run, layout, queue
 from fasthep_smk.storage.last_run import LastRun, Outcome
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
+from fasthep_smk.util.threads import meanwhile
 
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
@@ -67,10 +68,9 @@ def _renewing(build: Path, pools: Mapping[str, str] | None = None) -> Iterator[N
     On a batch system, where rules have ``pools``, it is also noted why jobs wait. What goes wrong
     with it is not said now: if it still does at the end, it is said then.
     """
-    over = threading.Event()
     queue.forget(build)
 
-    def renew() -> None:
+    def renew(over: threading.Event) -> None:
         wait, asked = _FIRST, -_ASKED
         while not over.wait(wait):
             if pools is not None and time.monotonic() - asked >= _ASKED:
@@ -84,13 +84,8 @@ def _renewing(build: Path, pools: Mapping[str, str] | None = None) -> Iterator[N
                 page.write(build, renewed=wait)
             wait = page.pause(time.perf_counter() - started)
 
-    thread = threading.Thread(target=renew, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(renew):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def write_page(build: Path) -> None:

@@ -6,48 +6,34 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fasthep_smk import sites
 from fasthep_smk.run.snakemake_output import Progress, Reader
 from fasthep_smk.sites import Queued
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.util.threads import meanwhile
 
-__all__ = ["Patience", "reasons", "waiting"]
+__all__ = ["reasons", "telling", "waiting"]
 
 
-class Patience:
-    """Says why nothing happens, when no job has ended for some time; again after as long."""
+def telling(
+    reader: Reader, reasons: Callable[[Progress], list[str]], patience: int
+) -> AbstractContextManager[None]:
+    """Say why nothing happens, when no job has ended for ``patience`` s; again after as long."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        reasons: Callable[[Progress], list[str]] | None,
-        patience: int,
-    ) -> None:
-        self._reader = reader
-        self._reasons = reasons
-        self._patience = patience
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> None:
-        if self._reasons is not None:
-            self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-
-    def _watch(self) -> None:
-        assert self._reasons is not None
+    def watch(over: threading.Event) -> None:
         spoke = time.monotonic()
-        while not self._over.wait(1):
-            quiet_since = max(self._reader.last, spoke)
-            if time.monotonic() - quiet_since < self._patience or not self._reader.jobs:
+        while not over.wait(1):
+            quiet_since = max(reader.last, spoke)
+            if time.monotonic() - quiet_since < patience or not reader.jobs:
                 continue
-            for line in self._reasons(self._reader.progress()):
-                self._reader.say(line)
+            for line in reasons(reader.progress()):
+                reader.say(line)
             spoke = time.monotonic()
+
+    return meanwhile(watch, join=False)  # a batch system that is asked may take long to answer
 
 
 def reasons(progress: Progress, placement: Placement) -> list[str]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.units import format_bytes, format_duration
 
 __all__ = [
@@ -118,12 +119,11 @@ def memory_limit(
     if amount is None or not Path("/proc/self/statm").exists():
         yield
         return
-    over = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         raise _error(amount, pool)
 
-    def watch() -> None:
+    def watch(over: threading.Event) -> None:
         while not over.wait(_POLL):
             if _resident() > amount:
                 report(_error(amount, pool))
@@ -133,13 +133,10 @@ def memory_limit(
                 return
 
     before = signal.signal(signal.SIGUSR1, stop)
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
     try:
-        yield
+        with meanwhile(watch):
+            yield
     finally:
-        over.set()
-        thread.join()
         signal.signal(signal.SIGUSR1, before)
 
 

@@ -22,6 +22,7 @@ from fasthep_smk.transfer.environment.contents import VenvContents
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.terminal import ERASE, bar, is_terminal
+from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.processes import MODULES
 
 __all__ = ["NEEDED", "Packable", "Packed", "archive_path", "contents_of", "pack"]
@@ -147,30 +148,28 @@ def _telling(temporary: Path, tell: TextIO | None) -> Iterator[_Now]:
 
     No bar is left behind.
     """
-    now, began, over = _Now(), time.monotonic(), threading.Event()
-    drawn = tell is not None and is_terminal(tell)
+    now, began = _Now(), time.monotonic()
+    if tell is None:
+        yield now
+        return
+    drawn = is_terminal(tell)
 
-    def speak() -> None:
+    def speak(over: threading.Event) -> None:
         while not over.wait(_DRAWN if drawn else _EVERY):
             with suppress(OSError):  # it has just got its name, or nobody reads
                 parts = temporary.parent.glob(f"{temporary.name}*")
                 size = sum(one.stat().st_size for one in parts if one.is_file())
                 said = f"{size / 1e6:.0f} MB, {time.monotonic() - began:.0f} s"
-                if drawn and tell is not None:
+                if drawn:
                     share = "" if now.share is None else f"{bar(now.share, _BAR, tell)} "
                     print(f"{ERASE}    {now.what}: {share}{said}", end="", file=tell, flush=True)
                 else:
                     print(f"    {now.what}: {said}", file=tell, flush=True)
 
-    thread = threading.Thread(target=speak, daemon=True)
-    if tell is not None:
-        thread.start()
     try:
-        yield now
+        with meanwhile(speak):
+            yield now
     finally:
-        over.set()
-        if tell is not None:
-            thread.join()
         if drawn:
             print(ERASE, end="", file=tell, flush=True)
 
