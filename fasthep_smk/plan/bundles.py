@@ -27,6 +27,8 @@ _SECONDS = 5.0
 _FEWEST, _FOR_EACH = 32, 3
 #: A shorter job costs more to start than others could gain by running at once.
 _TINY = 0.5
+#: As long as bundles are shorter, so many jobs for each that can run at once are enough.
+_SHORT = 1.0
 #: Until a rule has run once: what a job takes besides its events, and events per second.
 _BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
 
@@ -52,7 +54,7 @@ def bundle(
 
     ``seconds`` is asked for times that earlier jobs of a rule took, ``events`` for how many a
     partition has (``None``: not known), and ``at_once`` for how many jobs of a rule can run at the
-    same time; ``apart`` are rules whose jobs the batch system joins itself.
+    same time, 1 if that is not known; ``apart`` are rules whose jobs the batch system joins itself.
     Partitions that a run goes ``without`` share no job.
     """
     rules = list(rules)
@@ -79,20 +81,22 @@ def _size(
 ) -> tuple[int, str]:
     if wanted != "auto":
         return wanted, "as asked for"
-    if len(rule.jobs) < 2 * _FEWEST:
+    count = len(rule.jobs)
+    fewest = min(_FEWEST, _FOR_EACH * at_once) if at_once > 1 else _FEWEST
+    if count < 2 * fewest:
         return 1, ""
     if took := seconds(rule):
         each, how = max(median(took), 0.001), "as measured before"
     else:
         partitions = [job.partition for job in rule.jobs.values() if job.partition]
-        counts = [events(one) for one in partitions]
-        known = [count for count in counts if count is not None]
-        if len(known) < len(rule.jobs):
+        counts = [found for one in partitions if (found := events(one)) is not None]
+        if len(counts) < count:
             return 1, ""
-        each, how = _BESIDES + median(known) / _EVENTS_PER_SECOND, "by their events"
-    shared = max(len(rule.jobs) // (_FOR_EACH * at_once), int(_TINY / each))
-    size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST, shared)
-    return max(size, 1), f"each takes about {each:.2g} s, {how}"
+        each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "by their events"
+    shared = max(count // (_FOR_EACH * at_once), int(_TINY / each))
+    size = min(int(_SECONDS / each), count // _FEWEST, shared)
+    short = min(int(_SHORT / each), count // fewest)
+    return max(size, short, 1), f"each takes about {each:.2g} s, {how}"
 
 
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:
