@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import InvalidStateError
 from typing import Any
 
+from fasthep_smk.executors.pilot_demand import Demand
 from fasthep_smk.executors.pilot_jobs import Batch
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.names import shell
@@ -45,8 +46,10 @@ def is_lost(error: BaseException) -> bool:
     return type(error).__name__ in ("ManagerLost", "WorkerLost")
 
 
-def executor_of(crew: Crew, batch: Batch, on_look: Callable[[Any, Mapping[str, str]], None]) -> Any:
-    """Return Parsl's executor; ``on_look`` hears once a second what became of pilots."""
+def executor_of(
+    crew: Crew, batch: Batch, demand: Demand, on_look: Callable[[Any, Mapping[str, str]], None]
+) -> Any:
+    """Return Parsl's executor; ``on_look`` hears at each look what became of pilots."""
     htex = importlib.import_module("parsl.executors.high_throughput.executor")
     python = [sys.executable, "-P", "-m"]
     manager = htex.DEFAULT_LAUNCH_CMD.partition(" ")[2]
@@ -127,7 +130,7 @@ def executor_of(crew: Crew, batch: Batch, on_look: Callable[[Any, Mapping[str, s
 
     return Executor(
         label=crew.name,
-        provider=_provider(batch),
+        provider=_provider(batch, demand),
         launch_cmd=f"{pilot} {manager}",
         interchange_launch_cmd=[*python, "fasthep_smk.executors.interchange"],
         cores_per_worker=1e-6,  # their number is said
@@ -157,7 +160,7 @@ def _braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _provider(batch: Batch) -> Any:
+def _provider(batch: Batch, demand: Demand) -> Any:
     """Return the batch system as Parsl asks for it (``ExecutionProvider``)."""
     base = importlib.import_module("parsl.providers.base")
     jobs = importlib.import_module("parsl.jobs.states")
@@ -181,7 +184,7 @@ def _provider(batch: Batch) -> Any:
 
         @property
         def max_blocks(self) -> int:
-            return batch.room
+            return min(batch.room, demand.pilots)
 
         def submit(self, command: str, _tasks: int, job_name: str = "") -> str:
             return batch.submit(command, job_name.rpartition("-")[2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +95,14 @@ class Piloted(_Executor):
         of_pool = [one for one in crews if self._crews.tokens.get(one.attempt.pool) == token]
         return 2 * max((one.most * one.tasks for one in of_pool), default=0)
 
+    def note_ready(self, jobs: Iterable[SnakemakeJob]) -> None:
+        """Take in which jobs Snakemake could start, and has not chosen now."""
+        assert self._pilots is not None
+        found = (
+            self._pilots.crew_of(job.rule.name, number(job)) for job in jobs if not job.is_group()
+        )
+        self._pilots.note_ready(Counter(crew.name for crew in found if crew))
+
     def cancel(self) -> None:
         if self._pilots is not None:
             self._pilots.end()
@@ -178,9 +188,12 @@ def lift_limits() -> None:
     scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
     choose = scheduler.job_selector
 
-    def job_selector(self: Any, jobs: object) -> object:
+    def job_selector(self: Any, jobs: Collection[SnakemakeJob]) -> Collection[SnakemakeJob]:
         for one in _all:
             one.set_limits(self.resources)
-        return choose(self, jobs)
+        chosen: Collection[SnakemakeJob] = choose(self, jobs)
+        for one in _all:
+            one.note_ready(set(jobs).difference(chosen))
+        return chosen
 
     patches.PILOT_LIMITS.make(scheduler, job_selector=job_selector)

@@ -1,8 +1,8 @@
 """Batch jobs that stay: pilots, which run one job of Snakemake's after the other.
 
 A pilot is a worker of Parsl's HighThroughputExecutor, beside a fork server of ours. Parsl starts as
-many as there is work for, up to the workers of the pool, hands jobs to those that are free, notices
-when one is lost, and ends those that have nothing to do
+many as there is work for (:class:`Demand` says how many that are), up to the workers of the pool,
+hands jobs to those that are free, notices when one is lost, and ends those that have nothing to do
 (https://parsl.readthedocs.io, "Execution" and "Elasticity").
 
 No job runs twice at a time. One that has lost its pilot is run again when that has noticed, too.
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk.executors.pilot_demand import Demand
 from fasthep_smk.executors.pilot_jobs import Batch, names_of
 from fasthep_smk.executors.pilot_losses import MOST, Losses, Lost
 from fasthep_smk.executors.pilot_parsl import (
@@ -38,8 +39,9 @@ from fasthep_smk.worker import pilot_task
 
 __all__ = ["Ended", "Pilots"]
 
-#: Seconds without a job after which a pilot is ended, and between two looks at how many are needed.
-_IDLE, _LOOK = 60.0, 1.0
+#: Seconds without a job after which a pilot is ended; between two looks at how many are needed; and
+#: between two looks at what became of them.
+_IDLE, _NEEDED, _LOOK = 60.0, 0.3, 1.0
 _NEVER_CAME = "none of its pilots has started"
 #: Seconds that Parsl gets to end.
 _PATIENCE = 30
@@ -78,6 +80,7 @@ class Pilots:
         self._broken: Exception | None = None
         self._executors: dict[str, Any] = {}
         self._batches: dict[str, Batch] = {}
+        self._demands = {name: Demand(crew.tasks) for name, crew in crews.by_name.items()}
         self._lock = threading.Lock()
         self._losses = Losses(crews.system, say)
         self._given_up: dict[str, threading.Event] = {}
@@ -98,6 +101,11 @@ class Pilots:
         """Return the pools in which all jobs are run by pilots, as many as its workers."""
         left = {self._crews.by_name[name].attempt.pool for name in list(self._given_up)}
         return [pool for pool in self._crews.tokens if pool not in left]
+
+    def note_ready(self, jobs: Mapping[str, int]) -> None:
+        """Take in how many jobs are ready for each crew, by its name, that it was not handed."""
+        for name, demand in self._demands.items():
+            demand.ready = jobs.get(name, 0)
 
     def run(
         self,
@@ -137,10 +145,14 @@ class Pilots:
             late = patience is not None and crew.name in self._never_came
             end(Ended(None, late=late))
 
-        def hear(future: Future[int]) -> None:
+        demand = self._demands[crew.name]
+
+        def hear(future: Future[tuple[int, float]]) -> None:
             error = future.exception()
+            status, seconds = (None, None) if error else future.result()
+            demand.ends(seconds)
             if error is None:
-                end(Ended(future.result()))
+                end(Ended(status))
             elif is_unusable(error):
                 _apart(lambda: elsewhere(error))
             elif is_lost(error):
@@ -156,6 +168,7 @@ class Pilots:
             return
         if kernel is None:  # all is over
             return
+        demand.begins()
         try:
             future = kernel.submit(
                 pilot_task.run,
@@ -166,6 +179,7 @@ class Pilots:
                 app_kwargs={},
             )
         except Exception as error:
+            demand.ends()
             end(Ended(1, _one_line(f"no pilot was given it: {error}")))
         else:
             future.add_done_callback(hear)
@@ -241,14 +255,17 @@ class Pilots:
                 if other is not one and other.pool == one.pool and one.pool in self._crews.limited
             ]
         self._executors |= {
-            crew.name: executor_of(crew, self._batches[crew.name], self._on_look) for crew in crews
+            crew.name: executor_of(
+                crew, self._batches[crew.name], self._demands[crew.name], self._on_look
+            )
+            for crew in crews
         }
         started = kernel.DataFlowKernel(
             config.Config(
                 executors=list(self._executors.values()),
                 run_dir=str(folder),
                 strategy="htex_auto_scale",
-                strategy_period=_LOOK,
+                strategy_period=_NEEDED,
                 max_idletime=_IDLE,
                 initialize_logging=False,
                 exit_mode="skip",

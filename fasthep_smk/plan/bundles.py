@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import median
 
 from fasthep_smk.config.run_settings import BundleSize
+from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import NOMINAL, Bundle, Job, Rule
 
 __all__ = ["bundle"]
@@ -26,8 +27,17 @@ _SECONDS = 5.0
 _FEWEST, _FOR_EACH = 32, 3
 #: A shorter job costs more to start than others could gain by running at once.
 _TINY = 0.5
+#: As long as bundles are shorter, so many jobs for each that can run at once are enough.
+_SHORT = 1.0
 #: Until a rule has run once: what a job takes besides its events, and events per second.
 _BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
+
+
+def events_of(partition: Partition) -> int | None:
+    """Return how many events a partition has by its own range; ``None`` where that is open."""
+    if partition.start is None or partition.stop is None:
+        return None
+    return partition.stop - partition.start
 
 
 def bundle(
@@ -35,19 +45,21 @@ def bundle(
     wanted: BundleSize = "auto",
     *,
     seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
+    events: Callable[[Partition], int | None] = events_of,
     at_once: Callable[[Rule], int] = lambda _: 1,
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),
 ) -> None:
     """Bundle the jobs of partition rules, and say why in ``rule.bundled``.
 
-    ``seconds`` is asked for times that earlier jobs of a rule took, ``at_once`` for how many of
-    them can run at the same time; ``apart`` are rules whose jobs the batch system joins itself.
+    ``seconds`` is asked for times that earlier jobs of a rule took, ``events`` for how many a
+    partition has (``None``: not known), and ``at_once`` for how many jobs of a rule can run at the
+    same time, 1 if that is not known; ``apart`` are rules whose jobs the batch system joins itself.
     Partitions that a run goes ``without`` share no job.
     """
     rules = list(rules)
     sizes = {
-        rule.name: _size(rule, wanted, seconds, at_once(rule))
+        rule.name: _size(rule, wanted, seconds, events, at_once(rule))
         for rule in rules
         if rule.scope == "partition" and rule.name not in apart
     }
@@ -61,30 +73,30 @@ def bundle(
 
 
 def _size(
-    rule: Rule, wanted: BundleSize, seconds: Callable[[Rule], Sequence[float]], at_once: int
+    rule: Rule,
+    wanted: BundleSize,
+    seconds: Callable[[Rule], Sequence[float]],
+    events: Callable[[Partition], int | None],
+    at_once: int,
 ) -> tuple[int, str]:
     if wanted != "auto":
         return wanted, "as asked for"
-    if len(rule.jobs) < 2 * _FEWEST:
+    count = len(rule.jobs)
+    fewest = min(_FEWEST, _FOR_EACH * at_once) if at_once > 1 else _FEWEST
+    if count < 2 * fewest:
         return 1, ""
     if took := seconds(rule):
         each, how = max(median(took), 0.001), "as measured before"
     else:
-        known = [found for job in rule.jobs.values() if (found := _expected(job)) is not None]
-        if len(known) < len(rule.jobs):
+        partitions = [job.partition for job in rule.jobs.values() if job.partition]
+        counts = [found for one in partitions if (found := events(one)) is not None]
+        if len(counts) < count:
             return 1, ""
-        each, how = median(known), "by their events"
-    shared = max(len(rule.jobs) // (_FOR_EACH * at_once), int(_TINY / each))
-    size = min(int(_SECONDS / each), len(rule.jobs) // _FEWEST, shared)
-    return max(size, 1), f"each takes about {each:.2g} s, {how}"
-
-
-def _expected(job: Job) -> float | None:
-    """Return the seconds that a job may take, by its events; ``None`` if they are not known."""
-    partition = job.partition
-    if partition is None or partition.start is None or partition.stop is None:
-        return None
-    return _BESIDES + (partition.stop - partition.start) / _EVENTS_PER_SECOND
+        each, how = _BESIDES + median(counts) / _EVENTS_PER_SECOND, "by their events"
+    shared = max(count // (_FOR_EACH * at_once), int(_TINY / each))
+    size = min(int(_SECONDS / each), count // _FEWEST, shared)
+    short = min(int(_SHORT / each), count // fewest)
+    return max(size, short, 1), f"each takes about {each:.2g} s, {how}"
 
 
 def _fewer(rules: list[Rule], sizes: dict[str, tuple[int, str]]) -> None:

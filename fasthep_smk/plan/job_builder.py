@@ -71,13 +71,13 @@ class Book:
         self.identity = cache(identity)
         self.varied = variations[0].name is not None
         graphs = {item.label: item.graph for item in variations}
-        datasets: list[Dataset | None] = [
-            item.dataset(partition) for item in variations for partition in dataset_names(item)
-        ] or [None]
+        # Variations have most datasets in common.
+        every = [item.dataset(name) for item in variations for name in dataset_names(item)]
+        datasets: list[Dataset | None] = [*{digest_of(one): one for one in every}.values()]
         self.live = {label: live_columns(graph) for label, graph in graphs.items()}
         self.closed = closed_sources(graphs, self.live)
         self.static = {label: node_signatures(graph, label) for label, graph in graphs.items()}
-        self.tasks = cut(graphs, granularity, datasets, router, self.static)
+        self.tasks = cut(graphs, granularity, datasets or [None], router, self.static)
         self.merges = granularity == "stage" or any(
             any(node.scope == "dataset" for node in item.graph.nodes.values())
             or any(count > PARTITIONS_PER_FINISH for count in partition_counts(item).values())

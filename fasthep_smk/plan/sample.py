@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from fasthep_smk.config.run_settings import Sample
 from fasthep_smk.flow.records import SampleFacts
@@ -145,12 +146,15 @@ def counting(variations: Iterable[Variation], inputs: Inputs) -> Callable[[Parti
     sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
     trees = [one.tree for one in sources if one.tree is not None]
 
+    @cache
+    def entries(file: str) -> int:
+        return max(inputs.look([file], trees)[file].entries.values(), default=0)
+
     def events(partition: Partition) -> int | None:
         start, stop = partition.start or 0, partition.stop
         if trees and not is_remote(partition.file):
-            facts = inputs.look([partition.file], trees)[partition.file]
-            entries = max(facts.entries.values(), default=0)
-            stop = entries if stop is None else min(stop, entries)
+            there = entries(partition.file)
+            stop = there if stop is None else min(stop, there)
         return None if stop is None else max(0, stop - start)
 
     return events

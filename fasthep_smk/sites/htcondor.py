@@ -350,6 +350,21 @@ def _ending(ad: JsonObject) -> str:
     return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
 
 
+def _held_at(seconds: int) -> Mapping[str, str]:
+    """Return what holds a job at its time also where ``allowed_execute_duration`` does not.
+
+    HTCondor (23.9) sees to that by a timer of the shadow. The next job in the same slot has the
+    same shadow; if it starts before the timer of the one before it has passed, it has none.
+    """
+    since = "JobCurrentStartExecutingDate"
+    over = f"{since} =!= undefined && time() - {since} > {seconds}"
+    limit = units.format_duration(seconds)
+    return {
+        "periodic_hold": f"JobStatus == {_RUNNING} && {over}",
+        "periodic_hold_reason": f'"The job exceeded allowed execute duration of {limit}"',
+    }
+
+
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     """Submit a shell command as a batch job that starts once; return its id.
 
@@ -369,6 +384,8 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         "error": f"{output}.err",
         "log": f"{output}.events",
     }
+    if request.walltime is not None:
+        lines |= _held_at(request.walltime)
     if request.memory is not None:
         lines["request_memory"] = units.whole_mib(request.memory)
     if request.disk is not None:

@@ -386,6 +386,7 @@ def place(planned: Planned) -> Placed:
         planned.rules,
         settings.bundle,
         seconds=lambda rule: seconds(rule, earlier),
+        events=counting(planned.variations, planned.inputs),
         at_once=lambda rule: _at_once(placement, settings, rule),
         apart=placement.together,
         without=planned.left_out,

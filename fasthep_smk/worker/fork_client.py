@@ -1,8 +1,10 @@
-"""Hand a job to the fork server and wait for it; run as a script, with nothing imported in vain.
+"""Hand a job to the fork server and wait for it, with nothing imported in vain.
 
 ``python -I -S fork_client.py SOCKET ARGUMENT ...`` ends as the job does. Where no fork server takes
 the job, it becomes a cold one.
 """
+
+from __future__ import annotations
 
 import array
 import os
@@ -10,13 +12,21 @@ import signal
 import socket
 import sys
 
+__all__ = ["is_taken", "status_of"]
+
+TYPE_CHECKING = False  # typing takes longer to import than all of this
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import NoReturn
+
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def main() -> int:
-    arguments = sys.argv[2:]
+    server, *arguments = sys.argv[1:]
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    if not _is_taken(connection, arguments):
+    folder = os.getcwdb()  # noqa: PTH109 (pathlib takes longer to import than all of this)
+    if not is_taken(connection, server, arguments, folder, os.environb, (1, 2)):
         _start_cold(arguments)
 
     def forward(number: int, _frame: object) -> None:
@@ -24,12 +34,9 @@ def main() -> int:
 
     for number in _PASSED_ON:
         signal.signal(number, forward)
-    answer = b""
-    while not answer.endswith(b"\n") and (part := connection.recv(64)):
-        answer += part
-    if not answer.endswith(b"\n"):  # the fork server was killed, and the job with it
+    status = status_of(connection)
+    if status is None:
         _start_cold(arguments)
-    status = int(answer)
     if status < 0:  # killed by a signal: so are we
         if -status != signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)
@@ -37,7 +44,7 @@ def main() -> int:
     return status
 
 
-def _start_cold(arguments: list[str]) -> None:
+def _start_cold(arguments: list[str]) -> NoReturn:
     """Become the job, in a Python of its own."""
     for number in _PASSED_ON:
         signal.signal(number, signal.SIG_DFL)
@@ -45,20 +52,42 @@ def _start_cold(arguments: list[str]) -> None:
     os.execv(sys.executable, command)
 
 
-def _is_taken(connection: socket.socket, arguments: list[str]) -> bool:
-    """Hand the job over: its arguments, folder and environment, its standard output and error."""
-    variables = [name + b"=" + value for name, value in os.environb.items()]
-    folder = os.getcwdb()  # noqa: PTH109 (pathlib takes longer to import than all of this)
-    body = b"\0".join([folder, *map(os.fsencode, arguments), *variables])
+def is_taken(
+    connection: socket.socket,
+    server: str,
+    arguments: list[str],
+    folder: bytes,
+    variables: Mapping[bytes, bytes],
+    outputs: tuple[int, int],
+) -> bool:
+    """Hand a job over: its arguments, folder and environment, its standard output and error.
+
+    ``server`` is the path of the socket. The job ends when the connection is closed.
+    """
+    body = b"\0".join(
+        [
+            folder,
+            *map(os.fsencode, arguments),
+            *(name + b"=" + value for name, value in variables.items()),
+        ]
+    )
     data = b"%d %d\n" % (len(body), len(arguments)) + body
-    outputs = array.array("i", [1, 2]).tobytes()
+    descriptors = array.array("i", outputs).tobytes()
     try:
-        connection.connect(sys.argv[1])
-        sent = connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, outputs)])
+        connection.connect(server)
+        sent = connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
         connection.sendall(data[sent:])
         return connection.recv(1) == b"+"
     except OSError:
         return False
+
+
+def status_of(connection: socket.socket) -> int | None:
+    """Wait for the end of a job; ``None``: the fork server was killed, and the job with it."""
+    answer = b""
+    while not answer.endswith(b"\n") and (part := connection.recv(64)):
+        answer += part
+    return int(answer) if answer.endswith(b"\n") else None
 
 
 if __name__ == "__main__":

@@ -267,6 +267,10 @@ class Observer:
             for one in dict.fromkeys(by)
         ]
 
+    def close(self) -> None:
+        """Forget what forked processes have told; an open file would end the job's process."""
+        os.close(self._told)
+
     def edited(self) -> list[str]:
         """Return the files that were written since the job began.
 

@@ -406,17 +406,23 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
     launch, beside = Path(run["launch_folder"]), Path(run["workflow"]).parent
     named = NamedFiles((launch, beside), run["ignore_reads"], own=[job.build])
     check_files(job, named, modules=True)
-    observer = None
-    if run["own_modules"]:  # otherwise nothing of the user's runs in any job
-        observer = Observer(
-            job.build,
-            Surroundings(launch, environment_of(job.build)),
-            files=named,
-            operation=current_operation,
-            own=run["own_modules"],
-            named=run["named_texts"],
-            known=job.entry.files,
-        )
+    if not run["own_modules"]:  # nothing of the user's runs in any job
+        return _checked(job, named, None)
+    observer = Observer(
+        job.build,
+        Surroundings(launch, environment_of(job.build)),
+        files=named,
+        operation=current_operation,
+        own=run["own_modules"],
+        named=run["named_texts"],
+        known=job.entry.files,
+    )
+    with contextlib.closing(observer):
+        return _checked(job, named, observer)
+
+
+def _checked(job: Job, named: NamedFiles, observer: Observer | None) -> tuple[Content, list[str]]:
+    """Run the job, seen by an ``observer``, and look whether its inputs have changed meanwhile."""
     try:
         with observing(observer) if observer else contextlib.nullcontext():
             content = _runner(job.table.scope)(job)

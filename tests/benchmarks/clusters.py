@@ -97,22 +97,24 @@ def _on(
     single = {"--bundle": "1"}
     partitions = f"{_WIDE} partitions, {_RULES} rules"
     fewer = f"{_NARROW} partitions"
-    home = f"{name}, {partitions}, on this machine, `-j 2`"
+    home = f"{name}, {partitions}, `--bundle 1`, on this machine, `-j 2`"
     each = f"{name}, 13 jobs of 1 s in a chain, a batch job each"
     piloted = f"{name}, the same, pilots"
     short = f"{name}, {_MANY} jobs of 1 s, files known, {_SLOTS} pilots"
     few = f"{name}, the same, {_SLOTS // _SHARED} pilots of {_SHARED} jobs at a time"
-    over = f"{name}, {partitions}, pilots"
-    bundled = f"{over}, in bundles"
+    over = f"{name}, {partitions}, `--bundle 1`, pilots"
+    home_bundled = f"{name}, {partitions}, in bundles as by default, on this machine, `-j 2`"
+    bundled = f"{name}, {partitions}, in bundles as by default, pilots"
     steps = [
         _step(found, each, chain, "plain", 13),
         _step(found, piloted, chain, "pilots", 13),
         _step(found, short, many, "pilots", files_known=True, **single),
         _step(found, few, many, "shared", files_known=True, **single),
-        _at_home(home, wide),
+        _at_home(home, wide, **single),
         _step(found, over, wide, "pilots", **single),
+        _at_home(home_bundled, wide),
         _step(found, bundled, wide, "pilots"),
-        _at_home(f"{home}, {fewer}", narrow),
+        _at_home(f"{home}, {fewer}", narrow, **single),
         _step(found, f"{over}, {fewer}", narrow, "pilots", **single),
     ]
     before = f"{each}, the other version, once"
@@ -130,7 +132,8 @@ def _on(
         Row(few, took[few]),
         Row(home, took[home]),
         Row(over, took[over], took[home], 1.3),
-        Row(bundled, took[bundled], took[home]),
+        Row(home_bundled, took[home_bundled]),
+        Row(bundled, took[bundled], took[home_bundled], 1.3),
     ]
     if settings.other:
         rows.insert(0, Row(before, took[before]))
@@ -260,9 +263,10 @@ def _step(
     return Step(name, command, before, check)
 
 
-def _at_home(name: str, folder: Path) -> Step:
+def _at_home(name: str, folder: Path, **options: str) -> Step:
     build = folder / "build_home"
-    ours = smk("plain.yaml", "-o", str(build), "-j", "2", "--bundle", "1", "--shrink-to-fit")
+    more = [word for option in options.items() for word in option]
+    ours = smk("plain.yaml", "-o", str(build), "-j", "2", "--shrink-to-fit", *more)
     command = ["env", "-C", str(folder), *ours]
     return Step(name, command, lambda: shutil.rmtree(build, ignore_errors=True))
 

@@ -1,8 +1,15 @@
 """Pilots on a real Slurm and a real HTCondor: what runs where, and what becomes of jobs in trouble.
 
-A pilot is a batch job that stays and runs one job of its pool after the other. Where a batch system
-does nothing but start and end pilots, and all else is Parsl's and our worker's, the short form of a
-test runs on one of the two.
+A pilot is a batch job that stays and runs one job of its pool after the other. A batch system does
+nothing but start and end pilots, and all else is Parsl's and our worker's: the short form of a test
+runs on one of the two, and only the long one (``make nightly``) runs all.
+
+- **Short**, one test for each path: pools with pilots of their own, several jobs at a time,
+  failures and time limits; a pilot that is lost; pilots that cannot start, that never come, that
+  cannot go on; a job that is killed; a run that is stopped, and one that is killed.
+- **Long**: all of it on the other system; the other ways to lose a pilot, its processes or node;
+  the other ends of jobs; and all that has to wait for a time limit, or for a controller that is
+  away.
 """
 
 from __future__ import annotations
@@ -91,6 +98,10 @@ class System:
         ]
         return {job: state in ("R", "2") for job, state in mine if state not in ("CG", "3")}
 
+    def running_pilot(self, folder: Path) -> str:
+        (pilot,) = [job for job, runs in self.queue(folder, "pilot:").items() if runs]
+        return pilot
+
     def remove(self, job: str) -> None:
         command = "scancel" if self.kind == "slurm" else "condor_rm"
         assert self.cluster.run(command, job, timeout=20).returncode == 0
@@ -154,6 +165,7 @@ def is_empty_within(system: System, folder: Path, seconds: float) -> bool:
     return True
 
 
+@on_both("slurm")
 def test_three_pools_have_pilots_of_their_own(system: System) -> None:
     folder = system.folder()
     workflow = analyses.three_pools(folder)
@@ -186,22 +198,51 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     # No other attempt would be made.
     run = system.start(workflow, "--", "--retries=0")
     run.until(lambda: tries(folder).total())
-    (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
+    pilot = system.running_pilot(folder)
     system.remove(pilot)
     run.until(lambda: pilot not in system.queue(folder))
     analyses.set_mood(folder)
     said = run.ended()
     end = {"slurm": "Slurm: CANCELLED", "htcondor": "HTCondor: removed: via condor_rm"}
     assert f"pool 'moody': pilot {pilot} was lost: {end[system.kind]}" in said
+    is_done_once_more(folder, said, moody_reference)
+
+
+@LONG
+def test_a_pilot_that_makes_way_for_others_gives_its_job_back(
+    system: System, moody_reference: Path
+) -> None:
+    """Slurm cancels it for a job of a partition that goes first, HTCondor vacates its slot."""
+    config = {"pilot": True, "slurm": {"partition": "spot"}}
+    workflow = moody(system, {**PILOT, "workers": 1, "config": config}, sleep=4)
+    folder = workflow.parent
+    run = system.start(workflow, "--", "--retries=0")
+    run.until(lambda: tries(folder).total())
+    pilot = system.running_pilot(folder)
+    evict = {
+        "slurm": ("sbatch", "--nodelist=std2", "--exclusive", "--wrap=sleep 5"),
+        "htcondor": ("condor_vacate_job", pilot),
+    }
+    assert system.cluster.run(*evict[system.kind], timeout=20).returncode == 0
+    run.until(lambda: pilot not in system.queue(folder))
+    analyses.set_mood(folder)
+    said = run.ended()
+    end = {"slurm": "Slurm: PREEMPTED", "htcondor": "HTCondor: evicted from its machine"}
+    assert f"pool 'moody': pilot {pilot} was lost: {end[system.kind]}" in said
+    is_done_once_more(folder, said, moody_reference)
+
+
+def is_done_once_more(folder: Path, said: str, reference: Path) -> None:
+    """The job that was under way in a lost pilot has run again, and none of the others."""
     assert said.count("its jobs run again") == 1
-    # The job that was under way has run again, and none of the others.
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
-    is_right(folder, moody_reference)
+    assert not (folder / "twice.txt").exists()
+    is_right(folder, reference)
 
 
-@on_both("slurm")
-@pytest.mark.parametrize("what", ["executors.pilot_manager", pytest.param("run.pilot", marks=LONG)])
+@LONG
+@pytest.mark.parametrize("what", ["executors.pilot_manager", "run.pilot"])
 def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what: str) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
@@ -233,6 +274,7 @@ def test_without_the_interchange_jobs_are_batch_jobs_of_their_own(system: System
     assert most_at_a_time(spans) == 1
 
 
+@on_both("slurm")
 def test_a_run_that_is_stopped_leaves_no_pilot(system: System) -> None:
     workflow = moody(system, PILOT, sleep=30)
     folder = workflow.parent
@@ -289,20 +331,15 @@ def test_one_pilot_runs_several_jobs_at_a_time(system: System) -> None:
 
 
 @on_both("htcondor")
-def test_a_job_of_a_pilot_keeps_to_its_time(system: System) -> None:
+def test_failures_and_time_limits_in_a_pilot_are_told_as_ever(system: System) -> None:
     pool = {"config": {"pilot": True, "walltime": "00:00:05", "retries": 0}}
-    workflow = moody(system, pool, sleep=60)
-    said = system.start(workflow).ended(1)
+    workflow = moody(system, pool, fail="data/data_0.root", sleep={"dy": 60})
+    said = system.start(workflow, "--keep-going").ended(1)
+    assert "RuntimeError: as the mood says" in said
     assert "the time limit of pool 'moody', 00:00:05, has passed" in said
 
 
 @on_both("slurm")
-def test_a_failure_in_a_pilot_is_told_as_ever(system: System) -> None:
-    workflow = moody(system, {"config": {"pilot": True, "retries": 0}}, fail=True)
-    said = system.start(workflow).ended(1)
-    assert "RuntimeError: as the mood says" in said
-
-
 def test_a_pilot_that_cannot_start_is_replaced_by_batch_jobs(system: System) -> None:
     wrong = {"slurm": {"extra": "--bogus"}, "htcondor": {"requirements": "(("}}
     pool = {"config": {"pilot": True, **wrong}}
@@ -350,8 +387,7 @@ def test_a_pool_whose_pilots_are_refused_is_no_matter_of_another(
     run = system.start(workflow, "--keep-going")
     run.says("pool 'bad': pilots cannot be used", 120)
     run.until(lambda: tries(folder).total())
-    (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
-    system.remove(pilot)
+    system.remove(system.running_pilot(folder))
     run.ended(1)
     assert tries(folder).total() == 4
     assert len(finished(folder)) == 3
@@ -432,8 +468,7 @@ def test_a_job_that_has_lost_three_pilots_has_failed(system: System, moody_refer
     run = system.start(workflow, "--keep-going")
     for number in (1, 2, 3):
         run.until(lambda number=number: tries(folder)["dy"] == number, 180)
-        (pilot,) = [job for job, runs in system.queue(folder, "pilot:").items() if runs]
-        system.remove(pilot)
+        system.remove(system.running_pilot(folder))
     said = run.ended(1)
     assert "3 pilots were lost that ran it; the last one: " in said
     analyses.set_mood(folder)
@@ -444,18 +479,14 @@ def test_a_job_that_has_lost_three_pilots_has_failed(system: System, moody_refer
 
 @LONG
 def test_a_job_that_is_longer_than_its_pilots_ends_with_the_fix(
-    slurm: Cluster, moody_reference: Path
+    system: System, moody_reference: Path
 ) -> None:
-    """It is not tried for ever, nor at another attempt, which would have no more time.
-
-    HTCondor 23.9 does not end each pilot at its time.
-    """
-    system = System("slurm", slurm)
+    """It is not tried for ever, nor at another attempt, which would have no more time."""
     config = {"pilot": {"walltime": "00:01:00"}, "retries": 2}
     workflow = moody(system, {**PILOT, "workers": 1, "config": config}, sleep={"dy": 600})
     folder = workflow.parent
     pools = {name: one for name, one in POOLS.items() if name != "default"}
-    analyses.site(folder, pools, **SLURM)
+    analyses.site(folder, pools, **(SLURM if system.kind == "slurm" else HTCONDOR))
     run = system.start(workflow, "--keep-going")
     said = " ".join(run.ended(1, seconds=580).split())
     fix = "give pool 'moody' a walltime, as long as one of its jobs takes at most"
@@ -565,7 +596,8 @@ def test_a_node_that_is_drained_keeps_its_pilot_and_gets_no_other(
     is_right(folder, moody_reference)
 
 
-@pytest.mark.parametrize("when", [pytest.param("submission", marks=LONG), "work"])
+@LONG
+@pytest.mark.parametrize("when", ["submission", "work"])
 def test_a_controller_that_is_away_costs_nothing(
     fragile: System, moody_reference: Path, when: str
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fasthep_smk.util.files import read_plain, unseal
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.compare import compare_builds
 from tests.support.forms import some
@@ -168,6 +169,17 @@ def test_one_lost_or_damaged_partition_runs_alone(moody: Path, smk: Run, snakema
     assert "1 x stage_Moody" in said
     succeed(smk, moody, "--granularity", "stage")
     assert tries(moody) == Counter(["data/0_1", "dy/0_3"])
+
+
+def test_only_jobs_that_import_own_code_have_a_process_each(moody: Path, smk: Run) -> None:
+    succeed(smk, moody, "--granularity", "stage")
+
+    def processes(rule: str) -> int:
+        found = (moody / "build/smk/work" / rule).rglob("record.json")
+        return len({unseal(read_plain(path))["pid"] for path in found})
+
+    assert processes("stage_Moody") == 9
+    assert processes("stage_Met") < 9
 
 
 @pytest.mark.long

@@ -80,9 +80,33 @@ def test_all_that_can_run_at_once_have_work_until_the_end(
     assert max(found, default=1) == size
 
 
+@pytest.mark.parametrize(
+    ("parts", "seconds", "size"),
+    [
+        (11, 0.05, 1),  # three for each of two cores, and as many again, are too few to share
+        (16, 0.05, 2),  # eight jobs for two cores
+        (60, 0.05, 10),  # six
+        (60, 0.4, 2),  # bundles of a second are long enough
+        (60, 0.8, 1),
+        (640, 0.05, 20),  # 32 jobs are left where that leaves a second to each
+    ],
+)
+def test_few_short_ones_leave_three_for_each_core(parts: int, seconds: float, size: int) -> None:
+    [found] = bundled(rule("a", 1000, data=parts), seconds=lambda _: [seconds], at_once=lambda _: 2)
+    assert max(found, default=1) == size
+
+
 @pytest.mark.parametrize("events", [None, 5_000_000])
 def test_long_ones_and_those_that_nobody_knows_are_left_alone(events: int | None) -> None:
     assert bundled(rule("a", events, data=400)) == [[]]
+
+
+def test_whole_files_are_as_long_as_their_events() -> None:
+    """No chunk size was given: a partition is a file, of which the plan does not say how long."""
+    assert bundled(rule("a", None, data=320), events=lambda _: 1000) == [[10] * 32]
+    assert bundled(rule("a", None, data=320), events=lambda _: 5_000_000) == [[]]
+    files = bundled(rule("a", None, data=320), events=lambda one: None if one.part == "7" else 1000)
+    assert files == [[]]
 
 
 def test_neighbours_of_one_dataset_share_a_job() -> None:

@@ -10,6 +10,7 @@ import pytest
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import htcondor, slurm
+from fasthep_smk.storage import failures
 
 SINFO = """#!/bin/sh
 case "$*" in
@@ -78,3 +79,17 @@ def test_a_refusal_is_no_silence(
         sites.batch(system).submit("true", "pilot:gpu", in_partition(None), program / "out")
     assert said in str(caught.value)
     assert isinstance(caught.value, sites.Unanswered) is not is_known
+
+
+def test_htcondor_holds_a_pilot_at_its_time_in_two_ways(program: Path) -> None:
+    """Its own one is not certain: the next job in a slot may be without."""
+    text = program / "text"
+    write(program, "condor_submit", f'#!/bin/sh\ncat >"{text}"\necho "7.0 - 7.0"\n')
+    for walltime in (None, 3600):
+        one = Attempt("gpu", ResourceRequest(walltime=walltime))
+        assert htcondor.submit("true", "pilot:gpu", one, program / "out") == "7"
+        said = dict(line.split(" = ", 1) for line in text.read_text().splitlines() if " = " in line)
+        assert ("periodic_hold" in said) is (walltime is not None)
+        assert said.get("allowed_execute_duration") == (walltime and str(walltime))
+    assert said["periodic_hold"].endswith("time() - JobCurrentStartExecutingDate > 3600")
+    assert failures.is_of_time(said["periodic_hold_reason"])
