@@ -246,7 +246,7 @@ def _serve() -> None:
         importlib.import_module("PIL.Image").preinit()
         read_packages_once()
         gc.freeze()
-        runner.main, _Command.run_job = _Command.main, runner.main
+        runner.run, _Command.run_job = _Command.run, runner.run
         runner.note_bad_end, _Command.note_bad_end = lambda *_: None, runner.note_bad_end
         print("ready", flush=True)
         output = os.open(os.devnull, os.O_WRONLY)
@@ -261,13 +261,13 @@ class _Command:
     note_bad_end: Any
 
     @staticmethod
-    def main(arguments: list[str], *, warm: bool) -> int:
+    def run(arguments: list[str], *, warm: bool) -> tuple[int, bool]:
         del warm
         from fasthep_smk.util import last_words
         from fasthep_smk.worker import runner
         from fasthep_smk.worker.job_end import DONE
 
-        runner.main, runner.note_bad_end = _Command.run_job, _Command.note_bad_end
+        runner.run, runner.note_bad_end = _Command.run_job, _Command.note_bad_end
         importlib.invalidate_caches()
         path, program, *arguments = arguments
         _search(path)
@@ -280,7 +280,7 @@ class _Command:
         sys.orig_argv = [sys.executable, "-P", "-m", program, *arguments]
         module = "fasthep_cli.app" if program == FASTHEP else "fasthep_smk.cli.main"
         try:
-            return importlib.import_module(module).main() or 0
+            return importlib.import_module(module).main() or 0, False
         finally:
             while _Popen.spares:
                 _Popen.spares.pop().end()
