@@ -188,7 +188,7 @@ def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
     # Two took 4 s each; one has run 3 s of as many, and one is to start: they run one at a time.
     assert data["seconds_left"] == pytest.approx(4 + 1, abs=0.5)
     assert re.fullmatch(
-        r"2 of 4 jobs are done, 1 run now\. About \d\.\d\d s left: it may end at 20.* UTC\.",
+        r"2 of 4 jobs are done, 1 run now\. About \d s left: it may end at 20.* UTC\.",
         data["verdict"]["text"],
     )
     assert '<meta http-equiv="refresh" content="12">' in text
