@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 
-__all__ = ["is_taken", "status_of"]
+__all__ = ["is_taken", "message", "status_of"]
 
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
@@ -64,14 +64,7 @@ def is_taken(
 
     ``server`` is the path of the socket. The job ends when the connection is closed.
     """
-    body = b"\0".join(
-        [
-            folder,
-            *map(os.fsencode, arguments),
-            *(name + b"=" + value for name, value in variables.items()),
-        ]
-    )
-    data = b"%d %d\n" % (len(body), len(arguments)) + body
+    data = message(arguments, folder, variables)
     descriptors = array.array("i", outputs).tobytes()
     try:
         connection.connect(server)
@@ -80,6 +73,13 @@ def is_taken(
         return connection.recv(1) == b"+"
     except OSError:
         return False
+
+
+def message(arguments: list[str], folder: bytes, variables: Mapping[bytes, bytes]) -> bytes:
+    """Return how a job is asked for: lengths, then its folder, arguments and environment."""
+    listed = [name + b"=" + value for name, value in variables.items()]
+    body = b"\0".join([folder, *map(os.fsencode, arguments), *listed])
+    return b"%d %d\n" % (len(body), len(arguments)) + body
 
 
 def status_of(connection: socket.socket) -> int | None:

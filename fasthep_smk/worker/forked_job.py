@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from fasthep_smk.worker.fork_client import message
 from fasthep_smk.worker.job_end import Before
 from fasthep_smk.worker.processes import exit_status, live_as
 from fasthep_smk.worker.series import SHORT, be_as_new
@@ -42,9 +43,7 @@ class Request(NamedTuple):
 
     def send(self, to: socket.socket, outputs: Sequence[int]) -> None:
         """Ask for the job, with what it writes to."""
-        variables = [name + b"=" + value for name, value in self.variables.items()]
-        body = b"\0".join([self.folder, *map(os.fsencode, self.arguments), *variables])
-        data = b"%d %d\n" % (len(body), len(self.arguments)) + body
+        data = message(self.arguments, self.folder, self.variables)
         sent = socket.send_fds(to, [data], list(outputs))
         to.sendall(data[sent:])
 
