@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.schema import key_of
-from fasthep_smk.flow import local_modules, op_identity, upstream
+from fasthep_smk.flow import diagnostics, local_modules, op_identity, upstream
 from fasthep_smk.flow.places import mapping, node_place
 from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
@@ -224,6 +224,13 @@ def _modifier_findings(
         return
     given = modifier.get("params")
     given = given if isinstance(given, dict) else {}
+    if issubclass(made, diagnostics.Measured) and (problem := made.problem(given.get("engine"))):
+        yield Finding(
+            file=workflow,
+            key=f"{key}.params.engine",
+            value=as_yaml(given.get("engine")),
+            problem=problem,
+        )
     kinds = {one.kind for one in takes.values()}
     known = [one.name for one in takes.values() if one.kind in _BY_NAME]
     for param in given if inspect.Parameter.VAR_KEYWORD not in kinds else ():
@@ -265,7 +272,9 @@ def _component_findings(
             problem=f"no {word} of this name is registered",
             value=as_yaml(name),
             expected=f"a registered name, such as {close!r}" if close else "a registered name",
-            hint="registered by a profile (use.profiles) or by the workflow's registry section",
+            hint="write use: {profiles: [hep, 'fasthep_smk:registry']} at the top of the workflow"
+            if name in diagnostics.NAMES
+            else "registered by a profile (use.profiles) or by the workflow's registry section",
         )
         return
     parts = ("spec", "impl") if needs_spec else ("impl",)

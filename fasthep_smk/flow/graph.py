@@ -19,6 +19,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.reads import (
     CATEGORY,
     columns_read,
+    diagnostics_of,
     is_published,
     modifiers_of,
     references,
@@ -63,7 +64,7 @@ class Node:
     that its signature knows: of the user's modules, and those that its parameters name. ``rerun``
     differs each time that a user asks for the stage to run again. ``writes`` are the files that it
     is known to write, relative to the build folder, with FAST-HEP's names in braces where there is
-    one for each dataset or partition.
+    one for each dataset or partition. ``diagnostics`` are modifiers that measure it.
     """
 
     id: str
@@ -88,6 +89,7 @@ class Node:
     product_kinds: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     needs_gpu: bool = False
+    diagnostics: tuple[str, ...] = ()
 
     @property
     def stage(self) -> str:
@@ -98,6 +100,26 @@ class Node:
     def execution(self) -> YamlMapping:
         """What the stage says under ``execution`` (``require``, ``modifiers`` …)."""
         return dict(self.meta.get("execution") or {})
+
+    @property
+    def modifiers(self) -> list[object]:
+        """The modifiers of the stage, with their parameters; those that measure are left out."""
+        return [one for one in self._modifiers if one["name"] not in self.diagnostics]
+
+    @property
+    def measured_by(self) -> list[str]:
+        """What measures the stage, in words: modifiers, and what is said to them."""
+        return [
+            " ".join([str(one["name"]), *(f"{key}={value}" for key, value in params.items())])
+            for one in self._modifiers
+            if one["name"] in self.diagnostics
+            for params in [dict(one.get("params") or {})]
+        ]
+
+    @property
+    def _modifiers(self) -> list[YamlMapping]:
+        """What the compiler has made of the modifiers of a stage: each with its name."""
+        return list(self.execution.get("modifiers") or [])
 
     def streams(self) -> list[str]:
         """The ports that carry event streams."""
@@ -240,7 +262,7 @@ def describe(
                     (plan.registry.get(category) or {}).get(item.impl),
                     *(
                         (plan.registry.get("execution_modifiers") or {}).get(name)
-                        for name in modifiers_of(item)
+                        for name in modifiers_of(item, plan.registry)
                     ),
                 ],
                 _read_params(item),
@@ -259,6 +281,7 @@ def describe(
             honours_ranges=item.role == "source"
             and op_identity.honours_ranges(plan.registry, item.impl),
             needs_gpu=_needs_gpu(plan, item),
+            diagnostics=tuple(diagnostics_of(item, plan.registry)),
         )
     return graph
 
@@ -281,7 +304,7 @@ def _implementation(plan: Plan, item: PlanNode, category: str, named: NamedFiles
             op_identity.of_component(plan.registry, category, item.impl),
             *(
                 op_identity.of_component(plan.registry, "execution_modifiers", name)
-                for name in modifiers_of(item)
+                for name in modifiers_of(item, plan.registry)
             ),
             *named.identities(_read_params(item), by=item.impl),
         ]
@@ -331,7 +354,7 @@ def _needs_gpu(plan: Plan, item: PlanNode) -> bool:
 
     FAST-HEP has no word for the latter; ``requires`` is a free mapping that it passes on.
     """
-    if any(name.startswith(("gpu.", "cuda.")) for name in modifiers_of(item)):
+    if any(name.startswith(("gpu.", "cuda.")) for name in modifiers_of(item, plan.registry)):
         return True
     if item.role != "transform" or is_published(plan.registry, "transforms", item.impl):
         return False

@@ -50,7 +50,7 @@ def _of_operations(plan: Plan) -> set[str]:
     found |= set(_modules([(registry.get("hooks") or {}).get(kind) for kind in kinds]))
     for node in plan.nodes:
         found |= set(_modules((registry.get(_CATEGORY[node.role]) or {}).get(node.impl)))
-        for name in modifiers_of(node):
+        for name in modifiers_of(node, registry):
             found |= set(_modules((registry.get("execution_modifiers") or {}).get(name)))
     for report in plan.reports:
         found |= set(_modules((registry.get("sinks") or {}).get(str(report.get("op")))))

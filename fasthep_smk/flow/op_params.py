@@ -186,7 +186,7 @@ def _of_inputs(
     """Yield inputs that the operation does not take, and arguments that nothing gives it."""
     own_modifiers = [
         name
-        for name in modifiers_of(node)
+        for name in modifiers_of(node, plan.registry)
         if not is_published(plan.registry, "execution_modifiers", name)
     ]
     if node.role != "transform" or own_modifiers or user_hooks(plan, plan.registry):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity, upstream
+from fasthep_smk.flow.diagnostics import is_diagnostic
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import ComponentSpec, DependencyContext, Plan, PlanNode, Registry
@@ -13,6 +14,7 @@ __all__ = [
     "CATEGORY",
     "columns_read",
     "dependency_context",
+    "diagnostics_of",
     "full_registry",
     "is_published",
     "modifiers_of",
@@ -82,7 +84,7 @@ def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _
     ]
     if len(streams) > 1:
         return everything  # a join or merge renames and compares columns
-    if modifiers_of(node) or not is_published(registry, CATEGORY[node.role], node.impl):
+    if modifiers_of(node, registry) or not is_published(registry, CATEGORY[node.role], node.impl):
         # A user's op may use more than it declares; FAST-HEP never holds it to its word.
         return everything
     spec: ComponentSpec | None = upstream.component_spec_for_node(node, registry)
@@ -104,7 +106,17 @@ def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _
     return frozenset(found.consumes) | made, made
 
 
-def modifiers_of(item: PlanNode) -> list[str]:
+def modifiers_of(item: PlanNode, registry: Registry) -> list[str]:
+    """Return the modifiers of a node that may change what it computes: not those that measure."""
+    return [name for name in _named(item) if not is_diagnostic(registry, name)]
+
+
+def diagnostics_of(item: PlanNode, registry: Registry) -> list[str]:
+    """Return the modifiers of a node that measure it, and change nothing."""
+    return [name for name in _named(item) if is_diagnostic(registry, name)]
+
+
+def _named(item: PlanNode) -> list[str]:
     execution = dict(dict(item.meta or {}).get("execution") or {})
     return [
         str(one.get("name") if isinstance(one, dict) else one)
@@ -125,5 +137,7 @@ def references(plan: Plan, item: PlanNode, category: str) -> tuple[str, list[str
         entry = (plan.registry.get(category) or {}).get(name)
         return str(entry.get("impl") or "") if isinstance(entry, dict) else ""
 
-    modifiers = [reference("execution_modifiers", name) for name in modifiers_of(item)]
+    modifiers = [
+        reference("execution_modifiers", name) for name in modifiers_of(item, plan.registry)
+    ]
     return reference(category, item.impl), modifiers

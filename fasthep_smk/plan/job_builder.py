@@ -115,12 +115,16 @@ class Book:
             self.folder_of[at] = earlier
             return
         named = [*([encode(item.label)] if self.varied else []), *map(encode, place)]
+        measured = _measured(item, work.nodes)
+        # A job whose stages are measured runs for that; what follows from it stays valid.
+        signature = digest_of([work.signature, measured]) if measured else work.signature
         job = Job(
             rule=rule.name,
             wildcards=dict(zip(rule.wildcards, named, strict=True)),
             variation=item.label,
             signed_as=signed_as,
-            **vars(work),
+            measured=measured,
+            **{**vars(work), "signature": signature},
         )
         rule.jobs[job.key] = job
         self._made[(rule.name, work.signature, place)] = job.folder
@@ -176,3 +180,10 @@ class Book:
         found = joint_route(what, [item.graph.nodes[node] for node in nodes], self.router)
         rule.route = found[0]
         rule.warnings.extend(text for text in found[1] if text not in rule.warnings)
+
+
+def _measured(item: Variation, nodes: Iterable[str]) -> tuple[str, ...]:
+    """Return the stages among nodes that are measured, each with what measures it."""
+    known = item.graph.nodes
+    found = [known[node] for node in nodes if node in known and known[node].diagnostics]
+    return tuple(f"{node.stage} ({', '.join(node.measured_by)})" for node in found)

@@ -68,7 +68,8 @@ class Job:
     ``signed_as`` names the signatures of its nodes among those of its rule.
     ``missing`` are the partitions that the end of a run goes without; ``is_sample``: it reduces
     only some of those that there are, as was asked for. ``values`` are the signatures
-    of what nodes at the end of a run make, each by itself.
+    of what nodes at the end of a run make, each by itself. ``measured`` are stages with the
+    modifiers that measure them, which only this job's signature knows.
     """
 
     rule: str
@@ -85,6 +86,7 @@ class Job:
     missing: tuple[Partition, ...] = ()
     is_sample: bool = False
     values: Mapping[str, str] = field(default_factory=dict)
+    measured: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:

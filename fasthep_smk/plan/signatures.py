@@ -146,7 +146,7 @@ def node_content(node: Node) -> dict[str, object]:
         "params": params,
         "outputs": node.outputs,
         # FAST-HEP writes an empty list where a stage says anything about where it runs.
-        "modifiers": node.execution.get("modifiers") or [],
+        "modifiers": node.modifiers,
         "applies_to": node.meta.get("applies_to"),
         **({ASKED: node.rerun} if node.rerun else {}),
     }

@@ -52,6 +52,7 @@ def as_data(facts: Facts) -> JsonObject:
         "histograms": results.histograms(build),
         "skims": results.skims(build),
         "files": results.result_files(build),
+        "measured": results.measured(build),
         "rules": measures.rules(facts.done),
         "each_rule": rules.of_each(facts),
         "pools": measures.pools(

@@ -11,10 +11,11 @@ from typing import Any
 
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.flame_graph import FOLDER
 
 __all__ = [
     "ARTIFACTS", "PICTURES", "by_dataset", "cutflows", "fitting", "histograms", "is_broad",
-    "loaded", "picture", "result_files", "skims",
+    "loaded", "measured", "picture", "result_files", "skims",
 ]  # fmt: skip
 
 ARTIFACTS = "artifacts"
@@ -180,16 +181,36 @@ def _skim(name: str, dataset: str, told: JsonObject) -> JsonObject:
 def result_files(build: Path) -> list[JsonObject]:
     """Return all other files for the user: their paths, sizes, and whether a browser shows them."""
     top = build / ARTIFACTS
-    found = []
+    found, told = [], {one["file"] for one in measured(build)}
     for path in sorted(top.rglob("*")):
         parts = path.relative_to(top).parts
-        if not path.is_file() or path.name == "manifest.json" or _SKIPPED & {*parts[:-1]}:
+        if str(path.relative_to(build)) in told or not path.is_file():
+            continue
+        if path.name == "manifest.json" or _SKIPPED & {*parts[:-1]}:
             continue
         found.append(
             {
                 "file": str(path.relative_to(build)),
                 "size": path.stat().st_size,
                 "shown": path.suffix.lower() in PICTURES,
+            }
+        )
+    return found
+
+
+def measured(build: Path) -> list[JsonObject]:
+    """Return the flame graphs of stages: the stage, which dataset and partition, what, the file."""
+    top = build / ARTIFACTS
+    found = []
+    for path in sorted([*top.glob(f"{FOLDER}/*/*.html"), *top.glob(f"*/{FOLDER}/*/*.html")]):
+        part, _, what = path.stem.rpartition(".")
+        variation = "/".join(path.relative_to(top).parts[:-3])
+        found.append(
+            {
+                "stage": f"{path.parent.name} ({variation})" if variation else path.parent.name,
+                "part": part,
+                "what": {"profile": "time"}.get(what, what),
+                "file": str(path.relative_to(build)),
             }
         )
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from fasthep_smk.report.numbers import (
@@ -50,6 +51,7 @@ def sections(data: JsonObject) -> list[Section]:
         _histograms(data),
         _skims(data),
         _files(data),
+        _measured(data),
         _rules(data),
         _pools(data),
         _requested(data),
@@ -164,6 +166,16 @@ def _files(data: JsonObject) -> Section:
     rows = [[one["file"], about_bytes(one["size"])] for one in data["files"]]
     links = {"file": [one["file"] for one in data["files"]]}
     return Section("files", "Files", ["file", "size"], rows, (), frozenset({"size"}), links)
+
+
+def _measured(data: JsonObject) -> Section:
+    rows = [
+        [one["stage"], one["part"], one["what"], PurePath(one["file"]).name]
+        for one in data["measured"]
+    ]
+    links = {"flame graph": [one["file"] for one in data["measured"]]}
+    headers = ["stage", "partition", "what", "flame graph"]
+    return Section("measured", "Flame graphs of stages", headers, rows, links=links)
 
 
 def _rules(data: JsonObject) -> Section:

@@ -36,6 +36,8 @@ def reason(
         *_reads(then["reads"], now["reads"], job, valid),
     ):
         return text
+    if job.measured:
+        return f"it is to be measured: {', '.join(job.measured)}"
     return "its output columns have changed" if job.origin else "what it sums up has changed"
 
 

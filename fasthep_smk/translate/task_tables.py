@@ -137,7 +137,8 @@ def _makes_results(rule: Rule, job: Job, left_out: Container[Place]) -> bool:
     if job.partition and (job.partition.dataset, job.partition.part) in left_out:
         return False
     nodes = rule.nodes.get(job.signed_as, {})
-    return any(nodes[node].content["role"] in ("sink", "observer") for node in job.nodes)
+    writers = (node for node in job.nodes if nodes[node].content["role"] in ("sink", "observer"))
+    return bool(job.measured) or any(writers)
 
 
 def _entry(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -> JobEntry:

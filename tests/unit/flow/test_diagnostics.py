@@ -1,0 +1,85 @@
+"""Modifiers that measure a node: what they write, and that they leave no trace elsewhere."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fasthep_smk.flow.diagnostics import Measured, Memory, Profile, is_diagnostic
+
+PARTITION = {"dataset": "data", "part": "1_0"}
+NODE = SimpleNamespace(id="stage.Vars")
+
+
+def worked(stop: float = 0.05) -> list[np.ndarray]:
+    """Take some time, hold 24 MB meanwhile, and 8 MB in the end."""
+    held = [np.ones(1_000_000), np.ones(2_000_000)]
+    end = time.process_time() + stop
+    while time.process_time() < end:
+        sum(range(1000))
+    return held[:1]
+
+
+def measured(modifier: Measured, folder: Path, **ctx: Any) -> str:
+    """The page that a modifier writes of ``worked``."""
+    ctx = {"outdir": str(folder), "partition": PARTITION, **ctx}
+    with modifier.around_node(node=NODE, inputs={}, ctx=ctx):
+        held = worked()
+    assert len(held) == 1
+    (path,) = folder.glob("artifacts/profiles/Vars/data_1_0.*.html")
+    return path.read_text()
+
+
+@pytest.mark.parametrize("engine", ["cprofile", "pyinstrument"])
+def test_the_time_of_a_function_is_in_its_frame(engine: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyinstrument")
+    page = measured(Profile(engine=engine), tmp_path)
+    assert "<title>Time of Vars, data, 1_0</title>" in page
+    (seconds,) = re.findall(r'title="worked \([^"]*?: ([\d.]+) s, ', page)
+    assert 0.04 < float(seconds) < 5
+
+
+def test_what_a_call_holds_when_it_is_the_most_is_in_its_frame(tmp_path: Path) -> None:
+    page = measured(Memory(), tmp_path)
+    (most,) = re.findall(r"At most ([\d.]+) MB more than before", page)
+    assert 20 < float(most) < 30
+    amounts = re.findall(r'title="[^"]*?test_diagnostics[^"]*?: ([\d.]+) MB, ', page)
+    assert any(23 < float(one) < 27 for one in amounts)  # also what is given back at the end
+
+
+def test_nothing_is_written_of_a_node_that_fails(tmp_path: Path) -> None:
+    ctx = {"outdir": str(tmp_path), "partition": PARTITION}
+    with pytest.raises(ZeroDivisionError), Profile().around_node(node=NODE, ctx=ctx):
+        _ = 1 / 0
+    assert not [*tmp_path.iterdir()]
+
+
+def test_the_parameter_is_not_left_to_later_nodes(tmp_path: Path) -> None:
+    # FAST-HEP has put it there before it calls the modifier.
+    ctx = {"outdir": str(tmp_path), "engine": "cprofile"}
+    with Profile(engine="cprofile").around_node(node=NODE, ctx=ctx):
+        assert "engine" not in ctx
+    ctx = {"outdir": str(tmp_path), "engine": "cprofile", "globals": {"engine": 7}}
+    with Profile(engine="cprofile").around_node(node=NODE, ctx=ctx):
+        assert ctx["engine"] == 7
+
+
+def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert str(Profile.problem("pyinstrument")).startswith("there is no pyinstrument here: pip")
+    with pytest.raises(ValueError, match=r"smk.profile: there is no pyinstrument here"):
+        Profile(engine="pyinstrument")
+
+
+def test_only_ours_are_known_to_change_nothing() -> None:
+    ours = {"impl": "fasthep_smk.flow.diagnostics:Profile"}
+    registry = {"execution_modifiers": {"smk.profile": ours, "smk.memory": {"impl": "own:Own"}}}
+    assert is_diagnostic(registry, "smk.profile")
+    assert not is_diagnostic(registry, "smk.memory")
+    assert not is_diagnostic(registry, "gpu.preload")
