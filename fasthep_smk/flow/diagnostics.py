@@ -21,6 +21,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.errors import nearest
 from fasthep_smk.util.flame_graph import FOLDER, Frame, page
 from fasthep_smk.util.names import encode
+from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.units import about_bytes
 
 if TYPE_CHECKING:
@@ -141,8 +142,9 @@ class Memory(Measured):
         before, _ = tracemalloc.get_traced_memory()
         largest = _Largest(tracemalloc)
         try:
-            with largest:
+            with meanwhile(largest.look):
                 yield
+            largest.take(1.0)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             if started:
@@ -164,24 +166,15 @@ class _Largest:
 
     def __init__(self, tracing: Any) -> None:
         self._tracing = tracing
-        self._ended = threading.Event()
-        self._watch = threading.Thread(target=self._look, daemon=True)
         self.held = 0
         self.snapshot: Any = None
 
-    def __enter__(self) -> None:
-        self._watch.start()
+    def look(self, over: threading.Event) -> None:
+        """Look until the event is set."""
+        while not over.wait(_LOOK):
+            self.take(_MORE)
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._watch.join()
-        self._take(1.0)
-
-    def _look(self) -> None:
-        while not self._ended.wait(_LOOK):
-            self._take(_MORE)
-
-    def _take(self, more: float) -> None:
+    def take(self, more: float) -> None:
         """Keep who holds memory now if that is so many times as much as when it was kept last."""
         now, _ = self._tracing.get_traced_memory()
         if self.snapshot is None or now > more * self.held:
