@@ -25,6 +25,7 @@ from fasthep_smk.util.names import shell
 if TYPE_CHECKING:
     from fasthep_smk.config.execution import Execution
     from fasthep_smk.config.run_settings import RunSettings
+    from fasthep_smk.run.notify import Status
     from fasthep_smk.run.pipeline import Concluded
     from fasthep_smk.translate.translation import Placed, Start, Translation
 
@@ -122,9 +123,18 @@ def _run(options: argparse.Namespace, extra: list[str]) -> int:
             cancel=options.cancel,
             ended=partial(_print_end, build=build, quiet=options.quiet),
         )
-        notice.status = "partial" if found.incomplete else "finished"
+        notice.status = _ended_as(build)
         notice.summary = found.incomplete or _last_line(found)
     return 0
+
+
+def _ended_as(build: Path) -> Status:
+    """Return in a word what the results of a run that has ended well are."""
+    from fasthep_smk.storage.missing_report import is_partial, is_sample
+
+    if is_partial(build):
+        return "partial"
+    return "sample" if is_sample(build) else "finished"
 
 
 def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:

@@ -20,13 +20,13 @@ from typing import IO, Literal
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable
 
-__all__ = ["Notice", "at_end"]
+__all__ = ["Notice", "Status", "at_end"]
 
 #: Seconds that the command may take.
 _PATIENCE = 30.0
 _WIDTH = 300
 
-Status = Literal["finished", "partial", "failed", "stopped"]
+Status = Literal["finished", "sample", "partial", "failed", "stopped"]
 
 
 @dataclass

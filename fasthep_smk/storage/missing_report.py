@@ -15,6 +15,7 @@ __all__ = [
     "REPORT",
     "SAMPLE",
     "count",
+    "is_partial",
     "is_sample",
     "line",
     "markdown",
@@ -36,6 +37,11 @@ def reported(build: Path) -> str:
     if samples := _found(build, SAMPLE):
         lines.append(f"THE RESULTS ARE A SAMPLE: see {', '.join(map(str, samples))}")
     return "\n".join(lines)
+
+
+def is_partial(build: Path) -> bool:
+    """Whether the results in a build folder lack partitions that were asked for."""
+    return bool(_found(build, REPORT))
 
 
 def is_sample(build: Path) -> bool:

@@ -60,11 +60,14 @@ def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     assert manifests | {"report.html"} <= speaking_of_it(build)
     assert json.loads(smk("status", "--json", cwd=varied).stdout)["sample"] is True
     ahead = json.loads(smk("forecast", "workflow.yaml", *CUT, "--json", cwd=varied).stdout)
-    again = smk("workflow.yaml", *CUT, "--sample", "30%", cwd=varied)
+    tell = ("--notify", 'printf %s "$FASTHEP_SMK_STATUS" > told.txt')
+    again = smk("workflow.yaml", *CUT, "--sample", "30%", *tell, cwd=varied)
     assert "everything was up to date" in again.stdout, again.stderr
+    assert (varied / "told.txt").read_text() == "sample"
 
-    full = smk("workflow.yaml", *CUT, cwd=varied)
+    full = smk("workflow.yaml", *CUT, *tell, cwd=varied)
     assert full.returncode == 0, full.stderr
+    assert (varied / "told.txt").read_text() == "finished"
     assert "SAMPLE" not in full.stderr
     after = partitions(build)
     assert len(after) > len(first)
