@@ -37,21 +37,38 @@ def run(*, stream, ctx=None, **_):
         begun.write(f"{file}\\n")
         begun.seek(0)
         heavy = begun.read().split()[20:21] == [file]
-    held = bytearray(4_000_000 * len(stream) + 900_000_000 * heavy)
+    held = bytearray(BYTES * len(stream) + 900_000_000 * heavy)
     for start in range(0, len(held), 20_000_000):
         part = slice(start, start + 20_000_000, 4096)
         held[part] = b"1" * len(held[part])
         time.sleep(0.01)
+    time.sleep(SECONDS)
     return stream
 """
+#: Many jobs that take next to no processor time, of which all nodes share two cores; and a worker's
+#: memory, of which one or two are all that a node has.
+MANY, AT_ONCE = 200, 16
+WORKER = {"slurm": "12GB", "htcondor": "7GB"}
 
 
-def growing(folder: Path) -> Path:
-    """An analysis of files of 40 to 270 events; nobody says what its jobs take."""
-    (folder / "own_ops.py").write_text(OPS)
-    files = [f"data/{number}.root" for number in range(FILES)]
+def growing(
+    folder: Path,
+    *,
+    count: int = FILES,
+    workers: int = WORKERS,
+    memory: str = "4GB",
+    sizes: str | None = "auto",
+    seconds: float = 0.0,
+) -> Path:
+    """An analysis of files of 40 to 270 events; nobody says what its jobs take.
+
+    They ask for all the memory of a worker where ``sizes`` is ``None``.
+    """
+    ops = OPS.replace("BYTES", "4_000_000").replace("SECONDS", f"{seconds}")
+    (folder / "own_ops.py").write_text(ops)
+    files = [f"data/{number}.root" for number in range(count)]
     for number, path in enumerate(files):
-        events.zmumu_file(folder / path, 40 + 10 * (7 * number % FILES), number)
+        events.zmumu_file(folder / path, 40 + 230 * (7 * number % count) // count, number)
     axis = {"name": "met", "source": "MET_px", "type": "regular"}
     bins = {"low": -50, "high": 50, "nbins": 20}
     hist = {"id": "Met", "op": "hep.hist", "params": {"axes": [{**axis, "bins": bins}]}}
@@ -65,8 +82,8 @@ def growing(folder: Path) -> Path:
         },
         "sources": {"events": {"kind": "root_tree", "tree": "events"}},
         "execution": {
-            "config": {"sizes": "auto"},
-            "pools": {"default": {"workers": WORKERS, "resources": {"memory": "4GB"}}},
+            "config": {"sizes": sizes},
+            "pools": {"default": {"workers": workers, "resources": {"memory": memory}}},
         },
         "smk": {"ignore_reads": ["begun.txt"]},
         "analysis": {"stages": [{"id": "Grow", "op": "own.grow"}, hist]},
@@ -114,6 +131,41 @@ def test_jobs_that_nobody_has_sized(
     assert heavy["asked"]["memory"] >= 2 * heavy["earlier"][0]["memory"]
     times: set[Any] = {one["asked"]["walltime"] for one in sized}
     assert heavy["asked"]["walltime"] <= max(times) < 600
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("system", ["slurm", "htcondor"])
+def test_measured_jobs_share_nodes(system: str, request: pytest.FixtureRequest) -> None:
+    """Two hundred partitions of unequal size, beside the same run with whole workers."""
+    cluster: Cluster = request.getfixturevalue(system)
+    of_all: dict[str, Any] = {
+        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0
+    }  # fmt: skip
+    place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
+    builds, spans = [], []
+    for sizes in ("auto", None):
+        folder = cluster.new_folder()
+        workflow = growing(folder, sizes=sizes, **of_all)
+        site(folder, {"default": {"config": place}}, **HURRY[system])
+        run = start(cluster, workflow, "--profile", "site", "--bundle", "1")
+        said, _ = run.communicate(timeout=1200)
+        assert run.returncode == 0, said
+        jobs = [one for one in records(folder / "build") if len(one["key"].split("/")) == 2]
+        assert len(jobs) == MANY  # none is lost
+        spans.append(max(one["ended"] for one in jobs) - min(one["started"] for one in jobs))
+        builds.append((folder, jobs))
+    (folder, jobs), (whole, _) = builds
+    is_right(folder, whole / "build")
+    largest = max(one["asked"]["memory"] for one in jobs)
+    sized = [one for one in jobs if one["asked"]["memory"] < largest and not one["earlier"]]
+    assert len(sized) > MANY / 2
+    held, used = (
+        sum(one[what]["memory"] * (one["ended"] - one["started"]) for one in sized)
+        for what in ("asked", "used")
+    )
+    print(f"{system}: waste {held / used - 1:.2f}, {spans[0]:.0f} s, whole {spans[1]:.0f} s")
+    assert held / used - 1 < 0.3
+    assert spans[0] < 0.6 * spans[1]
 
 
 def _asked(cluster: Cluster, system: str, job: str) -> str:
