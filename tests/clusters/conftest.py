@@ -63,6 +63,11 @@ class Cluster:
         return folder
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests begin first that wait longest: at the end, the others would wait for them."""
+    items.sort(key=lambda item: item.get_closest_marker("waits") is None)
+
+
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[Cluster]:
     """A Slurm with the partitions standard, highmem, gpu, spot and short."""

@@ -199,6 +199,7 @@ def test_a_retry_goes_on_in_the_fallback(slurm: Cluster, moody_reference: Path) 
     assert not compare_builds(moody_reference, folder / "build")
 
 
+@pytest.mark.waits
 def test_the_workers_of_the_fallback_are_not_exceeded(
     slurm: Cluster, moody_reference: Path
 ) -> None:
@@ -211,6 +212,7 @@ def test_the_workers_of_the_fallback_are_not_exceeded(
     assert not compare_builds(moody_reference, folder / "build")
 
 
+@pytest.mark.waits
 def test_jobs_that_share_a_batch_job_move_together(slurm: Cluster, moody_reference: Path) -> None:
     """With a Snakemake on the node, which is told that it is in the fallback."""
     folder = prepared(slurm, "slurm", gpu={"config": {"retries": 0, "partitions_per_job": 3}})

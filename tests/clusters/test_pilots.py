@@ -189,6 +189,7 @@ def test_three_pools_have_pilots_of_their_own(system: System) -> None:
     assert not system.queue(folder)
 
 
+@pytest.mark.waits
 @on_both("htcondor")
 def test_a_pilot_that_is_taken_away_gives_its_job_back(
     system: System, moody_reference: Path

@@ -539,6 +539,7 @@ exec /usr/bin/srun "$@"
 """
 
 
+@pytest.mark.waits
 def test_a_job_whose_srun_meets_no_controller_has_not_begun(
     fragile: Cluster, moody_reference: Path
 ) -> None:

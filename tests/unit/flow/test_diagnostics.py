@@ -38,7 +38,6 @@ def measured(modifier: Measured, folder: Path, **ctx: Any) -> str:
 
 @pytest.mark.parametrize("engine", ["cprofile", "pyinstrument"])
 def test_the_time_of_a_function_is_in_its_frame(engine: str, tmp_path: Path) -> None:
-    pytest.importorskip("pyinstrument")
     page = measured(Profile(engine=engine), tmp_path)
     assert "<title>Time of Vars, data, 1_0</title>" in page
     (seconds,) = re.findall(r'title="worked \([^"]*?: ([\d.]+) s, ', page)
