@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.cluster]
 
 GB = 10**9
 FILES, WORKERS = 24, 3
-#: Memory that grows with the events; one late job takes 900 MB more, each time.
+#: Memory that grows with the events.
 OPS = """\
 import fcntl
 import time
@@ -37,7 +37,7 @@ def run(*, stream, ctx=None, **_):
         begun.write(f"{file}\\n")
         begun.seek(0)
         heavy = begun.read().split()[20:21] == [file]
-    held = bytearray(BYTES * len(stream) + 900_000_000 * heavy)
+    held = bytearray(BYTES * len(stream) + MORE * heavy)
     for start in range(0, len(held), 20_000_000):
         part = slice(start, start + 20_000_000, 4096)
         held[part] = b"1" * len(held[part])
@@ -59,12 +59,15 @@ def growing(
     memory: str = "4GB",
     sizes: str | None = "auto",
     seconds: float = 0.0,
+    more: int = 900_000_000,
 ) -> Path:
     """An analysis of files of 40 to 270 events; nobody says what its jobs take.
 
-    They ask for all the memory of a worker where ``sizes`` is ``None``.
+    They ask for all the memory of a worker where ``sizes`` is ``None``. One late job takes so many
+    bytes ``more``, each time.
     """
     ops = OPS.replace("BYTES", "4_000_000").replace("SECONDS", f"{seconds}")
+    ops = ops.replace("MORE", f"{more}")
     (folder / "own_ops.py").write_text(ops)
     files = [f"data/{number}.root" for number in range(count)]
     for number, path in enumerate(files):
@@ -139,7 +142,7 @@ def test_measured_jobs_share_nodes(system: str, request: pytest.FixtureRequest) 
     """Two hundred partitions of unequal size, beside the same run with whole workers."""
     cluster: Cluster = request.getfixturevalue(system)
     of_all: dict[str, Any] = {
-        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0
+        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0, "more": 0
     }  # fmt: skip
     place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
     builds, spans = [], []
