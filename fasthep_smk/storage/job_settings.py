@@ -23,6 +23,7 @@ __all__ = [
     "at_place",
     "attempts_of",
     "heard",
+    "log_of_attempt",
     "place_in",
     "word",
 ]
@@ -32,6 +33,11 @@ _Said = TypeVar("_Said")
 #: Added to the number of an attempt that has not got its pool in time and goes to the fallback. It
 #: is more than any job has attempts: of values by attempt, such a job gets the last.
 MOVED = 1000
+
+
+def log_of_attempt(log: str, attempt: int) -> str:
+    """Return the name under which a job's log stays when Snakemake removes that of the attempt."""
+    return f"{log.removesuffix('.log')}.attempt{attempt % MOVED}.log"
 
 
 class Launch(TypedDict):

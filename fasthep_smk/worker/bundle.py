@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import MOVED
+from fasthep_smk.storage.job_settings import log_of_attempt
 from fasthep_smk.storage.task_table import BundleEntry, marker_text
 from fasthep_smk.util import files
 from fasthep_smk.worker.job import Sent
@@ -92,14 +92,15 @@ def run_bundle(build: Path, rule: str, bundle: BundleEntry, sent: Sent, means: M
 @contextlib.contextmanager
 def _log(build: Path, rule: str, key: str, attempt: int) -> Iterator[IO[bytes]]:
     """Open a job's log; the log of a failed attempt keeps a name of its own, as usual."""
-    path = build / layout.log(rule, key.split("/"))
+    log = layout.log(rule, key.split("/"))
+    path, own = build / log, log_of_attempt(log, attempt)
     path.parent.mkdir(parents=True, exist_ok=True)
-    again = path.with_suffix(f".attempt{attempt % MOVED}.log")
+    again = build / own
     path.unlink(missing_ok=True)
     with path.open("wb") as stream:
         files.close_to_others(stream.fileno())
         again.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # no hard links here: one name must do
             again.hardlink_to(path)
-        os.environ[LOG] = str(again.relative_to(build))
+        os.environ[LOG] = own
         yield stream

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import MOVED
+from fasthep_smk.storage.job_settings import log_of_attempt
 from fasthep_smk.util.processes import signal_at_parents_end
 from fasthep_smk.worker.fork_client import is_taken, status_of
 
@@ -65,7 +65,7 @@ def _forked(words: Sequence[str], folder: str, variables: Mapping[str, str]) -> 
     if not server or list(words[:3]) != _OURS or words[6:7] != ["1"] or _is_elsewhere(variables):
         return None
     submitted, log, attempt, threads, *job = words[3:]
-    kept = f"{log.removesuffix('.log')}.attempt{int(attempt.partition(':')[0]) % MOVED}.log"
+    kept = log_of_attempt(log, int(attempt.partition(":")[0]))
     its = {**variables, layout.IS_ALONE: "1", layout.SUBMITTED: submitted, _LOG: kept}
     encoded = {os.fsencode(name): os.fsencode(value) for name, value in its.items()}
     arguments = ["--attempt", attempt, "--threads", threads, "--", *job]
