@@ -6,17 +6,16 @@ the job, it becomes a cold one.
 
 from __future__ import annotations
 
-import array
 import os
 import signal
 import socket
 import sys
 
-__all__ = ["is_taken", "message", "status_of"]
+__all__ = ["ask", "is_taken", "status_of"]
 
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -58,28 +57,37 @@ def is_taken(
     arguments: list[str],
     folder: bytes,
     variables: Mapping[bytes, bytes],
-    outputs: tuple[int, int],
+    outputs: Sequence[int],
 ) -> bool:
     """Hand a job over: its arguments, folder and environment, its standard output and error.
 
     ``server`` is the path of the socket. The job ends when the connection is closed.
     """
-    data = message(arguments, folder, variables)
-    descriptors = array.array("i", outputs).tobytes()
     try:
         connection.connect(server)
-        sent = connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
-        connection.sendall(data[sent:])
+        ask(connection, arguments, folder, variables, outputs)
         return connection.recv(1) == b"+"
     except OSError:
         return False
 
 
-def message(arguments: list[str], folder: bytes, variables: Mapping[bytes, bytes]) -> bytes:
-    """Return how a job is asked for: lengths, then its folder, arguments and environment."""
+def ask(
+    connection: socket.socket,
+    arguments: list[str],
+    folder: bytes,
+    variables: Mapping[bytes, bytes],
+    outputs: Sequence[int],
+) -> None:
+    """Ask for a job: lengths, then its folder, arguments and environment; beside it, its output.
+
+    Raises:
+        OSError: nobody hears.
+    """
     listed = [name + b"=" + value for name, value in variables.items()]
     body = b"\0".join([folder, *map(os.fsencode, arguments), *listed])
-    return b"%d %d\n" % (len(body), len(arguments)) + body
+    data = b"%d %d\n" % (len(body), len(arguments)) + body
+    sent = socket.send_fds(connection, [data], list(outputs))
+    connection.sendall(data[sent:])
 
 
 def status_of(connection: socket.socket) -> int | None:

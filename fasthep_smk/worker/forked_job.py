@@ -15,10 +15,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fasthep_smk.worker.fork_client import message
+from fasthep_smk.worker.fork_client import ask
 from fasthep_smk.worker.job_end import Before
 from fasthep_smk.worker.processes import exit_status, live_as
-from fasthep_smk.worker.series import SHORT, be_as_new
+from fasthep_smk.worker.series import be_as_new, may_go_on
 
 __all__ = ["IS_FREE", "Request", "become", "receive"]
 
@@ -43,9 +43,7 @@ class Request(NamedTuple):
 
     def send(self, to: socket.socket, outputs: Sequence[int]) -> None:
         """Ask for the job, with what it writes to."""
-        data = message(self.arguments, self.folder, self.variables)
-        sent = socket.send_fds(to, [data], list(outputs))
-        to.sendall(data[sent:])
+        ask(to, self.arguments, self.folder, self.variables, outputs)
 
 
 def receive(connection: socket.socket) -> tuple[Request, list[int]]:
@@ -100,8 +98,7 @@ def _run(request: Request, server: socket.socket) -> int:
         tempfile.tempdir = None  # the job's own variables name it
         ended = _Ended(request.arguments)
         status = exit_status(ended.run)
-        is_small = status == 0 and ended.may_stay and time.process_time() - began < SHORT
-        if os.getpid() != me or not is_small or before.has_new_packages() or before.has_more():
+        if os.getpid() != me or not (ended.may_stay and may_go_on(status, began, before)):
             return status
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for output in (1, 2):  # the job's log is not ours any more

@@ -20,11 +20,11 @@ from fasthep_smk.worker.job_end import Before, End, wait_for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
 from fasthep_smk.worker.processes import exit_status, live_as
 
-__all__ = ["SHORT", "Ended", "be_as_new", "run_series"]
+__all__ = ["Ended", "be_as_new", "may_go_on", "run_series"]
 
 #: Seconds of CPU. After a job that took more, a fork costs little against it, and a process that
 #: has held much memory does not give all of it back. A failure may leave anything behind.
-SHORT = 0.3
+_SHORT = 0.3
 _END = b"."
 
 
@@ -88,14 +88,22 @@ def _run(
         if os.getpid() != me:  # an operation has forked, and this is what it has forked
             return status
         os.write(tell, b"%d %d\n" % (status, peak_memory()))
-        # What a package sets when it is imported (a seed, a variable), it would not set again; and
-        # handlers, threads and open files end with the process of the job that has left them.
-        if status != 0 or time.process_time() - began > SHORT or before.has_new_packages():
-            break
-        if before.has_more():
+        if not may_go_on(status, began, before):
             break
     os.write(tell, _END)
     return status
+
+
+def may_go_on(status: int, began: float, before: Before) -> bool:
+    """Whether this process may run another job: the last was small, and leaves nothing behind.
+
+    ``began`` is the CPU time of the process, in seconds, when that job began.
+    """
+    if status != 0 or time.process_time() - began > _SHORT:
+        return False
+    # What a package sets when it is imported (a seed, a variable), it would not set again; and
+    # handlers, threads and open files end with the process of the job that has left them.
+    return not (before.has_new_packages() or before.has_more())
 
 
 def be_as_new() -> None:
