@@ -33,19 +33,12 @@ _SHORT = 1.0
 _BESIDES, _EVENTS_PER_SECOND = 0.05, 1e6
 
 
-def events_of(partition: Partition) -> int | None:
-    """Return how many events a partition has by its own range; ``None`` where that is open."""
-    if partition.start is None or partition.stop is None:
-        return None
-    return partition.stop - partition.start
-
-
 def bundle(
     rules: Iterable[Rule],
     wanted: BundleSize = "auto",
     *,
     seconds: Callable[[Rule], Sequence[float]] = lambda _: (),
-    events: Callable[[Partition], int | None] = events_of,
+    events: Callable[[Partition], int | None] = lambda one: one.events,
     at_once: Callable[[Rule], int] = lambda _: 1,
     apart: Collection[str] = (),
     without: Collection[tuple[str, str]] = (),

@@ -53,6 +53,11 @@ class Partition:
     stop: int | None = None
     whole: bool = False
 
+    @property
+    def events(self) -> int | None:
+        """How many events it has by its own range; ``None`` where that is open."""
+        return None if self.start is None or self.stop is None else self.stop - self.start
+
     def as_dict(self) -> PartitionData:
         """Return the partition as FAST-HEP's plan writes it."""
         return {

@@ -92,8 +92,8 @@ def facts(rules: Iterable[Rule], placement: Placement, build: Path | None = None
         part = job.partition
         if part is not None:
             reads[job.folder] = part.dataset, part.file
-        if part is not None and part.start is not None and part.stop is not None:
-            events[job.folder] = part.stop - part.start
+            if part.events is not None:
+                events[job.folder] = part.events
     for rule in rules:
         for one in rule.bundles.values():
             folders = bundled[one.marker] = tuple(rule.jobs[key].folder for key in one.jobs)
