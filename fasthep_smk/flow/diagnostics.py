@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -46,7 +47,7 @@ def is_diagnostic(registry: Mapping[str, Any], name: str) -> bool:
     return reference.startswith(f"{__name__}:")
 
 
-class Measured:
+class Measured(ABC):
     """What both have in common: ``engine`` is what measures, the first one if nothing is said."""
 
     #: What may measure, and the package that each needs besides Python's own.
@@ -83,8 +84,9 @@ class Measured:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_text(path, found[0])
 
+    @abstractmethod
     def _measure(self, title: str, found: list[str]) -> contextlib.AbstractContextManager[None]:
-        raise NotImplementedError
+        """Measure what is done in a block, and add the page on it to ``found``."""
 
 
 class Profile(Measured):
