@@ -201,12 +201,8 @@ def test_a_pilot_that_is_taken_away_gives_its_job_back(
     run.until(lambda: tries(folder).total())
     pilot = system.running_pilot(folder)
     system.remove(pilot)
-    run.until(lambda: pilot not in system.queue(folder))
-    analyses.set_mood(folder)
-    said = run.ended()
     end = {"slurm": "Slurm: CANCELLED", "htcondor": "HTCondor: removed: via condor_rm"}
-    assert f"pool 'moody': pilot {pilot} was lost: {end[system.kind]}" in said
-    is_done_once_more(folder, said, moody_reference)
+    goes_on_without(pilot, end[system.kind], system, folder, run, moody_reference)
 
 
 @LONG
@@ -225,12 +221,19 @@ def test_a_pilot_that_makes_way_for_others_gives_its_job_back(
         "htcondor": ("condor_vacate_job", pilot),
     }
     assert system.cluster.run(*evict[system.kind], timeout=20).returncode == 0
+    end = {"slurm": "Slurm: PREEMPTED", "htcondor": "HTCondor: evicted from its machine"}
+    goes_on_without(pilot, end[system.kind], system, folder, run, moody_reference)
+
+
+def goes_on_without(
+    pilot: str, end: str, system: System, folder: Path, run: Run, reference: Path
+) -> None:
+    """A pilot leaves the queue, the run says how it has ended, and ends well itself."""
     run.until(lambda: pilot not in system.queue(folder))
     analyses.set_mood(folder)
     said = run.ended()
-    end = {"slurm": "Slurm: PREEMPTED", "htcondor": "HTCondor: evicted from its machine"}
-    assert f"pool 'moody': pilot {pilot} was lost: {end[system.kind]}" in said
-    is_done_once_more(folder, said, moody_reference)
+    assert f"pool 'moody': pilot {pilot} was lost: {end}" in said
+    is_done_once_more(folder, said, reference)
 
 
 def is_done_once_more(folder: Path, said: str, reference: Path) -> None:
