@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
@@ -92,6 +93,8 @@ _RESOURCES = {
     "environment": "environment",
     "priority": "htcondor_submit_priority",
 }
+#: With one of these a pool says itself how long its jobs may last.
+_OWN_TIME = ("job_flavour", "max_runtime")
 #: HTCondor's numbers for the states of a job.
 _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
 #: One that has started once is removed when it would wait to start again.
@@ -129,6 +132,9 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
     options = attempt.options.get("htcondor", {})
     request = attempt.request
     found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
+    if not any(options.get(one) for one in _OWN_TIME):
+        flavour = queues.chosen(options.get("flavours"), request)
+        found |= {"classad_JobFlavour": flavour} if flavour else {}
     found["getenv"] = options.get("getenv", _GETENV)
     if request.walltime is not None:
         found["allowed_execute_duration"] = request.walltime
@@ -167,17 +173,24 @@ def slots() -> list[tuple[int, int, int]] | None:
 
 
 def longest(attempt: Attempt) -> int | None:
-    """Return the longest time that a pool says of its slots."""
-    said = attempt.options.get("htcondor", {}).get("max_runtime")
-    return units.parse_duration(said) if said else None
+    """Return the longest time that a pool says of its slots, itself or by its flavours."""
+    options = attempt.options.get("htcondor", {})
+    if options.get("max_runtime"):
+        return units.parse_duration(options["max_runtime"])
+    flavours = queues.queues_of(options.get("flavours"))
+    if named := options.get("job_flavour"):
+        flavours = [one for one in flavours if one.name == named]
+    return queues.longest(flavours, attempt.request)
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no slot can ever run."""
     known = slots()
-    if not known:
-        return
     for attempt in attempts:
+        if wrong := queues.too_large(attempt, "htcondor", "flavours", unless=_OWN_TIME):
+            yield wrong
+        if not known:
+            continue
         request = attempt.request
         wanted = (request.cpus, request.memory or 0, request.gpus)
         if any(all(w <= h for w, h in zip(wanted, slot, strict=True)) for slot in known):

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.util import units
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.names import shell
@@ -140,7 +142,7 @@ def settings(_site: Site) -> Mapping[str, object]:
 
 def resources(attempt: Attempt) -> Mapping[str, object]:
     """Return the plugin's resources. Slurm's megabyte is 2²⁰ bytes, Snakemake's 10⁶."""
-    options = attempt.options.get("slurm", {})
+    options = _placed(attempt)
     found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
     if attempt.request.memory is not None:
         found["mem_mb"] = units.whole_mib(attempt.request.memory)
@@ -153,6 +155,18 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
         # The plugin hands this to a shell: each word is quoted.
         found["slurm_extra"] = shell(words)
     return found
+
+
+def _placed(attempt: Attempt) -> YamlMapping:
+    """Return the options of an attempt, with the smallest partition that suffices for it.
+
+    A pool that names its partition keeps that.
+    """
+    options = attempt.options.get("slurm", {})
+    if options.get("partition"):
+        return options
+    found = queues.chosen(options.get("partitions"), attempt.request)
+    return options if found is None else {**options, "partition": found}
 
 
 def machine(_site: Site) -> ResourceRequest | None:
@@ -183,7 +197,11 @@ def partitions() -> dict[str, Partition] | None:
 
 def longest(attempt: Attempt) -> int | None:
     """Return the time limit of a job's partition, the longest of several."""
-    wanted = attempt.options.get("slurm", {}).get("partition") or _default_partition()
+    options = attempt.options.get("slurm", {})
+    wanted = options.get("partition")
+    if not wanted and (choices := queues.queues_of(options.get("partitions"))):
+        return queues.longest(choices, attempt.request)
+    wanted = wanted or _default_partition()
     known = partitions()
     if known is None or not wanted:
         return None
@@ -194,10 +212,16 @@ def longest(attempt: Attempt) -> int | None:
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
     known = partitions()
-    if known is None:
-        return
     for attempt in attempts:
-        wanted = attempt.options.get("slurm", {}).get("partition")
+        if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
+            yield wrong
+            continue
+        if known is None:
+            continue
+        wanted = _placed(attempt).get("partition")
+        leaf = "config.slurm.partition"
+        if not attempt.options.get("slurm", {}).get("partition"):
+            leaf = f"config.slurm.partitions.{wanted}"
         if not wanted:
             continue
         names = str(wanted).split(",")
@@ -205,7 +229,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
             if name not in known:
                 close = nearest(name, known)
                 yield Finding(
-                    key=attempt.place("config.slurm.partition"),
+                    key=_place(attempt, leaf),
                     problem="Slurm has no partition of this name",
                     value=as_yaml(name),
                     expected=", ".join(known),
@@ -213,6 +237,12 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                 )
         here = [known[name] for name in names if name in known]
         yield from _too_large(attempt, here)
+
+
+def _place(attempt: Attempt, leaf: str) -> str:
+    """Return where a setting is written down; of a mapping, where its first value is."""
+    inner = (one for one in attempt.origins if one.startswith(f"{leaf}."))
+    return attempt.place(leaf if leaf in attempt.origins else next(inner, leaf))
 
 
 def queued(folder: Path) -> list[Queued] | None:
@@ -341,8 +371,14 @@ def draft() -> Draft | None:
         for one in known.values()
     ]
     limits = [one.walltime for one in known.values()]
-    pools: dict[str, object] = {"default": {"config": {"walltime": "01:00:00"}}}
-    pools["pool_profiles"] = profiles
+    config: dict[str, object] = {"walltime": "01:00:00"}
+    choices = [known[name] for name in _for_all() if name in known]
+    if len(choices) > 1 and plain in choices:
+        # The time that a job asks for decides; of those that are alike, the smallest one is first.
+        choices.sort(key=lambda one: (one.gpus, one.memory, one is not plain))
+        config["slurm"] = {"partitions": {one.name: _gives(one) for one in choices}}
+        profiles["default"] = _profile(plain, named=False)
+    pools: dict[str, object] = {"default": {"config": config}, "pool_profiles": profiles}
     if all(limits):
         longest = max(limit for limit in limits if limit)
         pools["limits"] = {"walltime": units.format_duration(longest)}
@@ -358,6 +394,41 @@ def _default_partition() -> str:
     return str(marked[0]) if marked else ""
 
 
+def _for_all() -> list[str]:
+    """Return the partitions that anybody may use, and in which no job gives way to others.
+
+    Source: scontrol(1), "show partition".
+    """
+    text = ask(["scontrol", "show", "partition", "--oneliner"]) or ""
+    each = [dict(item.partition("=")[::2] for item in line.split()) for line in text.splitlines()]
+    open_to = ("AllowGroups", "AllowAccounts", "AllowQos", "AllocNodes")
+    found = [
+        one
+        for one in each
+        if one.get("PartitionName")
+        and one.get("State") == "UP"
+        and {one.get(name, "ALL") for name in open_to} == {"ALL"}
+        and not {one.get(name, "NO") for name in ("Hidden", "RootOnly", "ReqResv")} - {"NO"}
+    ]
+    first = max((number(one.get("PriorityTier", "")) for one in found), default=0)
+    return [
+        one["PartitionName"]
+        for one in found
+        if one.get("PreemptMode", "OFF") == "OFF" or number(one.get("PriorityTier", "")) == first
+    ]
+
+
+def _gives(partition: Partition) -> dict[str, int | str]:
+    """Return what a job gets at most in a partition, as a site says it."""
+    time = units.format_duration(partition.walltime) if partition.walltime else queues.UNLIMITED
+    return {
+        "walltime": time,
+        "cpus": partition.cpus,
+        "memory": f"{partition.memory // 1024**2}MiB",
+        "gpus": partition.gpus,
+    }
+
+
 def _limits(partition: Partition) -> dict[str, int]:
     """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
     limits: dict[str, int] = {
@@ -370,14 +441,15 @@ def _limits(partition: Partition) -> dict[str, int]:
     return limits
 
 
-def _profile(partition: Partition, gpus: int = 0) -> dict[str, object]:
+def _profile(partition: Partition, gpus: int = 0, *, named: bool = True) -> dict[str, object]:
     """Return a pool profile: one cpu of a partition's node with its share of the memory."""
     share = units.whole_mb(partition.memory // max(partition.cpus, 1))
     resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}
-    config: dict[str, object] = {"slurm": {"partition": partition.name}}
+    config: dict[str, object] = {"slurm": {"partition": partition.name}} if named else {}
     if partition.walltime is not None and partition.walltime < 3600:
         config["walltime"] = units.format_duration(partition.walltime)
-    return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}
+    found: dict[str, object] = {"resources": resources | ({"gpus": gpus} if gpus else {})}
+    return found | ({"config": config} if config else {})
 
 
 def _is_same(where: str, folder: Path) -> bool:
@@ -418,7 +490,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
 
     Source: sbatch(1).
     """
-    request, options = attempt.request, attempt.options.get("slurm", {})
+    request, options = attempt.request, _placed(attempt)
     words = ["sbatch", "--parsable", f"--job-name={name}", f"--output={output}.log"]
     words += [f"--cpus-per-task={request.cpus}", "--ntasks=1", "--no-requeue"]
     if request.memory is not None:

@@ -63,6 +63,8 @@ def hurry(site: Path, system: str) -> None:
     (site / "config.yaml").write_text(yaml.safe_dump(settings))
 
 
+#: What a job gets at most in one of the partitions.
+SHORT = {"walltime": "00:02:00", "cpus": 4, "memory": "16000MiB", "gpus": 0}
 #: Where the pools of the first profile are.
 WHERE = {
     "slurm": {
@@ -92,8 +94,13 @@ def test_a_first_analysis_is_run_with_a_first_profile(cluster: Cluster, system: 
         partitions = {
             name: content["config"]["slurm"]["partition"]
             for name, content in pools["pool_profiles"].items()
+            if "config" in content
         }
-        assert partitions == {"default": "standard", "high_memory": "highmem", "gpu": "gpu"}
+        assert partitions == {"high_memory": "highmem", "gpu": "gpu"}
+        found = pools["default"]["config"]["slurm"]["partitions"]
+        assert [*found] == ["standard", "short", "highmem", "gpu"]  # not "spot"
+        assert found["short"] == SHORT
+        assert found["standard"]["walltime"] == "unlimited"
         settings = yaml.safe_load((folder / "mine" / "config.yaml").read_text())
         assert settings["slurm-status-command"] == "squeue"  # it has no accounting
     hurry(folder / "mine", system)
