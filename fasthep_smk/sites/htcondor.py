@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding
@@ -38,6 +38,7 @@ __all__ = [
     "hold",
     "longest",
     "machine",
+    "nodes",
     "problems",
     "queued",
     "remedy",
@@ -104,6 +105,11 @@ _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
     "NumShadowStarts",
 )  # fmt: skip
+#: What a slot's record says of it, and of its GPUs.
+_OF_A_SLOT = (
+    "SlotType", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotDisk", "TotalSlotGPUs",
+)  # fmt: skip
+_MODELS = ("GPUs_DeviceName", "CUDADeviceName")
 #: Its settings for what a job asks for that does not say it.
 _UNSAID = {"memory": "JOB_DEFAULT_REQUESTMEMORY", "disk": "JOB_DEFAULT_REQUESTDISK"}
 #: In them, what a job has used so far: nothing, before its first attempt.
@@ -170,6 +176,24 @@ def slots() -> list[tuple[int, int, int]] | None:
         if len(values) == 3:
             found.append((values[0], values[1] * 1024**2, values[2]))
     return found
+
+
+def nodes() -> list[Node]:
+    """Return the slots, those of a machine that was not divided among jobs yet.
+
+    Source: "Machine ClassAd Attributes" in HTCondor's manual.
+    """
+    return [
+        Node(
+            cpus=number(str(ad.get("TotalSlotCpus"))),
+            memory=number(str(ad.get("TotalSlotMemory"))) * 1024**2,
+            gpus=(gpus := number(str(ad.get("TotalSlotGPUs")))),
+            disk=number(str(ad.get("TotalSlotDisk"))) * 1024 or None,
+            models=tuple(str(ad[name]) for name in _MODELS if gpus and ad.get(name))[:1],
+        )
+        for ad in _ads(["condor_status"], *_OF_A_SLOT, *_MODELS)
+        if ad.get("SlotType") != "Dynamic"
+    ]
 
 
 def longest(attempt: Attempt) -> int | None:
@@ -296,12 +320,8 @@ def draft() -> Draft | None:
     with_gpus = [slot for slot in known if slot[2]]
     if with_gpus:
         profiles["gpu"] = {"resources": _share(with_gpus[0]) | {"gpus": 1}}
-    kinds = Counter(known)
     remarks = ["The slots, how many of each kind:"]
-    remarks += [
-        f"    {count} x {cpus} cpus, {units.format_bytes(memory)}, {gpus} GPUs"
-        for (cpus, memory, gpus), count in sorted(kinds.items())
-    ]
+    remarks += [f"    {line}" for line in in_words(nodes(), "slot")]
     pools = {
         "default": {"resources": {"disk": "1GB"}, "config": {"walltime": "01:00:00"}},
         "pool_profiles": profiles,

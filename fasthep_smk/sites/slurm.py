@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
+from fasthep_smk.sites import NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites.slurm_partitions import (
+    PARTITIONS,
+    Partition,
+    default_partition,
+    draft,
+    partitions,
+)
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
@@ -40,6 +47,7 @@ __all__ = [
     "Partition",
     "batch_job",
     "cancel",
+    "draft",
     "fate",
     "hold",
     "longest",
@@ -96,9 +104,6 @@ NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 
-#: The file of a site profile that tells the plugin which partition a job fits on.
-PARTITIONS = "partitions.yaml"
-
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
     "partition": "slurm_partition",
@@ -110,17 +115,6 @@ _RESOURCES = {
     "cluster": "slurm_cluster",
     "nodes": "nodes",
 }
-
-
-@dataclass(frozen=True)
-class Partition:
-    """What Slurm says of a partition; memory in bytes, the time limit in seconds."""
-
-    name: str
-    walltime: int | None
-    cpus: int
-    memory: int
-    gpus: int
 
 
 def settings(_site: Site) -> Mapping[str, object]:
@@ -174,34 +168,13 @@ def machine(_site: Site) -> ResourceRequest | None:
     return None
 
 
-def partitions() -> dict[str, Partition] | None:
-    """Return the partitions that Slurm has; ``None`` where it does not answer."""
-    text = ask(["sinfo", "--noheader", "--all", "--format=%R|%l|%c|%m|%G"])
-    if text is None:
-        return None
-    found: dict[str, Partition] = {}
-    for line in text.splitlines():
-        if line.count("|") != 4:
-            continue  # a word of sinfo's to people
-        name, limit, cpus, memory, gres = line.split("|")
-        known = found.get(name)
-        found[name] = Partition(
-            name=name,
-            walltime=_seconds(limit),
-            cpus=max(number(cpus), known.cpus if known else 0),
-            memory=max(number(memory) * 1024**2, known.memory if known else 0),
-            gpus=max(_gpus(gres), known.gpus if known else 0),
-        )
-    return found or None
-
-
 def longest(attempt: Attempt) -> int | None:
     """Return the time limit of a job's partition, the longest of several."""
     options = attempt.options.get("slurm", {})
     wanted = options.get("partition")
     if not wanted and (choices := queues.queues_of(options.get("partitions"))):
         return queues.longest(choices, attempt.request)
-    wanted = wanted or _default_partition()
+    wanted = wanted or default_partition()
     known = partitions()
     if known is None or not wanted:
         return None
@@ -350,108 +323,6 @@ def slot() -> str | None:
     return f"partition {name}" if name else None
 
 
-def draft() -> Draft | None:
-    """Return a pool for the default partition, one for the most memory and one for GPUs."""
-    known = partitions()
-    if known is None:
-        return None
-    first = known.get(_default_partition())
-    plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
-    profiles: dict[str, object] = {"default": _profile(plain)}
-    largest = max(known.values(), key=lambda one: one.memory)
-    if largest.memory > plain.memory:
-        profiles["high_memory"] = _profile(largest)
-    with_gpus = [one for one in known.values() if one.gpus]
-    if with_gpus:
-        profiles["gpu"] = _profile(max(with_gpus, key=lambda one: one.gpus), gpus=1)
-    remarks = ["The largest node of each partition:"]
-    remarks += [
-        f"    {one.name}: {one.cpus} cpus, {units.format_bytes(one.memory)}, {one.gpus} GPUs, "
-        f"time limit {units.format_duration(one.walltime) if one.walltime else 'none'}"
-        for one in known.values()
-    ]
-    limits = [one.walltime for one in known.values()]
-    config: dict[str, object] = {"walltime": "01:00:00"}
-    choices = [known[name] for name in _for_all() if name in known]
-    if len(choices) > 1 and plain in choices:
-        # The time that a job asks for decides; of those that are alike, the smallest one is first.
-        choices.sort(key=lambda one: (one.gpus, one.memory, one is not plain))
-        config["slurm"] = {"partitions": {one.name: _gives(one) for one in choices}}
-        profiles["default"] = _profile(plain, named=False)
-    pools: dict[str, object] = {"default": {"config": config}, "pool_profiles": profiles}
-    if all(limits):
-        longest = max(limit for limit in limits if limit)
-        pools["limits"] = {"walltime": units.format_duration(longest)}
-    sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
-    invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
-    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
-
-
-def _default_partition() -> str:
-    """Return the name of the partition of jobs that name none; nothing if there is none."""
-    text = ask(["sinfo", "--noheader", "--format=%P"]) or ""
-    marked = re.findall(r"^(\S+)\*$", text, re.MULTILINE)
-    return str(marked[0]) if marked else ""
-
-
-def _for_all() -> list[str]:
-    """Return the partitions that anybody may use, and in which no job gives way to others.
-
-    Source: scontrol(1), "show partition".
-    """
-    text = ask(["scontrol", "show", "partition", "--oneliner"]) or ""
-    each = [dict(item.partition("=")[::2] for item in line.split()) for line in text.splitlines()]
-    open_to = ("AllowGroups", "AllowAccounts", "AllowQos", "AllocNodes")
-    found = [
-        one
-        for one in each
-        if one.get("PartitionName")
-        and one.get("State") == "UP"
-        and {one.get(name, "ALL") for name in open_to} == {"ALL"}
-        and not {one.get(name, "NO") for name in ("Hidden", "RootOnly", "ReqResv")} - {"NO"}
-    ]
-    first = max((number(one.get("PriorityTier", "")) for one in found), default=0)
-    return [
-        one["PartitionName"]
-        for one in found
-        if one.get("PreemptMode", "OFF") == "OFF" or number(one.get("PriorityTier", "")) == first
-    ]
-
-
-def _gives(partition: Partition) -> dict[str, int | str]:
-    """Return what a job gets at most in a partition, as a site says it."""
-    time = units.format_duration(partition.walltime) if partition.walltime else queues.UNLIMITED
-    return {
-        "walltime": time,
-        "cpus": partition.cpus,
-        "memory": f"{partition.memory // 1024**2}MiB",
-        "gpus": partition.gpus,
-    }
-
-
-def _limits(partition: Partition) -> dict[str, int]:
-    """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
-    limits: dict[str, int] = {
-        "max_threads": partition.cpus,
-        "max_mem_mb": partition.memory // 1024**2,
-        "max_gpu": partition.gpus,
-    }
-    if partition.walltime is not None:
-        limits["max_runtime"] = partition.walltime // 60
-    return limits
-
-
-def _profile(partition: Partition, gpus: int = 0, *, named: bool = True) -> dict[str, object]:
-    """Return a pool profile: one cpu of a partition's node with its share of the memory."""
-    share = units.whole_mb(partition.memory // max(partition.cpus, 1))
-    resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}
-    config: dict[str, object] = {"slurm": {"partition": partition.name}} if named else {}
-    if partition.walltime is not None and partition.walltime < 3600:
-        config["walltime"] = units.format_duration(partition.walltime)
-    found: dict[str, object] = {"resources": resources | ({"gpus": gpus} if gpus else {})}
-    return found | ({"config": config} if config else {})
-
-
 def _is_same(where: str, folder: Path) -> bool:
     if Path(where) == folder:
         return True
@@ -579,8 +450,12 @@ def _last_word(record: str) -> str | None:
     return found[1] if found else None
 
 
+_PENDING = "such a job would be pending forever: another partition, or a smaller pool"
+
+
 def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
     names = ", ".join(item.name for item in here)
+    alone = False
     for name in ("cpus", "memory", "gpus", "walltime"):
         asked = getattr(attempt.request, name)
         sizes = [getattr(item, name) for item in here]
@@ -595,20 +470,30 @@ def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
             problem=f"pool {attempt.pool!r} asks for more than partition {names} has",
             value=f"{name}: {attempt.request.shown(name)}",
             expected=f"at most {largest.shown(name)}",
-            hint="such a job would be pending forever: another partition, or a smaller pool",
+            hint=_PENDING,
         )
+        alone = True
+    if not alone:
+        yield from _too_large_together(attempt, here, names)
 
 
-def _seconds(text: str) -> int | None:
-    """Return a time limit as sinfo prints it: ``1-00:00:00``, ``30:00``, ``infinite``."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (number(part or "") for part in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _gpus(text: str) -> int:
-    """Return the GPUs among a node's gres: ``gpu:a100:4(S:0-1),shard:8``."""
-    found = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
-    return sum(number(count) for count in found)
+def _too_large_together(attempt: Attempt, here: list[Partition], names: str) -> Iterable[Finding]:
+    """Yield an attempt each amount of which some node has, and all of which none has."""
+    request = attempt.request
+    gpus = 0 if attempt.options.get("slurm", {}).get("gres") else request.gpus
+    wanted = (request.cpus, request.memory or 0, gpus)
+    shapes = list(dict.fromkeys(shape for one in here for shape in one.shapes))
+    if not shapes or any(
+        all(w <= h for w, h in zip(wanted, shape, strict=True)) for shape in shapes
+    ):
+        return
+    yield Finding(
+        key=attempt.place("resources.memory"),
+        problem=f"pool {attempt.pool!r} asks for more than any one node of partition {names} has",
+        value=f"cpus {request.cpus}, memory {request.shown('memory')}, gpus {gpus}",
+        expected="; ".join(
+            f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {count}"
+            for cpus, memory, count in sorted(shapes, reverse=True)[:4]
+        ),
+        hint=_PENDING,
+    )
