@@ -475,11 +475,9 @@ def written_down(slurm: Cluster) -> None:
     It writes when a job is submitted, changed or over, and else once in five minutes.
     """
     state = slurm.folder / "state" / "slurmctld" / "job_state"
-    end = time.monotonic() + 30
-    while not state.exists():  # it writes after a second, and this is the first job
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    before = state.stat().st_mtime_ns
+    if not state.exists():  # there was no job yet
+        return
+    before, end = state.stat().st_mtime_ns, time.monotonic() + 30
     jobs = slurm.run("squeue", "--noheader", "--format=%A", "--states=RUNNING").stdout.split()
     for job in jobs:
         as_root(slurm, "scontrol", "update", f"jobid={job}", "admincomment=runs")
