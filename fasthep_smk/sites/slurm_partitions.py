@@ -119,8 +119,12 @@ def default_partition() -> str:
     return str(marked[0]) if marked else ""
 
 
+#: Partitions for people who try something: sites do not want many jobs there.
+_FOR_TRIALS = re.compile("debug|devel|interactive|test", re.IGNORECASE)
+
+
 def _for_all() -> list[str]:
-    """Return the partitions that anybody may use, and in which no job gives way to others.
+    """Return the partitions for anybody's jobs, in which none gives way to others.
 
     Source: scontrol(1), "show partition".
     """
@@ -131,6 +135,7 @@ def _for_all() -> list[str]:
         one
         for one in each
         if one.get("PartitionName")
+        and not _FOR_TRIALS.search(one["PartitionName"])
         and one.get("State") == "UP"
         and {one.get(name, "ALL") for name in open_to} == {"ALL"}
         and not {one.get(name, "NO") for name in ("Hidden", "RootOnly", "ReqResv")} - {"NO"}

@@ -32,6 +32,7 @@ highmem|infinite|8|128000|(null)
 gpu|infinite|4|16000|gpu:a100:4(S:0-1)
 short|2:00|4|16000|(null)
 spot|infinite|4|16000|(null)
+debug|30:00|4|16000|(null)
 mixed|infinite|64|16000|(null)
 mixed|infinite|4|512000|(null)
 """
@@ -46,6 +47,7 @@ SCONTROL = "".join(
         ("short", "ALL", 10, "OFF"),
         ("highmem", "cms", 10, "OFF"),
         ("spot", "ALL", 1, "REQUEUE"),
+        ("debug", "ALL", 10, "OFF"),
     )
 )
 #: What HTCondor 23.9 prints of three slots of one machine, of which a job has a part of the first.
@@ -103,7 +105,7 @@ def test_slots_of_htcondor_are_those_that_jobs_have_not_divided() -> None:
 def test_the_first_profile_lists_them_and_what_there_is_to_choose_from(
     commands: Path, tmp_path: Path
 ) -> None:
-    """Neither a partition of some accounts, nor one whose jobs give way to others."""
+    """Neither a partition of some accounts, nor one for trials, nor one whose jobs give way."""
     init_site("slurm", tmp_path / "site")
     text = (tmp_path / "site" / "pools.yaml").read_text()
     assert "#     1 node: 8 cpus, 125 GiB, partition highmem\n" in text
