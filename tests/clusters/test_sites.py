@@ -278,7 +278,7 @@ def test_the_largest_node_of_a_partition_counts(slurm: Cluster, mixed: str) -> N
     assert done.returncode == 0, done.stderr
     assert "slurm_partition=mixed" in done.stdout
     done = explained(9)
-    assert done.returncode == 2
+    assert done.returncode == 1
     assert "pool 'large' asks for more than partition mixed has" in done.stderr
     assert "expected: at most 8" in done.stderr
 
