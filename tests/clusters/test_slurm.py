@@ -475,6 +475,8 @@ def written_down(slurm: Cluster) -> None:
     It writes when a job is submitted, changed or over, and else once in five minutes.
     """
     state = slurm.folder / "state" / "slurmctld" / "job_state"
+    if not state.exists():  # there was no job yet
+        return
     before, end = state.stat().st_mtime_ns, time.monotonic() + 30
     jobs = slurm.run("squeue", "--noheader", "--format=%A", "--states=RUNNING").stdout.split()
     for job in jobs:
@@ -527,6 +529,28 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
         time.sleep(20)
     run.ended()
     assert sum(tries(folder).values()) == 3
+    is_right(folder, moody_reference)
+
+
+@pytest.mark.long
+def test_jobs_that_slurm_has_forgotten_are_submitted_again(
+    fragile: Cluster, moody_reference: Path
+) -> None:
+    """Its controller comes back without its state; there is only one attempt."""
+    folder = in_trouble(fragile, retries=0, sleep=300)
+    run = Run(fragile, folder / "workflow.yaml")
+    run.until(lambda: sum(tries(folder).values()) == 3)
+    with without(fragile, "slurmctld"):
+        for path in (fragile.folder / "state" / "slurmctld").glob("job_state*"):
+            path.unlink()
+        set_mood(folder, sleep=0)
+    run.says("Slurm does not know job", 180)
+    said = run.ended()
+    assert (
+        len(re.findall(r"Slurm does not know job \d+ any more: it is submitted again", said)) == 3
+    )
+    assert sum(tries(folder).values()) == 6
+    assert not (folder / "twice.txt").exists()
     is_right(folder, moody_reference)
 
 
