@@ -150,12 +150,16 @@ def test_jobs_that_nobody_has_sized(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("more", [0, 900_000_000], ids=["alike", "one_unlike_the_others"])
 @pytest.mark.parametrize("system", ["slurm", "htcondor"])
-def test_measured_jobs_share_nodes(system: str, request: pytest.FixtureRequest) -> None:
-    """Two hundred partitions of unequal size, beside the same run with whole workers."""
+def test_measured_jobs_share_nodes(system: str, more: int, request: pytest.FixtureRequest) -> None:
+    """Two hundred partitions of unequal size, beside the same run with whole workers.
+
+    One of them may take ``more`` bytes than its events explain.
+    """
     cluster: Cluster = request.getfixturevalue(system)
     of_all: dict[str, Any] = {
-        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0, "more": 0
+        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0, "more": more
     }  # fmt: skip
     place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
     builds, spans = [], []
