@@ -289,7 +289,7 @@ def _follow(
             snakemake.signal(signal.SIGINT)
         status = snakemake.follow(reader, *copies)
         if waits:
-            most = max(1, asked_to_stop)
+            most = min(1, asked_to_stop)
             _let_jobs_end(folder, reader, until=lambda: asked_to_stop > most)
         left = locks_of_snakemake(folder) and not reader.locked_out
         if held is not None and status >= 0 and not left:
@@ -305,7 +305,9 @@ def _follow(
 def _let_jobs_end(folder: Path, reader: Reader, *, until: Callable[[], bool]) -> None:
     """Wait for jobs that go on although Snakemake has ended: what they finish counts."""
     told = False
-    while not until() and (left := [note for note in failures.read_all(folder) if failures.lives(note)]):
+    while not until() and (
+        left := [note for note in failures.read_all(folder) if failures.lives(note)]
+    ):
         if not told:
             jobs = "a job" if len(left) == 1 else f"{len(left)} jobs"
             reader.say(f"Snakemake has ended before {jobs} under way: what they finish counts")
