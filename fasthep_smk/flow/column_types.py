@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Problem",
+    "depth_of",
+    "depths_of_weights",
     "events_of",
     "flag_problems",
     "inverted",
     "is_one_for_all",
     "selection_problems",
-    "weight_problems",
 ]
 
 #: The text in the workflow that is wrong, what is wrong with it, and what to write.
@@ -50,32 +51,17 @@ def events_of(value: object) -> ak.Array | None:
     return held if isinstance(held, ak.Array) and ak.fields(held) else None
 
 
-def weight_problems(
-    impl: str, params: Mapping[str, object], events: ak.Array, ctx: Context
-) -> Iterator[Problem]:
-    """Yield the weights of a histogram or cutflow that have several values where one belongs.
+def depths_of_weights(impl: str, params: Mapping[str, object], events: ak.Array) -> dict[str, int]:
+    """Return the weights of a histogram or cutflow, and how deep each may be.
 
-    ``events`` is what the operation reads. A histogram of
-    lists (one entry for each muon) may have a weight for each entry; any other has one for each
-    event.
+    ``events`` is what the operation reads. A histogram of lists (one entry for each muon) may have
+    a weight for each entry; any other has one for each event.
     """
     weights = list(_weights(impl, params))
     if not weights:
-        return
-    allowed = max([1, *(_depth(column) for _, column in _axes(params, events))])
-    for weight in weights:
-        try:
-            depth = _depth(_column(events, weight, ctx))
-        except Exception:  # the operation itself says what is wrong with it
-            continue
-        if depth > allowed:
-            yield (
-                weight,
-                "this weight has a list of values for each event"
-                + (", and the axes have one value" if impl == _HIST else ""),
-                "a weight has one value for each event: write leading(…) for the first of them, "
-                "or let an op of your own make one of all",
-            )
+        return {}
+    deepest = max([1, *(depth_of(column) for _, column in _axes(params, events))])
+    return dict.fromkeys(weights, deepest)
 
 
 def flag_problems(impl: str, params: Mapping[str, object], events: ak.Array) -> Iterator[Problem]:
@@ -230,7 +216,7 @@ def _values(column: object) -> np.ndarray[Any, Any]:
     return np.asarray(ak.to_numpy(ak.flatten(column, axis=None)))
 
 
-def _depth(column: object) -> int:
+def depth_of(column: object) -> int:
     """Return how deep a column is: 1 for a value for each event, 2 for a list of values."""
     import awkward as ak
 

@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
-from fasthep_smk.flow.column_types import events_of, weight_problems
+from fasthep_smk.flow.column_types import events_of
 from fasthep_smk.flow.operation import enter_operation
+from fasthep_smk.flow.patches.weights import look_at_weights
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
 from fasthep_smk.flow.summary import Run, listed
@@ -48,12 +49,8 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
         self.entered = node
         enter_operation(node.impl, stage_of(node))
         super().before_node(node=node, inputs=inputs, ctx=ctx, **details)
-        # Also behind operations that no trial has run, FAST-HEP would sum a list as a weight.
-        for events in map(events_of, inputs.values()):
-            if events is None:
-                continue
-            for text, problem, _ in weight_problems(node.impl, node.params, events, ctx):
-                raise ValueError(f"{text}: {problem}")
+        read = (events for events in map(events_of, inputs.values()) if events is not None)
+        look_at_weights(node.impl, node.params, next(read, None))
 
     def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))

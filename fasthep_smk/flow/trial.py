@@ -26,10 +26,10 @@ from fasthep_smk.flow.column_types import (
     inverted,
     is_one_for_all,
     selection_problems,
-    weight_problems,
 )
 from fasthep_smk.flow.expressions import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
+from fasthep_smk.flow.patches.weights import ListAsWeight
 from fasthep_smk.flow.places import mapping, named, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry
 from fasthep_smk.flow.runtime import Session, StageError
@@ -307,7 +307,6 @@ class _Walk:
         for events in given if len(given) == 1 else ():
             if events is not None:
                 for text, problem, hint in (
-                    *weight_problems(node.impl, node.params, events, self._ctx),
                     *selection_problems(node.impl, node.params, events, self._ctx),
                     *flag_problems(node.impl, node.params, events),
                 ):
@@ -315,6 +314,8 @@ class _Walk:
 
     def _narrowed(self, node: Node, given: _Products, error: Exception) -> _Failure:
         """Return the failure of one cut, if there is one that fails alone."""
+        if isinstance(_cause(error), ListAsWeight):
+            return _failure(node, None, error)
         for name, step in _cuts(node):
             alone = self._made(node, {"selection": {name: [step]}}, given)
             if isinstance(alone, Exception):
@@ -440,10 +441,16 @@ def _text(variable: Mapping[str, object]) -> str | None:
 
 
 def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
-    cause = error.cause if isinstance(error, StageError) else error
+    cause = _cause(error)
+    if isinstance(cause, ListAsWeight):
+        return _Failure(node, cause.text, cause.problem, cause.hint)
     said = " ".join(str(cause).strip().partition("\n\n")[0].split())
     hint = next((one for words, one in _HINTS.items() if words in said), None)
     return _Failure(node, text, f"fails: {type(cause).__name__}: {said}", hint)
+
+
+def _cause(error: Exception) -> BaseException:
+    return error.cause if isinstance(error, StageError) else error
 
 
 def _not_read(node: Node, error: Exception) -> Iterator[_Failure]:
@@ -451,7 +458,7 @@ def _not_read(node: Node, error: Exception) -> Iterator[_Failure]:
 
     A damaged file is no mistake of the workflow: others may be read, and the run may do without.
     """
-    cause = error.cause if isinstance(error, StageError) else error
+    cause = _cause(error)
     listed = node.params.get("branches")
     names = listed if isinstance(listed, list) else []
     several = next((one for one in names if isinstance(one, str) and "," in one), None)

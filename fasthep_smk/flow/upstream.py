@@ -116,6 +116,11 @@ def expression_parser() -> Any:
     return importlib.import_module("hepflow.compiler.expr_symbols")
 
 
+def weighing_operation(impl: str) -> Any:
+    """Return the module of an operation with weights, which calls ``eval_expr`` for each."""
+    return importlib.import_module(f"fasthep_carpenter.operations.{impl.rpartition('.')[2]}")
+
+
 # Upstream's own private helpers under names that say what they do here.
 ensure_expr_registry = _ensure_expr_registry
 register_product_bindings = _register_product_bindings
@@ -184,6 +189,7 @@ __all__ = [
     "software_hook",
     "source_reads_metadata_only",
     "validate_stage_execution_resource_references",
+    "weighing_operation",
     "write_run_summary",
     "write_writer_manifests",
 ]

@@ -111,6 +111,18 @@ PARSED_EXPRESSIONS = Patch(
     module="flow/patches/parsed_expressions.py",
     test="tests/unit/flow/patches/test_parsed_expressions.py",
 )
+WEIGHTS = Patch(
+    replaces=(
+        "fasthep_carpenter.operations.hist:eval_expr",
+        "fasthep_carpenter.operations.cutflow:eval_expr",
+    ),
+    seen_with="fasthep-carpenter 2026.10.1",
+    why="a list of values for each event is no weight, and all of it would be summed",
+    upstream="lists-as-weights.md",
+    until="a weight that is a list is refused",
+    module="flow/patches/weights.py",
+    test="tests/unit/flow/patches/test_weights.py",
+)
 LATE_IMPORTS = Patch(
     replaces=("sys:modules",),
     seen_with="fasthep-render 2026.10.1",

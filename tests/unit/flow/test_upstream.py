@@ -17,7 +17,13 @@ RENAMED = {
     "sink_when": "_sink_when",
     "source_reads_metadata_only": "_source_should_read_metadata_only",
 }
-OURS = {"expression_parser", "read_style", "resolve_collection_expression", "software_hook"}
+OURS = {
+    "expression_parser",
+    "read_style",
+    "resolve_collection_expression",
+    "software_hook",
+    "weighing_operation",
+}
 
 
 def test_fasthep_is_as_the_contract_says() -> None:

@@ -1,0 +1,84 @@
+"""A weight that is a list of values is refused, and each weight is evaluated once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import awkward as ak
+import numpy as np
+import pytest
+
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.patches.weights import ListAsWeight, look_at_weights
+
+EVENTS = ak.Array(
+    {"MET": [1.0, 2.0, 3.0], "Weight": [1.0, 1.0, 2.0], "Pt": [[1.0, 2.0], [], [3.0]]}
+)
+
+
+def hist(weight: str, axis: str = "MET", **more: object) -> dict[str, object]:
+    bins = {"nbins": 2, "low": 0.0, "high": 4.0}
+    axes: list[object] = [{"name": "x", "source": axis, "type": "regular", "bins": bins}]
+    if "variations" in more:
+        axes.append({"name": "variation", "source": "__variation__", "type": "category"})
+    return {"axes": axes, "storage": "weighted", "weight_expr": weight, **more}
+
+
+def cutflow(weight: str) -> dict[str, object]:
+    return {"selection": {"All": ["MET > 0"]}, "weight_expr": weight}
+
+
+def run(impl: str, params: dict[str, object], **functions: Callable[..., object]) -> Any:
+    """Run an operation as a job does, with more functions for its expressions."""
+    look_at_weights(impl, params, EVENTS)
+    ctx = {"primary_stream": "events", "node_id": "stage.A", **functions}
+    name = f"run_{impl.rpartition('.')[2]}_transform"
+    return getattr(upstream.weighing_operation(impl), name)(stream=EVENTS, ctx=ctx, **params)
+
+
+@pytest.mark.parametrize(
+    ("impl", "params", "text"),
+    [
+        ("hep.hist", hist("Pt"), "Pt"),
+        ("hep.hist", hist("Weight * Pt"), "Weight * Pt"),
+        ("hep.hist", hist("Weight", variations={"weights": {"up": "2 * Pt"}}), "2 * Pt"),
+        ("hep.selection.cutflow", cutflow("Pt"), "Pt"),
+        ("hep.selection.cutflow", cutflow("Pt * 2"), "Pt * 2"),
+    ],
+)
+def test_a_list_of_values_is_no_weight(impl: str, params: dict[str, object], text: str) -> None:
+    with pytest.raises(ListAsWeight, match="this weight has a list of values") as caught:
+        run(impl, params)
+    assert caught.value.text == text
+
+
+def test_a_histogram_of_lists_may_have_a_weight_for_each_entry() -> None:
+    run("hep.hist", hist("Pt", axis="Pt"))
+    run("hep.hist", hist("Weight", axis="Pt"))
+
+
+@pytest.mark.parametrize(
+    ("impl", "params"),
+    [("hep.hist", hist("noise(Weight)")), ("hep.selection.cutflow", cutflow("noise(Weight)"))],
+)
+def test_a_function_with_random_numbers_of_its_own_gives_those_of_fasthep(
+    impl: str, params: dict[str, object]
+) -> None:
+    drawn: list[float] = []
+
+    def noise(weight: ak.Array) -> ak.Array:
+        drawn.append(float(np.random.default_rng(len(drawn)).normal()))
+        return weight * drawn[-1]
+
+    run(impl, params, noise=noise)
+    assert len(drawn) == 1, "evaluated once, as FAST-HEP does"
+
+
+def test_what_another_operation_evaluates_is_no_weight() -> None:
+    look_at_weights("hep.hist", hist("Weight * Pt"), EVENTS)
+    look_at_weights("hep.define", {}, EVENTS)
+    run(
+        "hep.selection.cutflow",
+        {"selection": {"All": [{"reduce": {"op": "any", "over": "Weight * Pt > 1"}}]}},
+    )
