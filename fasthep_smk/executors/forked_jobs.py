@@ -95,8 +95,11 @@ class _Jobs:
 
 
 def _variables(job: SnakemakeJob) -> dict[str, str]:
-    """Return the environment that Snakemake would give to a job's command."""
-    found = dict(os.environ) | dict.fromkeys(_THREADS, "1")
+    """Return the environment that Snakemake would give to a job's command.
+
+    And that the job has to measure itself what it takes.
+    """
+    found = dict(os.environ) | dict.fromkeys(_THREADS, "1") | {layout.IS_ALONE: "1"}
     if folder := job.resources.get("tmpdir"):
         found |= dict.fromkeys(_TEMPORARY, str(folder))
     return found

@@ -69,7 +69,7 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
     began, build = time.monotonic(), Path.cwd()
     status, may_stay = _run_named(arguments, warm=warm)
-    if status == 0 and (warm or alone.is_alone()):  # else a Snakemake has measured it
+    if status == 0 and alone.is_alone():
         given = _parser().parse_args(arguments)
         alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
     last_words.say(**{DONE: ""})
@@ -190,7 +190,7 @@ def _run_to_its_end(job: Job, command: list[str]) -> int:
             time_limit(job.sent.walltime, pool, used=tries.used),
         ):
             tries.wait_to_begin()
-            if alone.is_alone():
+            if alone.submitted() is not None:
                 alone.wait_for_inputs(job)
             _run(job, earlier)
     except Exception as error:
