@@ -56,8 +56,8 @@ class StageError(Exception):
             self.fix = wrong.fix
             self.at = _function_line(wrong.maker, plan)
         else:
-            told = str(cause) if isinstance(cause, Exited) else f"{type(cause).__name__}: {cause}"
-            super().__init__(told)
+            ours = type(cause).__module__.startswith("fasthep_smk.")  # a sentence by itself
+            super().__init__(str(cause) if ours else f"{type(cause).__name__}: {cause}")
             self.at = own_line(cause)
             self.missing = _missing_column(node, cause, plan, inputs)
         self.node_id: str = node.id

@@ -349,7 +349,9 @@ def within(seconds: float, condition: Callable[[], Any]) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(4))
-def test_pilots_that_come_at_that_moment(slurm: Cluster, reference: Path, number: int) -> None:
+def test_pilots_that_come_at_that_moment(
+    slurm: Cluster, moody_reference: Path, number: int
+) -> None:
     """The partition opens when the pilots in it are about to be taken out of its queue."""
     gpu = {"workers": 2, "config": {"retries": 0, "pilot": True}}
     folder = prepared(slurm, "slurm", gpu={"resources": {"memory": "1GB"}, **gpu})
@@ -363,4 +365,4 @@ def test_pilots_that_come_at_that_moment(slurm: Cluster, reference: Path, number
     assert pools["default"] == went(said)
     assert {one["attempt"] for one in moody(folder)} == {1}
     assert not (folder / "twice.txt").exists()
-    assert not compare_builds(reference, folder / "build")
+    assert not compare_builds(moody_reference, folder / "build")

@@ -162,7 +162,10 @@ def test_what_a_killed_run_has_left_is_named(grid_engine: Cluster) -> None:
 
 @LONG
 def test_a_run_that_is_cancelled_leaves_nothing_in_the_queue(grid_engine: Cluster) -> None:
-    """By the command of the site; whether that worked is for the user to see."""
+    """By the command of the site; whether that worked is for the user to see.
+
+    The plugin may have asked for their states once more before the run ends, and seen it.
+    """
     folder = grid_engine.new_folder()
     workflow = analysis(folder)
     set_mood(folder, sleep=300)
@@ -170,18 +173,19 @@ def test_a_run_that_is_cancelled_leaves_nothing_in_the_queue(grid_engine: Cluste
     run = start(grid_engine, workflow, "--profile", "site")
     assert within(120, lambda: both_run(folder))
     stopped = grid_engine.run(FASTHEP_SMK, "cancel", "build", cwd=folder)
-    assert stopped.returncode == 1, "it cannot see whether they are gone"
-    assert "Cancel them there: " in stopped.stderr
+    are_gone = "Cancel them there: " not in stopped.stderr
+    assert stopped.returncode == (0 if are_gone else 1), stopped.stderr
     assert run.wait(timeout=30) == 130
     assert within(30, lambda: not queued(grid_engine))
     set_mood(folder)
     given_away(folder)
     again = grid_engine.run(FASTHEP_SMK, workflow.name, "--profile", "site", cwd=folder)
-    assert again.returncode != 0
-    assert "add --cancel" in again.stderr
-    options = ("--profile", "site", "--cancel")
-    done = grid_engine.run(FASTHEP_SMK, workflow.name, *options, cwd=folder)
-    assert done.returncode == 0, done.stderr
+    assert (again.returncode == 0) == are_gone, again.stderr
+    if not are_gone:
+        assert "add --cancel" in again.stderr
+        options = ("--profile", "site", "--cancel")
+        done = grid_engine.run(FASTHEP_SMK, workflow.name, *options, cwd=folder)
+        assert done.returncode == 0, done.stderr
 
 
 @LONG

@@ -623,7 +623,9 @@ def test_a_controller_that_is_away_costs_nothing(
                     os.kill(process, signal.SIGKILL)
         time.sleep(30)
     run.ended()
-    assert tries(folder).total() == 3 + (when == "work")
+    # A controller that is killed may not have written down that a pilot has begun, and ends it.
+    lost = run.text.count(" was lost: ")
+    assert 3 + (when == "work") <= tries(folder).total() <= 3 + lost
     assert {one["attempt"] for one in finished(folder)} == {1}
     assert "pilots cannot be used" not in run.text
     assert not (folder / "twice.txt").exists()

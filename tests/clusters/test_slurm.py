@@ -475,6 +475,8 @@ def written_down(slurm: Cluster) -> None:
     It writes when a job is submitted, changed or over, and else once in five minutes.
     """
     state = slurm.folder / "state" / "slurmctld" / "job_state"
+    if not state.exists():  # there was no job yet
+        return
     before, end = state.stat().st_mtime_ns, time.monotonic() + 30
     jobs = slurm.run("squeue", "--noheader", "--format=%A", "--states=RUNNING").stdout.split()
     for job in jobs:

@@ -122,7 +122,7 @@ def test_jobs_of_a_killed_run_are_cancelled(htcondor: Cluster) -> None:
     os.kill(lock["snakemake"], signal.SIGKILL)
     run.process.wait(timeout=10)
     again = Run(htcondor, folder)
-    again.until(lambda: "1 job of an earlier run cancelled: what has its files sent" in again.said)
+    again.until(lambda: "1 job of an earlier run cancelled: jobs in transfer mode" in again.said)
     assert job not in queue(htcondor, folder)
     again.ended(seconds=300)
 
