@@ -309,6 +309,17 @@ def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
     return found
 
 
+def unknown(jobs: Iterable[str]) -> set[str] | None:
+    """Return which jobs the controller does not list, in no state; ``None`` if it does not answer.
+
+    It forgets jobs some minutes after their end, and all that it has not written down if it dies.
+    """
+    found = _listed(list(jobs))
+    if None in found.values():
+        return None
+    return {job for job, one in found.items() if one and not one.state}
+
+
 def batch_job() -> str | None:
     """Return the id of the Slurm job that this process runs in."""
     return os.environ.get("SLURM_JOB_ID")
