@@ -87,7 +87,7 @@ def read_execution(
         if label
     ]
     pools = make_pools(layers, site, [*asked, *(name for name, _ in defaults.values())])
-    router = Router(pools, needs, workflow, defaults)
+    router = Router(pools, needs, workflow, defaults, learns=_learns(site))
     credentials, wrong = requirements_of(
         [
             said_of_credentials(site.file, "", site.said),
@@ -116,6 +116,15 @@ def read_execution(
         by_dataset=tuple(by_dataset),
     )
     return execution, findings
+
+
+def _learns(site: Site) -> bool:
+    """Whether jobs are measured where nobody says an amount: by a batch system, and not the site.
+
+    On one machine, those that share it would not know what there is.
+    """
+    resources = site.settings.get("default-resources")
+    return site.system in ("slurm", "htcondor") and "mem" not in repr(resources)
 
 
 def _said(

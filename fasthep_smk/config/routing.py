@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -20,6 +21,10 @@ from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Router", "StageNeeds", "stage_needs"]
+
+
+#: Options of sbatch, and commands of HTCondor, that say how much memory a job gets.
+_MEMORY = re.compile(r"--mem\b|--mem-per|--exclusive\b|request_memory")
 
 
 @dataclass(frozen=True)
@@ -103,13 +108,17 @@ def stage_needs(
 
 @dataclass
 class Router:
-    """Routes stages. ``retries`` is how often the site tries again a stage that does not say."""
+    """Routes stages. ``retries`` is how often the site tries again a stage that does not say.
+
+    ``learns``: where nobody says how much memory jobs need, they ask for what earlier ones took.
+    """
 
     pools: Pools
     needs: Mapping[str, StageNeeds]
     workflow: str
     defaults: Mapping[str, tuple[str, Layer]] = field(default_factory=dict)
     retries: int = 0
+    learns: bool = False
 
     def findings(self) -> list[Finding]:
         """Return names that no pool has, and stages that ask for more than their pool has."""
@@ -140,6 +149,8 @@ class Router:
         """
         leader = self._leader(stages)
         settings = self._settings(self.pools.by_name[pool], leader)
+        if settings.measured is None and self.learns and not _says_memory(settings):
+            return ("memory",)
         if not settings.measured:
             return ()
         needs = self.needs.get(leader or "")
@@ -364,6 +375,11 @@ def _size(pool: Pool, name: str) -> int | None:
         return pool.settings.request.gpus  # a worker that is described, without GPUs
     value: int | None = getattr(pool.settings.request, name)
     return value if _leaf(name) in stated else None
+
+
+def _says_memory(settings: Settings) -> bool:
+    """Whether something says how much memory jobs get, also in the batch system's own words."""
+    return settings.request.memory is not None or bool(_MEMORY.search(repr(settings.options)))
 
 
 def _leaf(name: str) -> str:

@@ -28,6 +28,8 @@ _WORDS = {
     "queue": {"slurm": "partition", "htcondor": "job_flavour", "executor": "queue"},
     "account": {"slurm": "account", "htcondor": "accounting_group", "executor": "account"},
 }
+#: What ``sizes`` says: whether jobs ask for what earlier ones took.
+_MEASURED = {"auto": True, "fixed": False}
 #: The options of each batch system, and those of any other executor.
 _OPTIONS = (*SYSTEMS, "executor")
 
@@ -39,15 +41,15 @@ class Settings:
     """What merged layers say. ``retries`` is ``None`` where the site decides.
 
     ``growth``: with how much more memory a job is tried again, as a factor. ``measured``: jobs ask
-    for what earlier ones took. ``fallback_after``: how many seconds a job waits in the queue before
-    it goes to its fallback.
+    for what earlier ones took; ``None`` if that is not said. ``fallback_after``: how many seconds a
+    job waits in the queue before it goes to its fallback.
     """
 
     workers: int | None = None
     request: ResourceRequest = field(default_factory=ResourceRequest)
     retries: int | None = None
     growth: float = 2.0
-    measured: bool = False
+    measured: bool | None = None
     partitions_per_job: int = 1
     pilot: Pilot | None = None
     fallback_after: int | None = None
@@ -75,7 +77,7 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
         request=request,
         retries=read(_count_or_none, "config", "retries"),
         growth=read(_factor, "config", "memory_growth") or 2.0,
-        measured=merged.get("config", "sizes") == "auto",
+        measured=_MEASURED.get(merged.get("config", "sizes")),
         partitions_per_job=read(units.parse_count, "config", "partitions_per_job") or 1,
         pilot=_pilot(read, merged.get("config", "pilot")),
         fallback_after=read(units.parse_duration, "fallback_after"),

@@ -58,9 +58,9 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
     died = [(note, failures.earlier(build, rule, note.key, fate)[-1]) for note in notes]
     if not died or any(last["kind"] != "memory" or not last.get("memory") for _, last in died):
         return
-    if _has_no_limit(build, rule):
-        return
     had = max(last.get("memory") or 0 for _, last in died)
+    if _can_have_more(build, rule, had):
+        return
     better = _first_with_more(job, attempts_of(requests, rule, key), had)
     if better is None:
         job.attempt = job.restart_times + 1
@@ -71,12 +71,14 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
         job.attempt = better - 1  # Snakemake counts the next one
 
 
-def _has_no_limit(build: Path, rule: str) -> bool:
-    """Whether a job can always ask for more: it is measured, and its pool says no amount."""
+def _can_have_more(build: Path, rule: str, had: int) -> bool:
+    """Whether a job is measured, its pool says no amount, and there is a node with more."""
     try:
         rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text(encoding="utf-8"))
         said = rules[rule]
     except (OSError, KeyError):
+        return False
+    if (largest := said.get("largest")) is not None and had >= largest:
         return False
     each = zip(said["most"], said["names"], strict=True)
     return any("memory" in names and most.get("memory") is None for most, names in each)

@@ -119,8 +119,13 @@ class Sizes:
         for name in names:
             wanted = known.request(name, size)
             if wanted is not None and (rule, name) not in self._fixed:
-                _put(found, name, _capped(wanted, most.get(name)))
+                _put(found, name, _capped(wanted, self._limit(said, most, name)))
         return found
+
+    def _limit(self, said: Measuring, most: Asked, name: str) -> int | None:
+        """Return the most that a job can ask for: what a worker has, or the largest node."""
+        limit = _whole(most.get(name))
+        return said.get("largest") if limit is None and name == "memory" else limit
 
     def _after_failure(self, rule: str, key: str, attempt: int) -> Asked:
         """Return what a job asks for that has failed: more of what it has lacked."""
@@ -140,7 +145,7 @@ class Sizes:
                 history: list[Sample] = getattr(known, name)
                 more = next_request(amount, history, most=limit) or amount
                 amount = limit if last and limit is not None else more
-            _put(found, name, _capped(whole(amount, name), limit))
+            _put(found, name, _capped(whole(amount, name), self._limit(said, most, name)))
         return found
 
     def _names(self, rule: str, key: str, attempt: int) -> list[str]:

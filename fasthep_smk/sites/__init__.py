@@ -183,6 +183,12 @@ class Batch(Protocol):
     where nobody knows whether it was.
     """
 
+    most_memory: Callable[[Attempt], int | None]
+    """Return the memory of the largest node that a job may run on, in bytes.
+
+    ``None``: that is not known.
+    """
+
     unsaid: Callable[[], Mapping[str, str]]
     """Return in words what a job gets that does not say how much memory or disk it needs."""
 

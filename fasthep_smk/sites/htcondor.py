@@ -207,6 +207,17 @@ def longest(attempt: Attempt) -> int | None:
     return queues.longest(flavours, attempt.request)
 
 
+def most_memory(attempt: Attempt) -> int | None:
+    """Return the memory of the largest slot that a job fits in, in bytes; ``None``: not known."""
+    request = attempt.request
+    fitting = (
+        memory
+        for cpus, memory, gpus in slots() or []
+        if cpus >= request.cpus and gpus >= request.gpus
+    )
+    return max(fitting, default=None)
+
+
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no slot can ever run."""
     known = slots()

@@ -182,6 +182,19 @@ def longest(attempt: Attempt) -> int | None:
     return max((one for one in limits if one is not None), default=None) if all(limits) else None
 
 
+def most_memory(attempt: Attempt) -> int | None:
+    """Return the memory of the largest node of a job's partitions, in bytes.
+
+    ``None``: that is not known.
+    """
+    options = attempt.options.get("slurm", {})
+    choices = [one.name for one in queues.queues_of(options.get("partitions"))]
+    named = str(options.get("partition") or "").split(",")
+    names = named if named != [""] else choices or [default_partition()]
+    known = partitions() or {}
+    return max((known[name].memory for name in names if name in known), default=None)
+
+
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
     known = partitions()

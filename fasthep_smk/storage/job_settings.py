@@ -7,7 +7,7 @@ sent what they need. (Their places: `fasthep_smk.storage.layout`.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
@@ -92,7 +92,8 @@ class Measuring(TypedDict):
     ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most.
     Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
     ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
-    partition or flavour is chosen.
+    partition or flavour is chosen. ``largest`` is the memory of the largest node that they allow,
+    where nobody says what a worker has: ``None`` if that is not known.
     """
 
     wildcards: list[str]
@@ -103,6 +104,7 @@ class Measuring(TypedDict):
     longest: int | None
     apart: dict[str, list[str]]
     options: list[Mapping[str, YamlMapping]]
+    largest: NotRequired[int | None]
 
 
 def place_in(wildcards: Mapping[str, str]) -> str:

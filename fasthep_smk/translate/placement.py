@@ -16,10 +16,19 @@ from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measuring
 from fasthep_smk.translate import by_dataset, pilots, snakemake_release
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.sizes import history, measuring, proposals, sized, unfit
+from fasthep_smk.translate.sizes import (
+    FIRST_MEMORY,
+    first_sizes,
+    history,
+    measuring,
+    proposals,
+    says_nothing,
+    sized,
+    unfit,
+)
 from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.units import format_duration
+from fasthep_smk.util.units import format_bytes, format_duration
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
@@ -59,6 +68,7 @@ def place(
     proposed = proposals(known)
     measured: dict[str, Measuring] = {}
     own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
+    nodes, unsaid = _Nodes(site.system), list[str]()
     for rule in rules:
         # A batch system ends what takes more: it must be possible to ask for more then.
         again = here is not None or rule.route.retries > 0
@@ -66,8 +76,18 @@ def place(
         before = sized(rule, sizes, [], execution.router)
         if here is not None:
             before = tuple(sites.shrink(one, here)[0] for one in before)
+        largest = None
+        if here is None and again and says_nothing(rule, execution.router):
+            unsaid += [one.pool for one in given if one.request.memory is None]
+            largest = min(
+                (most for one in given if (most := nodes.most_memory(one)) is not None),
+                default=None,
+            )
+            given = first_sizes(rule, given, execution.router, largest)
         apart = by_dataset.own_amounts(rule, execution.by_dataset, given, execution.router)
-        learnt = measuring(rule, before, sizes, known, execution.router) if again else None
+        learnt = None
+        if again:
+            learnt = measuring(rule, before, sizes, known, execution.router, largest=largest)
         if learnt is not None:
             stated[rule.name] = tuple(contained(one, execution) for one in before)
             measured[rule.name] = {
@@ -86,6 +106,14 @@ def place(
                 place: tuple(contained(one, execution) for one in each)
                 for place, each in apart.items()
             }
+    if unsaid:
+        names = [repr(name) for name in dict.fromkeys(unsaid)]
+        notes.append(
+            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: nobody says how much "
+            f"memory jobs need: they ask for {format_bytes(FIRST_MEMORY)} for each cpu at first, "
+            "then for what those of their rule took; resources: {memory: ...} says it, and "
+            "config: {sizes: fixed} leaves it to the batch system"
+        )
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
     used += [one for apart in own.values() for given in apart.values() for one in given]
@@ -220,6 +248,22 @@ def contained(attempt: Attempt, execution: Execution) -> Attempt:
     own = {"universe": "container", "container_image": environment.image}
     options = {**own, **attempt.options.get("htcondor", {})}
     return replace(attempt, options={**attempt.options, "htcondor": options})
+
+
+class _Nodes:
+    """What the nodes of a batch system have: it is asked once for each kind of job."""
+
+    def __init__(self, system: str) -> None:
+        self._system = system
+        self._known: dict[str, int | None] = {}
+
+    def most_memory(self, attempt: Attempt) -> int | None:
+        """Return the memory of the largest node that a job may run on; ``None``: not known."""
+        request = attempt.request
+        key = repr((attempt.options.get(self._system), request.cpus, request.gpus))
+        if key not in self._known:
+            self._known[key] = sites.batch(self._system).most_memory(attempt)
+        return self._known[key]
 
 
 def _on_one_machine(

@@ -25,7 +25,22 @@ from fasthep_smk.storage.record import Asked
 from fasthep_smk.util.errors import Finding, SmkError
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["History", "asked_of", "history", "measuring", "proposals", "sized", "unfit"]
+__all__ = [
+    "FIRST_MEMORY",
+    "History",
+    "asked_of",
+    "first_sizes",
+    "history",
+    "measuring",
+    "proposals",
+    "says_nothing",
+    "sized",
+    "unfit",
+]
+
+
+#: Bytes for each cpu that jobs ask for while nothing is known: as much as sites of WLCG have.
+FIRST_MEMORY = 2 * 10**9
 
 
 def unfit(
@@ -107,9 +122,18 @@ def proposals(known: History) -> list[Size]:
 
 
 def measuring(
-    rule: Rule, stated: Sequence[Attempt], sizes: Sequence[Size], known: History, router: Router
+    rule: Rule,
+    stated: Sequence[Attempt],
+    sizes: Sequence[Size],
+    known: History,
+    router: Router,
+    *,
+    largest: int | None = None,
 ) -> Measuring | None:
-    """Return what a run has to know to size the jobs of a rule while it goes on, if it does."""
+    """Return what a run has to know to size the jobs of a rule while it goes on, if it does.
+
+    ``largest`` is the memory of the largest node, where nobody says what a worker has.
+    """
 
     def names(attempt: Attempt) -> list[str]:
         said = entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
@@ -131,6 +155,7 @@ def measuring(
         "longest": None,
         "apart": {},
         "options": [attempt.options for attempt in stated],
+        "largest": largest,
     }
 
 
@@ -161,6 +186,38 @@ def sized(
             one = replace(one, request=replace(one.request, memory=most or one.request.memory))
         made.append(one)
     return tuple(made)
+
+
+def first_sizes(
+    rule: Rule, given: Iterable[Attempt], router: Router, largest: int | None
+) -> tuple[Attempt, ...]:
+    """Return attempts of measured jobs, with a first amount of memory where nobody says one.
+
+    What is tried again asks for more, up to ``largest``, the memory of the largest node.
+    """
+    made: list[Attempt] = []
+    for attempt in given:
+        request, origins = attempt.request, attempt.origins
+        if not attempt.pilot and "memory" in router.measures(attempt.pool, rule.stages):
+            memory = request.memory
+            if memory is None:
+                growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
+                before = sum(one.pool == attempt.pool for one in made)
+                memory = math.ceil(growth**before * FIRST_MEMORY * request.cpus)
+                origins = {**origins, _leaf("memory"): "sizes: auto, before any job is measured"}
+            request = replace(request, memory=min(memory, largest or memory))
+        made.append(replace(attempt, request=request, origins=origins))
+    return tuple(made)
+
+
+def says_nothing(rule: Rule, router: Router) -> bool:
+    """Whether jobs of a rule are measured, and nobody says what a worker of their pool has."""
+    return any(
+        attempt.request.memory is None
+        and not attempt.pilot
+        and "memory" in router.measures(attempt.pool, rule.stages)
+        for attempt in rule.route.attempts
+    )
 
 
 def _sized(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fasthep_smk.translate.sizes import FIRST_MEMORY
 from tests.clusters.analyses import given_away, records, site, start
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_fallback import HURRY
@@ -64,15 +65,15 @@ def growing(
     *,
     count: int = FILES,
     workers: int = WORKERS,
-    memory: str = "4GB",
+    memory: str | None = "4GB",
     sizes: str | None = "auto",
     seconds: float = 0.0,
     more: int = 900_000_000,
 ) -> Path:
     """An analysis of files of 40 to 270 events; nobody says what its jobs take.
 
-    They ask for all the memory of a worker where ``sizes`` is ``None``. One late job takes so many
-    bytes ``more``, each time.
+    They ask for all the memory of a worker where ``sizes`` is ``None``; without a ``memory``, too,
+    nobody says any amount. One late job takes so many bytes ``more``, each time.
     """
     ops = OPS.replace("BYTES", "4_000_000").replace("SECONDS", f"{seconds}")
     ops = ops.replace("MORE", f"{more}")
@@ -153,19 +154,17 @@ def test_jobs_that_nobody_has_sized(
 @pytest.mark.parametrize("more", [0, 900_000_000], ids=["alike", "one_unlike_the_others"])
 @pytest.mark.parametrize("system", ["slurm", "htcondor"])
 def test_measured_jobs_share_nodes(system: str, more: int, request: pytest.FixtureRequest) -> None:
-    """Two hundred partitions of unequal size, beside the same run with whole workers.
+    """Two hundred partitions of unequal size, no amount said, beside a run with whole workers.
 
     One of them may take ``more`` bytes than its events explain.
     """
     cluster: Cluster = request.getfixturevalue(system)
-    of_all: dict[str, Any] = {
-        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0, "more": more
-    }  # fmt: skip
+    of_all: dict[str, Any] = {"count": MANY, "workers": AT_ONCE, "seconds": 1.0, "more": more}
     place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
     builds, spans = [], []
-    for sizes in ("auto", None):
+    for memory in (None, WORKER[system]):
         folder = cluster.new_folder()
-        workflow = growing(folder, sizes=sizes, **of_all)
+        workflow = growing(folder, memory=memory, sizes=None, **of_all)
         site(folder, {"default": {"config": place}}, **HURRY[system])
         run = start(cluster, workflow, "--profile", "site", "--bundle", "1")
         said, _ = run.communicate(timeout=1200)
@@ -176,8 +175,9 @@ def test_measured_jobs_share_nodes(system: str, more: int, request: pytest.Fixtu
         builds.append((folder, jobs))
     (folder, jobs), (whole, _) = builds
     is_right(folder, whole / "build")
-    largest = max(one["asked"]["memory"] for one in jobs)
-    sized = [one for one in jobs if one["asked"]["memory"] < largest and not one["earlier"]]
+    first = min(jobs, key=lambda one: float(one["started"]))["asked"]["memory"]
+    assert first == FIRST_MEMORY
+    sized = [one for one in jobs if one["asked"]["memory"] != first and not one["earlier"]]
     assert len(sized) > MANY / 2
     held, used = (
         sum(one[what]["memory"] * (one["ended"] - one["started"]) for one in sized)
