@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
+from fasthep_smk.config.queues import queues_of
 from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
@@ -67,6 +68,8 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
     )
     read(_words, "config", "slurm", "extra")
     read(units.parse_duration, "config", "htcondor", "max_runtime")
+    read(queues_of, "config", "slurm", "partitions")
+    read(queues_of, "config", "htcondor", "flavours")
     settings = Settings(
         workers=read(units.parse_count, "workers"),
         request=request,

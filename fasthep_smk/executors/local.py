@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 
+from fasthep_smk.executors.forked_jobs import hand_jobs_over
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.util.processes import signal_at_parents_end
 
@@ -34,6 +35,7 @@ def main() -> None:
     prepare()
     if told:
         _wait_to_be_told(int(sys.argv[2]))
+    hand_jobs_over()
     gc.freeze()
     gc.enable()
     sys.argv[0] = "snakemake"

@@ -170,7 +170,7 @@ class Sizes:
         """Return resources of a job that are not those which ``found``, the profile's, has."""
         said = self._rules[rule]
         base = _of_attempt(attempts_of(self._requests, rule, key), attempt)
-        then = self._resources(said, base)
+        then = self._resources(said, base, attempt)
         for name, resource in _RESOURCE.items():
             # What a person has written into the site's profile has the last word.
             if base.get(name) is not None and found.get(resource) != then.get(resource):
@@ -178,19 +178,30 @@ class Sizes:
         asked = self.asked(rule, key, attempt)
         if not asked:
             return {}
-        now = self._resources(said, {**base, **asked})
-        own = {name: value for name, value in now.items() if value != then.get(name)}
+        now = self._resources(said, {**base, **asked}, attempt)
+        own = {
+            name: value
+            for name, value in now.items()
+            # A partition that a person has written into the site's profile stays, too.
+            if value != then.get(name) and found.get(name, then.get(name)) == then.get(name)
+        }
         if "mem_mb" in own and "mem_mib" in found:  # Snakemake's own, of the same
             own["mem_mib"] = math.ceil(Fraction(own["mem_mb"] * 10**6, 2**20))
         return {**own, "attempt": self._word(rule, key, attempt)}
 
-    def _resources(self, said: Measuring, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _resources(self, said: Measuring, asked: Mapping[str, Any], number: int) -> dict[str, Any]:
         time = _whole(asked.get("walltime"))
         if time is not None:  # that of all jobs of a bundle
             longest = said["longest"] or time * said["together"]
             time = max(time, min(time * said["together"], longest))
-        memory = _whole(asked.get("memory"))
-        attempt = Attempt(str(asked.get("pool")), ResourceRequest(memory=memory, walltime=time))
+        request = ResourceRequest(
+            cpus=_whole(asked.get("cpus")) or 1,
+            memory=_whole(asked.get("memory")),
+            gpus=_whole(asked.get("gpus")) or 0,
+            walltime=time,
+        )
+        # A partition or flavour follows from the amounts.
+        attempt = Attempt(str(asked.get("pool")), request, _of_attempt(said["options"], number))
         system = sites.system(self._requests["system"])
         return {**sites.common_resources(attempt), **system.resources(attempt)}
 

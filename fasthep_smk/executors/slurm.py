@@ -3,7 +3,8 @@
 When Slurm's controller does not answer for half a minute, Snakemake's plugin (2.8) forgets all jobs
 under way and waits for ever; a job that cannot be submitted then uses up its attempts. And the
 plugin asks for states less and less often, every three minutes in the end, whatever
-``seconds-between-status-checks`` says; a run that fails or is stopped takes as long to end.
+``seconds-between-status-checks`` says; a run that fails or is stopped takes as long to end. A job
+that Slurm does not know any more, the plugin waits for without an end.
 
 Jobs that see no file of this machine but those in a spool (``staging.mode: transfer``) find a
 parcel there, and leave one. One that got lost or was damaged is sent again; that is no failure of
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.flow import patches
+from fasthep_smk.sites import slurm
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
@@ -63,6 +65,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         self._silent_since: float | None = None
         self._unbegun: Counter[int] = Counter()
         self._pace = Pace()
+        self._forgotten = Forgotten()
         self._submissions = Submissions("slurm")
         super().__init__(*arguments, **options)
 
@@ -91,6 +94,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         _asked_for[:] = {str(job.external_jobid).partition("_")[0] for job in asked}
         async for _ in super().check_active_jobs(asked):
             pass
+        self._look_for_forgotten(asked)
         for job in [*leaving, *asked]:
             if job.external_jobid not in self._ended:
                 yield job
@@ -144,12 +148,29 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             msg = refused(job_info.job, said)
         self._ended.add(job_info.external_jobid)
         if self.wait and self._could_not_begin(job_info):
-            self._unbegun[job_info.job.jobid] += 1
-            problem(f"Slurm did not answer job {job_info.external_jobid}: it is submitted again")
-            self._hand_back(job_info.job)
+            self._begin_again(job_info, f"Slurm did not answer job {job_info.external_jobid}")
             return
         self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
+
+    def _look_for_forgotten(self, asked: list[SnakemakeJobInfo]) -> None:
+        """Submit jobs again that Slurm does not know any more; those that are done have ended."""
+        left = [job for job in asked if job.external_jobid not in self._ended]
+        waiting = {str(job.external_jobid): job for job in left}
+        for batch_id in self._forgotten.among(waiting):
+            job_info = waiting[batch_id]
+            if self._tracker is None and all(Path(path).exists() for path in job_info.job.output):
+                self.report_job_success(job_info)
+            elif self._unbegun[job_info.job.jobid] < _UNBEGUN:
+                self._ended.add(batch_id)
+                self._submissions.ended(batch_id)
+                self._begin_again(job_info, f"Slurm does not know job {batch_id} any more")
+
+    def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
+        """Let a job that Slurm has lost be submitted again, at the same attempt."""
+        self._unbegun[job_info.job.jobid] += 1
+        problem(f"{why}: it is submitted again")
+        self._hand_back(job_info.job)
 
     def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
         """Whether srun, in a batch job, has not reached the controller."""
@@ -171,6 +192,28 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             self._silent_since = now
             problem("Slurm does not answer, trying again")
         return bool(self.wait) and now - self._silent_since < _PATIENCE
+
+
+class Forgotten:
+    """Jobs that are under way for us, and that Slurm did not know in two looks, a minute apart.
+
+    Its controller may have lost them with its state. Or they have ended while this process slept,
+    longer ago than Slurm tells, where it keeps no accounts.
+    """
+
+    def __init__(self, pause: float = 60.0) -> None:
+        self._pause, self._looked_at = pause, time.monotonic()
+        self._missed: set[str] = set()
+
+    def among(self, batch_ids: Iterable[str]) -> set[str]:
+        """Look again if it is time, and return the jobs that are forgotten."""
+        if time.monotonic() - self._looked_at < self._pause:
+            return set()
+        self._looked_at = time.monotonic()
+        if (missed := slurm.unknown(batch_ids)) is None:
+            return set()
+        forgotten, self._missed = missed & self._missed, missed - self._missed
+        return forgotten
 
 
 #: The jobs, by their numbers, whose states are asked for now.

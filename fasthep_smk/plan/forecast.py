@@ -165,9 +165,10 @@ def _expected(samples: Sequence[Sample], sizes: Sequence[float | None]) -> Expec
     line = line_through(samples) if None not in sizes else None
     if line is not None:
         slope, start = line
-        values = [max(0.0, start + slope * (size or 0)) for size in sizes]
         left = [one.amount - start - slope * (one.size or 0) for one in samples]
-        spread = math.sqrt(sum(one**2 for one in left) / (seen - 2))
+        mean = statistics.fmean(left)  # jobs far from the line count, too
+        values = [max(0.0, start + mean + slope * (size or 0)) for size in sizes]
+        spread = math.sqrt(sum((one - mean) ** 2 for one in left) / (seen - 2))
     elif seen > 1:
         spread = statistics.stdev(one.amount for one in samples)
     return Expected(sum(values), 2 * spread * math.sqrt(number + number**2 / seen))

@@ -266,16 +266,17 @@ def _follow(
     It runs in a session of its own, so that Ctrl-C reaches it once and through us: it then lets
     its running jobs end and removes its lock. SIGTERM is handled alike; a second one ends
     everything at once. If it is killed, its jobs go on; with ``waits``, so do we, until they end.
+    Jobs of the fork server end with that at the latest, and so with the run.
     """
     snakemake: SnakemakeProcess | None = None
-    asked_to_stop = False
+    asked_to_stop = 0
 
     def stop(_number: int, _frame: object) -> None:
         nonlocal asked_to_stop
         reader.stop()
         if snakemake is not None:
             snakemake.signal(signal.SIGKILL if asked_to_stop else signal.SIGINT)
-        asked_to_stop = True
+        asked_to_stop += 1
 
     # Before Snakemake starts: in the background of a script, Ctrl-C is ignored, and it would
     # inherit that.
@@ -288,7 +289,8 @@ def _follow(
             snakemake.signal(signal.SIGINT)
         status = snakemake.follow(reader, *copies)
         if waits:
-            _let_jobs_end(folder, reader)
+            most = min(1, asked_to_stop)
+            _let_jobs_end(folder, reader, until=lambda: asked_to_stop > most)
         left = locks_of_snakemake(folder) and not reader.locked_out
         if held is not None and status >= 0 and not left:
             unshare(held)
@@ -300,10 +302,12 @@ def _follow(
     return status
 
 
-def _let_jobs_end(folder: Path, reader: Reader) -> None:
+def _let_jobs_end(folder: Path, reader: Reader, *, until: Callable[[], bool]) -> None:
     """Wait for jobs that go on although Snakemake has ended: what they finish counts."""
     told = False
-    while left := [note for note in failures.read_all(folder) if failures.lives(note)]:
+    while not until() and (
+        left := [note for note in failures.read_all(folder) if failures.lives(note)]
+    ):
         if not told:
             jobs = "a job" if len(left) == 1 else f"{len(left)} jobs"
             reader.say(f"Snakemake has ended before {jobs} under way: what they finish counts")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding
@@ -37,6 +38,7 @@ __all__ = [
     "hold",
     "longest",
     "machine",
+    "nodes",
     "problems",
     "queued",
     "remedy",
@@ -92,6 +94,8 @@ _RESOURCES = {
     "environment": "environment",
     "priority": "htcondor_submit_priority",
 }
+#: With one of these a pool says itself how long its jobs may last.
+_OWN_TIME = ("job_flavour", "max_runtime")
 #: HTCondor's numbers for the states of a job.
 _IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
 #: One that has started once is removed when it would wait to start again.
@@ -101,6 +105,11 @@ _OF_AN_END = (
     "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
     "NumShadowStarts",
 )  # fmt: skip
+#: What a slot's record says of it, and of its GPUs.
+_OF_A_SLOT = (
+    "SlotType", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotDisk", "TotalSlotGPUs",
+)  # fmt: skip
+_MODELS = ("GPUs_DeviceName", "CUDADeviceName")
 #: Its settings for what a job asks for that does not say it.
 _UNSAID = {"memory": "JOB_DEFAULT_REQUESTMEMORY", "disk": "JOB_DEFAULT_REQUESTDISK"}
 #: In them, what a job has used so far: nothing, before its first attempt.
@@ -129,6 +138,9 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
     options = attempt.options.get("htcondor", {})
     request = attempt.request
     found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
+    if not any(options.get(one) for one in _OWN_TIME):
+        flavour = queues.chosen(options.get("flavours"), request)
+        found |= {"classad_JobFlavour": flavour} if flavour else {}
     found["getenv"] = options.get("getenv", _GETENV)
     if request.walltime is not None:
         found["allowed_execute_duration"] = request.walltime
@@ -166,18 +178,43 @@ def slots() -> list[tuple[int, int, int]] | None:
     return found
 
 
+def nodes() -> list[Node]:
+    """Return the slots, those of a machine that was not divided among jobs yet.
+
+    Source: "Machine ClassAd Attributes" in HTCondor's manual.
+    """
+    return [
+        Node(
+            cpus=number(str(ad.get("TotalSlotCpus"))),
+            memory=number(str(ad.get("TotalSlotMemory"))) * 1024**2,
+            gpus=(gpus := number(str(ad.get("TotalSlotGPUs")))),
+            disk=number(str(ad.get("TotalSlotDisk"))) * 1024 or None,
+            models=tuple(str(ad[name]) for name in _MODELS if gpus and ad.get(name))[:1],
+        )
+        for ad in _ads(["condor_status"], *_OF_A_SLOT, *_MODELS)
+        if ad.get("SlotType") != "Dynamic"
+    ]
+
+
 def longest(attempt: Attempt) -> int | None:
-    """Return the longest time that a pool says of its slots."""
-    said = attempt.options.get("htcondor", {}).get("max_runtime")
-    return units.parse_duration(said) if said else None
+    """Return the longest time that a pool says of its slots, itself or by its flavours."""
+    options = attempt.options.get("htcondor", {})
+    if options.get("max_runtime"):
+        return units.parse_duration(options["max_runtime"])
+    flavours = queues.queues_of(options.get("flavours"))
+    if named := options.get("job_flavour"):
+        flavours = [one for one in flavours if one.name == named]
+    return queues.longest(flavours, attempt.request)
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no slot can ever run."""
     known = slots()
-    if not known:
-        return
     for attempt in attempts:
+        if wrong := queues.too_large(attempt, "htcondor", "flavours", unless=_OWN_TIME):
+            yield wrong
+        if not known:
+            continue
         request = attempt.request
         wanted = (request.cpus, request.memory or 0, request.gpus)
         if any(all(w <= h for w, h in zip(wanted, slot, strict=True)) for slot in known):
@@ -283,12 +320,8 @@ def draft() -> Draft | None:
     with_gpus = [slot for slot in known if slot[2]]
     if with_gpus:
         profiles["gpu"] = {"resources": _share(with_gpus[0]) | {"gpus": 1}}
-    kinds = Counter(known)
     remarks = ["The slots, how many of each kind:"]
-    remarks += [
-        f"    {count} x {cpus} cpus, {units.format_bytes(memory)}, {gpus} GPUs"
-        for (cpus, memory, gpus), count in sorted(kinds.items())
-    ]
+    remarks += [f"    {line}" for line in in_words(nodes(), "slot")]
     pools = {
         "default": {"resources": {"disk": "1GB"}, "config": {"walltime": "01:00:00"}},
         "pool_profiles": profiles,

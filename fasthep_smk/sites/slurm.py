@@ -10,10 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
+from fasthep_smk.sites import NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites.slurm_partitions import (
+    PARTITIONS,
+    Partition,
+    default_partition,
+    draft,
+    partitions,
+)
 from fasthep_smk.util import units
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.names import shell
@@ -38,6 +47,7 @@ __all__ = [
     "Partition",
     "batch_job",
     "cancel",
+    "draft",
     "fate",
     "hold",
     "longest",
@@ -94,9 +104,6 @@ NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 
-#: The file of a site profile that tells the plugin which partition a job fits on.
-PARTITIONS = "partitions.yaml"
-
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
     "partition": "slurm_partition",
@@ -108,17 +115,6 @@ _RESOURCES = {
     "cluster": "slurm_cluster",
     "nodes": "nodes",
 }
-
-
-@dataclass(frozen=True)
-class Partition:
-    """What Slurm says of a partition; memory in bytes, the time limit in seconds."""
-
-    name: str
-    walltime: int | None
-    cpus: int
-    memory: int
-    gpus: int
 
 
 def settings(_site: Site) -> Mapping[str, object]:
@@ -140,7 +136,7 @@ def settings(_site: Site) -> Mapping[str, object]:
 
 def resources(attempt: Attempt) -> Mapping[str, object]:
     """Return the plugin's resources. Slurm's megabyte is 2²⁰ bytes, Snakemake's 10⁶."""
-    options = attempt.options.get("slurm", {})
+    options = _placed(attempt)
     found = {ours: options[key] for key, ours in _RESOURCES.items() if options.get(key)}
     if attempt.request.memory is not None:
         found["mem_mb"] = units.whole_mib(attempt.request.memory)
@@ -155,35 +151,30 @@ def resources(attempt: Attempt) -> Mapping[str, object]:
     return found
 
 
+def _placed(attempt: Attempt) -> YamlMapping:
+    """Return the options of an attempt, with the smallest partition that suffices for it.
+
+    A pool that names its partition keeps that.
+    """
+    options = attempt.options.get("slurm", {})
+    if options.get("partition"):
+        return options
+    found = queues.chosen(options.get("partitions"), attempt.request)
+    return options if found is None else {**options, "partition": found}
+
+
 def machine(_site: Site) -> ResourceRequest | None:
     """Return nothing: a cluster is larger than one machine; see :func:`problems`."""
     return None
 
 
-def partitions() -> dict[str, Partition] | None:
-    """Return the partitions that Slurm has; ``None`` where it does not answer."""
-    text = ask(["sinfo", "--noheader", "--all", "--format=%R|%l|%c|%m|%G"])
-    if text is None:
-        return None
-    found: dict[str, Partition] = {}
-    for line in text.splitlines():
-        if line.count("|") != 4:
-            continue  # a word of sinfo's to people
-        name, limit, cpus, memory, gres = line.split("|")
-        known = found.get(name)
-        found[name] = Partition(
-            name=name,
-            walltime=_seconds(limit),
-            cpus=max(number(cpus), known.cpus if known else 0),
-            memory=max(number(memory) * 1024**2, known.memory if known else 0),
-            gpus=max(_gpus(gres), known.gpus if known else 0),
-        )
-    return found or None
-
-
 def longest(attempt: Attempt) -> int | None:
     """Return the time limit of a job's partition, the longest of several."""
-    wanted = attempt.options.get("slurm", {}).get("partition") or _default_partition()
+    options = attempt.options.get("slurm", {})
+    wanted = options.get("partition")
+    if not wanted and (choices := queues.queues_of(options.get("partitions"))):
+        return queues.longest(choices, attempt.request)
+    wanted = wanted or default_partition()
     known = partitions()
     if known is None or not wanted:
         return None
@@ -194,10 +185,16 @@ def longest(attempt: Attempt) -> int | None:
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
     known = partitions()
-    if known is None:
-        return
     for attempt in attempts:
-        wanted = attempt.options.get("slurm", {}).get("partition")
+        if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
+            yield wrong
+            continue
+        if known is None:
+            continue
+        wanted = _placed(attempt).get("partition")
+        leaf = "config.slurm.partition"
+        if not attempt.options.get("slurm", {}).get("partition"):
+            leaf = f"config.slurm.partitions.{wanted}"
         if not wanted:
             continue
         names = str(wanted).split(",")
@@ -205,7 +202,7 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
             if name not in known:
                 close = nearest(name, known)
                 yield Finding(
-                    key=attempt.place("config.slurm.partition"),
+                    key=_place(attempt, leaf),
                     problem="Slurm has no partition of this name",
                     value=as_yaml(name),
                     expected=", ".join(known),
@@ -213,6 +210,12 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                 )
         here = [known[name] for name in names if name in known]
         yield from _too_large(attempt, here)
+
+
+def _place(attempt: Attempt, leaf: str) -> str:
+    """Return where a setting is written down; of a mapping, where its first value is."""
+    inner = (one for one in attempt.origins if one.startswith(f"{leaf}."))
+    return attempt.place(leaf if leaf in attempt.origins else next(inner, leaf))
 
 
 def queued(folder: Path) -> list[Queued] | None:
@@ -309,6 +312,17 @@ def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
     return found
 
 
+def unknown(jobs: Iterable[str]) -> set[str] | None:
+    """Return which jobs the controller does not list, in no state; ``None`` if it does not answer.
+
+    It forgets jobs some minutes after their end, and all that it has not written down if it dies.
+    """
+    found = _listed(list(jobs))
+    if None in found.values():
+        return None
+    return {job for job, one in found.items() if one and not one.state}
+
+
 def batch_job() -> str | None:
     """Return the id of the Slurm job that this process runs in."""
     return os.environ.get("SLURM_JOB_ID")
@@ -318,66 +332,6 @@ def slot() -> str | None:
     """Return the partition that this process runs in."""
     name = os.environ.get("SLURM_JOB_PARTITION")
     return f"partition {name}" if name else None
-
-
-def draft() -> Draft | None:
-    """Return a pool for the default partition, one for the most memory and one for GPUs."""
-    known = partitions()
-    if known is None:
-        return None
-    first = known.get(_default_partition())
-    plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
-    profiles: dict[str, object] = {"default": _profile(plain)}
-    largest = max(known.values(), key=lambda one: one.memory)
-    if largest.memory > plain.memory:
-        profiles["high_memory"] = _profile(largest)
-    with_gpus = [one for one in known.values() if one.gpus]
-    if with_gpus:
-        profiles["gpu"] = _profile(max(with_gpus, key=lambda one: one.gpus), gpus=1)
-    remarks = ["The largest node of each partition:"]
-    remarks += [
-        f"    {one.name}: {one.cpus} cpus, {units.format_bytes(one.memory)}, {one.gpus} GPUs, "
-        f"time limit {units.format_duration(one.walltime) if one.walltime else 'none'}"
-        for one in known.values()
-    ]
-    limits = [one.walltime for one in known.values()]
-    pools: dict[str, object] = {"default": {"config": {"walltime": "01:00:00"}}}
-    pools["pool_profiles"] = profiles
-    if all(limits):
-        longest = max(limit for limit in limits if limit)
-        pools["limits"] = {"walltime": units.format_duration(longest)}
-    sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
-    invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
-    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
-
-
-def _default_partition() -> str:
-    """Return the name of the partition of jobs that name none; nothing if there is none."""
-    text = ask(["sinfo", "--noheader", "--format=%P"]) or ""
-    marked = re.findall(r"^(\S+)\*$", text, re.MULTILINE)
-    return str(marked[0]) if marked else ""
-
-
-def _limits(partition: Partition) -> dict[str, int]:
-    """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
-    limits: dict[str, int] = {
-        "max_threads": partition.cpus,
-        "max_mem_mb": partition.memory // 1024**2,
-        "max_gpu": partition.gpus,
-    }
-    if partition.walltime is not None:
-        limits["max_runtime"] = partition.walltime // 60
-    return limits
-
-
-def _profile(partition: Partition, gpus: int = 0) -> dict[str, object]:
-    """Return a pool profile: one cpu of a partition's node with its share of the memory."""
-    share = units.whole_mb(partition.memory // max(partition.cpus, 1))
-    resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}
-    config: dict[str, object] = {"slurm": {"partition": partition.name}}
-    if partition.walltime is not None and partition.walltime < 3600:
-        config["walltime"] = units.format_duration(partition.walltime)
-    return {"resources": resources | ({"gpus": gpus} if gpus else {}), "config": config}
 
 
 def _is_same(where: str, folder: Path) -> bool:
@@ -418,7 +372,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
 
     Source: sbatch(1).
     """
-    request, options = attempt.request, attempt.options.get("slurm", {})
+    request, options = attempt.request, _placed(attempt)
     words = ["sbatch", "--parsable", f"--job-name={name}", f"--output={output}.log"]
     words += [f"--cpus-per-task={request.cpus}", "--ntasks=1", "--no-requeue"]
     if request.memory is not None:
@@ -507,8 +461,12 @@ def _last_word(record: str) -> str | None:
     return found[1] if found else None
 
 
+_PENDING = "such a job would be pending forever: another partition, or a smaller pool"
+
+
 def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
     names = ", ".join(item.name for item in here)
+    alone = False
     for name in ("cpus", "memory", "gpus", "walltime"):
         asked = getattr(attempt.request, name)
         sizes = [getattr(item, name) for item in here]
@@ -523,20 +481,30 @@ def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
             problem=f"pool {attempt.pool!r} asks for more than partition {names} has",
             value=f"{name}: {attempt.request.shown(name)}",
             expected=f"at most {largest.shown(name)}",
-            hint="such a job would be pending forever: another partition, or a smaller pool",
+            hint=_PENDING,
         )
+        alone = True
+    if not alone:
+        yield from _too_large_together(attempt, here, names)
 
 
-def _seconds(text: str) -> int | None:
-    """Return a time limit as sinfo prints it: ``1-00:00:00``, ``30:00``, ``infinite``."""
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
-    if found is None:
-        return None
-    days, hours, minutes, seconds = (number(part or "") for part in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
-
-
-def _gpus(text: str) -> int:
-    """Return the GPUs among a node's gres: ``gpu:a100:4(S:0-1),shard:8``."""
-    found = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
-    return sum(number(count) for count in found)
+def _too_large_together(attempt: Attempt, here: list[Partition], names: str) -> Iterable[Finding]:
+    """Yield an attempt each amount of which some node has, and all of which none has."""
+    request = attempt.request
+    gpus = 0 if attempt.options.get("slurm", {}).get("gres") else request.gpus
+    wanted = (request.cpus, request.memory or 0, gpus)
+    shapes = list(dict.fromkeys(shape for one in here for shape in one.shapes))
+    if not shapes or any(
+        all(w <= h for w, h in zip(wanted, shape, strict=True)) for shape in shapes
+    ):
+        return
+    yield Finding(
+        key=attempt.place("resources.memory"),
+        problem=f"pool {attempt.pool!r} asks for more than any one node of partition {names} has",
+        value=f"cpus {request.cpus}, memory {request.shown('memory')}, gpus {gpus}",
+        expected="; ".join(
+            f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {count}"
+            for cpus, memory, count in sorted(shapes, reverse=True)[:4]
+        ),
+        hint=_PENDING,
+    )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypedDict, TypeVar
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
+    from fasthep_smk.util.documents import YamlMapping
 
 __all__ = [
     "MOVED",
@@ -90,6 +91,8 @@ class Measuring(TypedDict):
     ``taken`` are memory, seconds and entries of the jobs that are done, by their pools.
     ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most.
     Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
+    ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
+    partition or flavour is chosen.
     """
 
     wildcards: list[str]
@@ -99,6 +102,7 @@ class Measuring(TypedDict):
     together: int
     longest: int | None
     apart: dict[str, list[str]]
+    options: list[Mapping[str, YamlMapping]]
 
 
 def place_in(wildcards: Mapping[str, str]) -> str:

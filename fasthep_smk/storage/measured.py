@@ -37,7 +37,8 @@ class Taken:
 def taken(build: Path) -> Iterator[Taken]:
     """Yield what each finished job took, in the order of the run.
 
-    Those are left out that adopted a part of their results: they did less than others.
+    Those are left out that adopted a part of their results, as they did less than others, and those
+    with a modifier that measures a stage, which takes more.
 
     Raises:
         Findings: a task table cannot be read.
@@ -49,10 +50,12 @@ def taken(build: Path) -> Iterator[Taken]:
 
 
 def taken_by(build: Path, job: TaskJob, counted: Mapping[str, int]) -> Taken | None:
-    """Return what a job took; ``None``: it is not done, or has adopted a part of its results.
+    """Return what a job took; ``None``: it is not done, or others take more or less.
 
     ``counted`` is how many entries input files have.
     """
+    if job.entry.measured:
+        return None
     head = head_of(build, job)
     if head is None or head.get("adopted"):
         return None

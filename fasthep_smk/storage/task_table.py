@@ -195,7 +195,8 @@ class JobEntry:
     of what nodes at the end of a run make, each by itself; ``missing`` the partitions that the end
     of the run goes without, ``sample`` of how many it is. With a ``part``, only that of the job has
     to run. ``file_digest`` is
-    what random numbers are seeded with on a worker where the input file has another name.
+    what random numbers are seeded with on a worker where the input file has another name. A job is
+    ``measured`` if a modifier of a stage of it, which measures that, takes memory and time itself.
     """
 
     inputs: tuple[str, ...]
@@ -217,6 +218,7 @@ class JobEntry:
     sample: SampleFacts | None = None
     part: Part | None = None
     file_digest: str | None = None
+    measured: bool = False
 
     @property
     def file(self) -> str | None:
@@ -259,10 +261,11 @@ class JobEntry:
             sample=found.get("sample"),
             part=None if part is None else Part.from_dict(part),
             file_digest=found.get("file_digest"),
+            measured=found.get("measured", False),
         )
 
 
-_OPTIONAL = ("files", "values", "missing", "sample", "part", "file_digest")
+_OPTIONAL = ("files", "values", "missing", "sample", "part", "file_digest", "measured")
 
 
 @dataclass(frozen=True)

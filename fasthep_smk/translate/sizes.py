@@ -130,6 +130,7 @@ def measuring(
         "together": 1,
         "longest": None,
         "apart": {},
+        "options": [attempt.options for attempt in stated],
     }
 
 

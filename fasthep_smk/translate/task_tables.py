@@ -165,4 +165,5 @@ def _entry(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str])
             for read in job.reads
         ),
         values=dict(job.values),
+        measured=bool(job.measured),
     )

@@ -245,7 +245,13 @@ def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Pat
     for rule in rules:
         if (one := placement.measuring.get(rule.name)) is not None:
             most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
-            found[rule.name] = {**one, "together": most, "longest": placement.site.longest}
+            found[rule.name] = {
+                **one,
+                # Rules that were bundled since have other names for their jobs.
+                "wildcards": [*rule.named_by],
+                "together": most,
+                "longest": placement.site.longest,
+            }
     if found:
         files.write_text(build / layout.SIZES, json.dumps(found) + "\n")
     else:

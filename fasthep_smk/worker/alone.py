@@ -1,4 +1,4 @@
-"""What a Snakemake on the node would do for a job, where there is none."""
+"""What is left to a job whose command no Snakemake has started."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PAUSE = 0.5
 
 
 def is_alone() -> bool:
-    """Whether this process was started for a batch job without a Snakemake beside it."""
+    """Whether no Snakemake has started this job's command, which would also measure it."""
     return bool(os.environ.get(layout.IS_ALONE))
 
 

@@ -11,13 +11,15 @@ import signal
 import socket
 import sys
 
-__all__ = ["ask", "is_taken", "status_of"]
+__all__ = ["GO_ON", "ask", "is_taken", "status_of"]
 
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
+#: Said to the fork server, in the place of a signal: the job need not end with its client.
+GO_ON = b"\0"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

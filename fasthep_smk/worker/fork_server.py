@@ -14,7 +14,7 @@ A forked job is as good as a cold one:
 - nothing of the user's is imported before the fork, no file of the analysis is open, and the random
   numbers of each job start anew;
 - a job has its own session, working directory, environment, standard output and error; a signal to
-  the client reaches it, and if the client dies, so does it;
+  the client reaches it, and if the client dies, so does it, unless it was told to go on;
 - it ends as Python ends, and what it leaves running ends with it;
 - its memory and time are its own, as the kernel counts them.
 
@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.util.last_words import LastWords
+from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.forked_job import IS_FREE, Request, become, receive
 from fasthep_smk.worker.job_end import End, bad_end, kill_group
 from fasthep_smk.worker.processes import COLD, MODULES, has_one_thread, import_for_good
@@ -79,7 +80,7 @@ class _Process:
     """A forked process: what it last ran, for which client, and whether that was sent a signal.
 
     ``connection`` is the client's that waits, ``None`` while the process is free. ``channel``
-    asks it for another job.
+    asks it for another job. With ``goes_on`` it does not end with its client.
     """
 
     channel: socket.socket
@@ -87,6 +88,7 @@ class _Process:
     request: Request
     connection: socket.socket | None
     stopped: bool = False
+    goes_on: bool = False
 
 
 def main() -> int:
@@ -196,7 +198,7 @@ def _start(
         for output in outputs:
             os.close(output)
     connection.setblocking(False)
-    forked[pid].connection = connection
+    forked[pid].connection, forked[pid].goes_on = connection, False
     return pid
 
 
@@ -329,12 +331,15 @@ def _hear(
         return
     except OSError:
         numbers = b""
-    process.stopped = True
-    for number in numbers or [signal.SIGKILL]:
-        kill_group(key.data, number)
     if not numbers:
-        # It is reaped as usual; until then its silence must not wake us again.
+        # It is told and reaped as usual; until then its silence must not wake us again.
         selector.unregister(process.connection)
+    if GO_ON in numbers:
+        process.goes_on = True
+    ends = b"" if process.goes_on else bytes([signal.SIGKILL])
+    for number in numbers.replace(GO_ON, b"") if numbers else ends:
+        process.stopped = True
+        kill_group(key.data, number)
 
 
 def _said(process: _Process) -> bytes:

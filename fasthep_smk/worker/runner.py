@@ -190,7 +190,7 @@ def _run_to_its_end(job: Job, command: list[str]) -> int:
             time_limit(job.sent.walltime, pool, used=tries.used),
         ):
             tries.wait_to_begin()
-            if alone.is_alone():
+            if alone.submitted() is not None:
                 alone.wait_for_inputs(job)
             _run(job, earlier)
     except Exception as error:

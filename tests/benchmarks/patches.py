@@ -29,6 +29,10 @@ _OFF = {
     ),
     "prestart": ("fasthep_smk.run.prestart", "module.prestart = nothing"),
     "fork server": ("fasthep_smk.run.fork_server", "module.why_cold = lambda system: 'off'"),
+    "jobs without a shell": (
+        "fasthep_smk.executors.forked_jobs",
+        "module.hand_jobs_over = lambda: None",
+    ),
     "end of Snakemake": (
         "fasthep_smk.executors.start",
         "module._look_again_once = lambda: None",

@@ -238,7 +238,16 @@ SITE = {
         }
     },
     "pool_profiles": {
-        "gpu": {"config": {"walltime": "00:05:00", "htcondor": {"classads": {"MyNumber": 43}}}}
+        "gpu": {
+            "config": {
+                "walltime": "00:05:00",
+                "htcondor": {
+                    "classads": {"MyNumber": 43},
+                    "job_flavour": None,
+                    "flavours": {"day": "1d", "short": "00:05:00"},
+                },
+            }
+        }
     },
 }
 
@@ -294,7 +303,7 @@ def has_the_options_of_its_pool(ad: dict[str, Any], rule: str) -> None:
     assert ad["MyExperiment"] == "cms"
     assert ad["MyNumber"] == (43 if rule == "stage_RunInference" else 42)
     assert ad["AccountingGroup"] == "group_physics.higgs"
-    assert ad["JobFlavour"] == "longlunch"
+    assert ad["JobFlavour"] == ("short" if rule == "stage_RunInference" else "longlunch")
     assert ad["ConcurrencyLimits"] == "fasthep,disk:2"
     assert ad["JobPrio"] == 7
     assert ad["JobMaxVacateTime"] == 30

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,22 @@ def hurry(site: Path, system: str) -> None:
     (site / "config.yaml").write_text(yaml.safe_dump(settings))
 
 
+#: The kinds of nodes.
+KINDS = {
+    "slurm": [
+        "1 node: 4 cpus, 16000 MiB, partition standard,short",
+        "1 node: 8 cpus, 125 GiB, partition highmem",
+        "1 node: 4 cpus, 16000 MiB, 1 GPU, partition gpu",
+        "short: 00:02:00",
+    ],
+    "htcondor": [
+        "1 slot: 8 cpus, 16000 MiB, 31 GB disk",
+        "1 slot: 8 cpus, 125 GiB, 31 GB disk",
+        "1 slot: 4 cpus, 16000 MiB, 31 GB disk, 1 GPU",
+    ],
+}
+#: What a job gets at most in one of the partitions.
+SHORT = {"walltime": "00:02:00", "cpus": 4, "memory": "16000MiB", "gpus": 0}
 #: Where the pools of the first profile are.
 WHERE = {
     "slurm": {
@@ -88,12 +106,20 @@ def test_a_first_analysis_is_run_with_a_first_profile(cluster: Cluster, system: 
     assert done.returncode == 0, done.stderr
     pools = yaml.safe_load((folder / "mine" / "pools.yaml").read_text())
     assert {"default", "high_memory", "gpu"} <= set(pools["pool_profiles"])
+    text = (folder / "mine" / "pools.yaml").read_text()
+    for line in KINDS[system]:
+        assert f"#     {line}" in text
     if system == "slurm":
         partitions = {
             name: content["config"]["slurm"]["partition"]
             for name, content in pools["pool_profiles"].items()
+            if "config" in content
         }
-        assert partitions == {"default": "standard", "high_memory": "highmem", "gpu": "gpu"}
+        assert partitions == {"high_memory": "highmem", "gpu": "gpu"}
+        found = pools["default"]["config"]["slurm"]["partitions"]
+        assert [*found] == ["standard", "short", "highmem", "gpu"]  # not "spot"
+        assert found["short"] == SHORT
+        assert found["standard"]["walltime"] == "unlimited"
         settings = yaml.safe_load((folder / "mine" / "config.yaml").read_text())
         assert settings["slurm-status-command"] == "squeue"  # it has no accounting
     hurry(folder / "mine", system)
@@ -101,6 +127,8 @@ def test_a_first_analysis_is_run_with_a_first_profile(cluster: Cluster, system: 
     done = cluster.run(FASTHEP_SMK, "doctor", "--profile", "mine", "--json", cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     checks = {one["what"]: one for one in json.loads(done.stdout)}
+    for line in KINDS[system]:
+        assert line in checks[f"{system} answers"]["found"]
     for name, place in WHERE[system].items():
         check = checks[f"pool {name!r}"]
         assert check["state"] == "ok"
@@ -218,6 +246,41 @@ def test_the_doctor_refuses_what_a_run_would_be_refused_for(cluster: Cluster, sy
     }
     assert text == expected[system]
     assert "such a job would be pending forever" in fix
+
+
+@pytest.fixture
+def mixed(slurm: Cluster) -> Iterator[str]:
+    """A partition of unequal nodes, which site init does not choose."""
+    words = "PartitionName=mixed Nodes=std1,big1 Hidden=YES"
+    scontrol(slurm, "create", *words.split())
+    yield "mixed"
+    scontrol(slurm, "delete", "PartitionName=mixed")
+
+
+def scontrol(slurm: Cluster, *words: str) -> None:
+    """What only the administrator of a cluster may do."""
+    subprocess.run(["scontrol", *words], env={**os.environ, **slurm.env}, timeout=20, check=True)
+
+
+def test_the_largest_node_of_a_partition_counts(slurm: Cluster, mixed: str) -> None:
+    """A job that has room on one node of unequal ones runs; a larger one is refused."""
+    folder = slurm.new_folder()
+    moody(folder, execution={"require": "large"}, pools={"large": {}})
+
+    def explained(cpus: int) -> subprocess.CompletedProcess[str]:
+        asked = {"cpus": cpus, "memory": "100GB"}
+        large = {"resources": asked, "config": {"slurm": {"partition": mixed}}}
+        site(folder, {"pool_profiles": {"large": large}}, executor="slurm")
+        words = ("explain", "workflow.yaml", "--profile", "site")
+        return slurm.run(FASTHEP_SMK, *words, cwd=folder)
+
+    done = explained(8)
+    assert done.returncode == 0, done.stderr
+    assert "slurm_partition=mixed" in done.stdout
+    done = explained(9)
+    assert done.returncode == 1
+    assert "pool 'large' asks for more than partition mixed has" in done.stderr
+    assert "expected: at most 8" in done.stderr
 
 
 #: What each batch system refuses, what it says of it itself, and the fix.

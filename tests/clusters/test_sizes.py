@@ -51,6 +51,14 @@ MANY, AT_ONCE = 200, 16
 WORKER = {"slurm": "12GB", "htcondor": "7GB"}
 
 
+#: Where jobs may go by their time, and where they go.
+TIMES = {
+    "slurm": {"partitions": {"highmem": "1d", "standard": "5m"}},
+    "htcondor": {"flavours": {"day": "1d", "short": "5m"}},
+}
+PLACES = {"slurm": ("standard", "highmem"), "htcondor": ("short", "day")}
+
+
 def growing(
     folder: Path,
     *,
@@ -104,8 +112,7 @@ def test_jobs_that_nobody_has_sized(
     reference = local_run(tmp_path, growing(tmp_path))
     folder = cluster.new_folder()
     workflow = growing(folder)
-    place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
-    site(folder, {"default": {"config": {"walltime": "00:10:00", **place}}}, **HURRY[system])
+    site(folder, {"default": {"config": {"walltime": "00:10:00", **TIMES}}}, **HURRY[system])
     run = start(cluster, workflow, "--profile", "site", "--bundle", "1")
     said, _ = run.communicate(timeout=300)
     assert run.returncode == 0, said
@@ -121,6 +128,12 @@ def test_jobs_that_nobody_has_sized(
             f"{mebibytes}M",
             f"{mebibytes / 1024:g}G",
         )
+    # Jobs that ask for less time go to the shorter partition, or have the shorter flavour.
+    for one in jobs:
+        short, long = PLACES[system]
+        expected = short if one["asked"]["walltime"] <= 300 else long
+        assert _place(cluster, system, one["batch_job"]) == expected
+    assert any(one["asked"]["walltime"] <= 300 for one in jobs)
     whole = [one for one in jobs if one["asked"]["memory"] == 4 * GB and not one["earlier"]]
     assert 3 <= len(whole) <= 3 + 2 * WORKERS  # until three had ended, and what was on its way
     (heavy,) = (one for one in jobs if one["earlier"])
@@ -137,12 +150,16 @@ def test_jobs_that_nobody_has_sized(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("more", [0, 900_000_000], ids=["alike", "one_unlike_the_others"])
 @pytest.mark.parametrize("system", ["slurm", "htcondor"])
-def test_measured_jobs_share_nodes(system: str, request: pytest.FixtureRequest) -> None:
-    """Two hundred partitions of unequal size, beside the same run with whole workers."""
+def test_measured_jobs_share_nodes(system: str, more: int, request: pytest.FixtureRequest) -> None:
+    """Two hundred partitions of unequal size, beside the same run with whole workers.
+
+    One of them may take ``more`` bytes than its events explain.
+    """
     cluster: Cluster = request.getfixturevalue(system)
     of_all: dict[str, Any] = {
-        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0, "more": 0
+        "count": MANY, "workers": AT_ONCE, "memory": WORKER[system], "seconds": 1.0, "more": more
     }  # fmt: skip
     place = {"slurm": {"partition": "standard"}} if system == "slurm" else {}
     builds, spans = [], []
@@ -180,3 +197,10 @@ def _asked(cluster: Cluster, system: str, job: str) -> str:
     if system == "slurm":
         return slurms_record(cluster, job)["MinMemoryNode"]
     return f"{history(cluster, [job])[job]['RequestMemory']}M"
+
+
+def _place(cluster: Cluster, system: str, job: str) -> str:
+    """The partition or flavour of a job, as its batch system says it."""
+    if system == "slurm":
+        return slurms_record(cluster, job)["Partition"]
+    return str(history(cluster, [job])[job]["JobFlavour"])

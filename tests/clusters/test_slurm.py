@@ -532,6 +532,28 @@ def test_a_controller_that_restarts_loses_no_job(fragile: Cluster, moody_referen
     is_right(folder, moody_reference)
 
 
+@pytest.mark.long
+def test_jobs_that_slurm_has_forgotten_are_submitted_again(
+    fragile: Cluster, moody_reference: Path
+) -> None:
+    """Its controller comes back without its state; there is only one attempt."""
+    folder = in_trouble(fragile, retries=0, sleep=300)
+    run = Run(fragile, folder / "workflow.yaml")
+    run.until(lambda: sum(tries(folder).values()) == 3)
+    with without(fragile, "slurmctld"):
+        for path in (fragile.folder / "state" / "slurmctld").glob("job_state*"):
+            path.unlink()
+        set_mood(folder, sleep=0)
+    run.says("Slurm does not know job", 180)
+    said = run.ended()
+    assert (
+        len(re.findall(r"Slurm does not know job \d+ any more: it is submitted again", said)) == 3
+    )
+    assert sum(tries(folder).values()) == 6
+    assert not (folder / "twice.txt").exists()
+    is_right(folder, moody_reference)
+
+
 #: Stands before Slurm's own: waits as long as there is a file, then is that.
 LATE_SRUN = """\
 #!/bin/sh

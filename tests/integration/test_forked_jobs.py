@@ -16,6 +16,7 @@ import pytest
 
 from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
+from tests.integration.test_killed import alive, snakemake_of
 from tests.support.compare import compare_builds
 from tests.support.own_op import add_own_op
 
@@ -147,6 +148,44 @@ def test_who_forks_has_one_thread_and_its_death_costs_nothing(
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 0, said
     assert {one["used"]["warm"] for one in records(own / "build")} == {False}
+
+
+def end_snakemake(folder: Path, run: subprocess.Popen[str]) -> None:
+    """Kill the Snakemake of a run, and return when the run has said what becomes of its jobs."""
+    pid = snakemake_of(folder)
+    children = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    assert "".join(children) == ""  # neither a shell nor a client for each job
+    os.kill(pid, signal.SIGKILL)
+    assert run.stdout is not None
+    assert any("2 jobs under way: what they finish counts" in line for line in run.stdout)
+
+
+def test_jobs_go_on_when_only_snakemake_is_killed(
+    own: Path, smk: Run, smk_process: Callable[..., subprocess.Popen[str]]
+) -> None:
+    (own / "wait").touch()
+    run = smk_process("workflow.yaml", "-j", "2", cwd=own)
+    until(lambda: len(drawn(own)) == 2)
+    end_snakemake(own, run)
+    (own / "wait").unlink()
+    said, _ = run.communicate(timeout=120)
+    assert run.returncode == 1
+    assert "Snakemake was ended by signal 9 (killed): what finished is kept" in said
+    assert len(records(own / "build")) == 2
+    assert smk("workflow.yaml", cwd=own).returncode == 0
+    assert len(drawn(own)) == 3  # neither ran again
+
+
+def test_ctrl_c_ends_the_jobs_of_a_snakemake_that_was_killed(
+    own: Path, smk_process: Callable[..., subprocess.Popen[str]]
+) -> None:
+    (own / "wait").touch()
+    run = smk_process("workflow.yaml", "-j", "2", cwd=own)
+    until(lambda: len(drawn(own)) == 2)
+    end_snakemake(own, run)
+    run.send_signal(signal.SIGINT)
+    assert run.wait(60) == 130
+    until(lambda: not any(alive(one[2]) for one in drawn(own)))
 
 
 @pytest.mark.long

@@ -56,6 +56,20 @@ def test_jobs_that_wait_ask_for_what_those_before_them_took(analysis: Path, smk:
     assert "everything was up to date" in done.stdout, done.stderr
 
 
+def test_bundles_ask_for_what_those_before_them_took(analysis: Path, smk: Run) -> None:
+    """The largest of their jobs counts: each is a process of its own."""
+    pools = "{default: {resources: {memory: 2GB}}}"
+    text = f"include: workflow.yaml\nexecution: {{config: {{sizes: auto}}, pools: {pools}}}\n"
+    (analysis / "auto.yaml").write_text(text)
+    done = smk("auto.yaml", "--chunk-size", "20", "--bundle", "2", "-j", "1", cwd=analysis)
+    assert done.returncode == 0, done.stderr
+    found = [one for one in records(analysis / "build") if len(one["key"].split("/")) == 2]
+    asked = [one["asked"]["memory"] for one in sorted(found, key=lambda one: one["started"])]
+    assert len(asked) == 9
+    assert asked[0] == 2 * 10**9
+    assert asked[-1] < 2 * max(one["used"]["memory"] for one in found)
+
+
 def test_the_jobs_of_a_dataset_ask_for_its_own_amounts(analysis: Path, smk: Run) -> None:
     pools = "{default: {resources: {memory: 2GB}}}"
     text = "include: workflow.yaml\nexecution: {{pools: {}, sizes: {{by_dataset: {}}}}}\n"

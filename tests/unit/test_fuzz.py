@@ -514,7 +514,10 @@ PARSERS: dict[str, tuple[Make, Read]] = {
         of_bytes("AccountingStorageType   = accounting_storage/none\n"),
         configuration,
     ),
-    "sinfo": (of_bytes(SINFO, "cpu*\ngpu\n"), sinfo),
+    "sinfo": (
+        of_bytes(SINFO, "cpu*\ngpu\n", "n1|gpu|4|16000|900|gpu:a100:4(S:0-1)\n"),
+        sinfo,
+    ),
     "condor_status": (of_bytes("8 16000 0\n64 256000 4\n8 16000 undefined\n"), condor_status),
     "squeue of late jobs": (
         of_bytes("41|PENDING|JobHeldUser|0||\n42|RUNNING|None|0|std1|\n"),

@@ -242,6 +242,18 @@ END_AT_ONCE = Patch(
     module="executors/start.py",
     test="tests/integration/test_snakemake_process.py",
 )
+FORKED_JOBS = Patch(
+    replaces=(
+        "snakemake.executors.local:Executor.cached_or_run",
+        "snakemake.executors.local:Executor.cancel",
+    ),
+    seen_with="snakemake 9.27.1",
+    why="two shells and a Python that only waits take as much CPU as a small job",
+    upstream="snakemake-starts-shells.md",
+    until="what starts a rule's command can be replaced",
+    module="executors/forked_jobs.py",
+    test="tests/integration/test_forked_jobs.py",
+)
 KEPT_FOLDERS = Patch(
     replaces=("snakemake.dag:DAG.cleanup_workdir",),
     seen_with="snakemake 9.27.1",

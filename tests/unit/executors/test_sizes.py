@@ -38,6 +38,7 @@ def prepared(
         "taken": {"default": taken},
         "together": together,
         "longest": None,
+        "options": [{}] * attempts,
         **more,
     }
     requests = {"system": system, "rules": {"stage_A": [asked] * attempts}}
@@ -190,3 +191,25 @@ def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:
 )
 def test_a_worker_hears_what_its_job_has_asked_for(given: Any, asked: Asked) -> None:
     assert heard(word(*given)) == (given[0], asked)
+
+
+def test_the_partition_follows_from_the_time_that_was_measured(tmp_path: Path) -> None:
+    """And from the time that is asked for after a job has lacked it."""
+    options = [{"slurm": {"partitions": {"short": "20m", "day": "1d"}}}] * 3
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, options=options))
+    found = {"mem_mb": 7630, "runtime": 120, "slurm_partition": "day"}
+    first = sizes.sized("stage_A", "0", 1, found)
+    assert first["slurm_partition"] == "short"
+    assert first["runtime"] <= 20
+    sizes.chosen([Hashed(**vars(job(0)))])
+    died(tmp_path, "time")
+    again = {**found, **sizes.sized("stage_A", "0", 2, found)}
+    assert 20 < again["runtime"] < 120
+    assert again["slurm_partition"] == "day"
+
+
+def test_a_partition_that_a_person_has_written_into_the_profile_stays(tmp_path: Path) -> None:
+    options = [{"slurm": {"partitions": {"short": "20m", "day": "1d"}}}] * 3
+    sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, options=options))
+    found = {"mem_mb": 7630, "runtime": 120, "slurm_partition": "mine"}
+    assert "slurm_partition" not in sizes.sized("stage_A", "0", 1, found)

@@ -93,3 +93,15 @@ def test_htcondor_holds_a_pilot_at_its_time_in_two_ways(program: Path) -> None:
         assert said.get("allowed_execute_duration") == (walltime and str(walltime))
     assert said["periodic_hold"].endswith("time() - JobCurrentStartExecutingDate > 3600")
     assert failures.is_of_time(said["periodic_hold_reason"])
+
+
+@pytest.mark.parametrize(("hours", "partition"), [(1, "short"), (5, "day")])
+def test_a_pilot_goes_to_the_partition_that_suffices_for_as_long_as_it_lasts(
+    program: Path, hours: int, partition: str
+) -> None:
+    text = program / "text"
+    write(program, "sbatch", f'#!/bin/sh\necho "$*" >"{text}"\necho 7\n')
+    options = {"slurm": {"partitions": {"day": "1d", "short": "1h"}}}
+    one = Attempt("gpu", ResourceRequest(walltime=hours * 3600), options)
+    assert slurm.submit("true", "pilot:gpu", one, program / "out") == "7"
+    assert f" --partition={partition}" in text.read_text()

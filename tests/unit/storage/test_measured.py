@@ -28,6 +28,15 @@ def test_a_job_says_nothing_that_is_not_done_or_did_only_a_part(tmp_path: Path) 
     assert [*taken(build)] == []
 
 
+def test_a_job_says_nothing_that_a_modifier_has_measured(tmp_path: Path) -> None:
+    build = build_of(tmp_path, [{}, {}])
+    path = build / layout.table("stage_A")
+    table = json.loads(path.read_text())
+    table["jobs"]["1"]["measured"] = True
+    path.write_text(json.dumps(table))
+    assert len([*taken(build)]) == 1
+
+
 def test_of_a_whole_file_the_entries_are_those_that_were_counted(tmp_path: Path) -> None:
     """A record says how many events a partition has only if it was cut."""
     build = build_of(tmp_path, [{}])

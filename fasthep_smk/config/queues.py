@@ -1,0 +1,175 @@
+"""Partitions of Slurm, flavours of HTCondor: the smallest that suffices for what a job asks for.
+
+A site names them with what each gives, as ``slurm: {partitions: ...}`` and ``htcondor: {flavours:
+...}``. They stand in a file, so that no run depends on an answer of the batch system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.util import units
+from fasthep_smk.util.errors import Finding
+
+__all__ = ["UNLIMITED", "Queue", "chosen", "longest", "queues_of", "too_large"]
+
+#: What stands for no limit of time.
+UNLIMITED = "unlimited"
+#: CERN's flavours (batchdocs.web.cern.ch, "Job flavours").
+_CERN: Mapping[str, object] = {
+    "espresso": "20m",
+    "microcentury": "1h",
+    "longlunch": "2h",
+    "workday": "8h",
+    "tomorrow": "1d",
+    "testmatch": "3d",
+    "nextweek": "7d",
+}
+_SETS: Mapping[object, Mapping[str, object]] = {"cern": _CERN}
+_AMOUNTS = ("cpus", "memory", "gpus", "walltime")
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What a job gets at most in a partition or flavour: bytes, seconds, numbers.
+
+    ``None``: no limit is said. ``gpus`` and the like are those of its largest node.
+    """
+
+    name: str
+    walltime: int | None = None
+    cpus: int | None = None
+    memory: int | None = None
+    gpus: int | None = None
+
+
+def queues_of(said: object) -> list[Queue]:
+    """Return the partitions or flavours that a setting names, in its order.
+
+    Raises:
+        ValueError: an amount is none; the message says where, and what was expected.
+    """
+    content = _SETS.get(said) if isinstance(said, str) else said
+    if not isinstance(content, Mapping):
+        return []
+    return [_queue(str(name), own) for name, own in content.items()]
+
+
+def _queue(name: str, said: object) -> Queue:
+    limits = said if isinstance(said, Mapping) else {"walltime": said}
+    time = limits.get("walltime")
+    try:
+        return Queue(
+            name=name,
+            walltime=None if time in (None, UNLIMITED) else units.parse_duration(time),
+            cpus=_read(units.parse_count, limits.get("cpus")),
+            memory=_read(units.parse_bytes, limits.get("memory")),
+            gpus=_read(lambda value: units.parse_count(value, least=0), limits.get("gpus")),
+        )
+    except ValueError as error:
+        raise ValueError(f"for {name}: {error}") from error
+
+
+def _read(parse: Callable[[object], int], value: object) -> int | None:
+    return None if value is None else parse(value)
+
+
+def _suffices(queue: Queue, request: ResourceRequest) -> bool:
+    """Whether a job that asks for so much can run there."""
+    return all(
+        limit is None or (getattr(request, name) or 0) <= limit
+        for name in _AMOUNTS
+        for limit in [getattr(queue, name)]
+    )
+
+
+def chosen(said: object, request: ResourceRequest) -> str | None:
+    """Return the name of the partition or flavour of a job; ``None``: none is large enough.
+
+    That is the one with the smallest limit of time, or with the largest where the job says no time:
+    nobody knows how long it takes. A bundle that may take longer than any goes to the longest. GPUs
+    are left to jobs that ask for them, if others suffice.
+    """
+    queues = queues_of(said)
+    found = _choice(queues, request) or _choice(queues, replace(request, walltime=None))
+    return found.name if found else None
+
+
+def _choice(queues: Sequence[Queue], request: ResourceRequest) -> Queue | None:
+    fitting = [one for one in queues if _suffices(one, request)]
+    if not request.gpus:
+        fitting = [one for one in fitting if not one.gpus] or fitting
+    if not fitting:
+        return None
+    pick = min if request.walltime is not None else max
+    return pick(fitting, key=_time)
+
+
+def _time(queue: Queue) -> float:
+    return float("inf") if queue.walltime is None else queue.walltime
+
+
+def longest(queues: Sequence[Queue], request: ResourceRequest) -> int | None:
+    """Return for how many seconds a job may last in any of them that is large enough for it."""
+    times = [one.walltime for one in queues if _suffices(one, request)]
+    return max((one for one in times if one is not None), default=None) if all(times) else None
+
+
+def too_large(
+    attempt: Attempt, system: str, option: str, *, unless: Sequence[str]
+) -> Finding | None:
+    """Return what is wrong with an attempt that is larger than all partitions or flavours.
+
+    ``option`` names these in its options of a ``system``; with one of ``unless`` its pool says
+    itself where its jobs go.
+    """
+    options = attempt.options.get(system, {})
+    queues = queues_of(options.get(option))
+    if not queues or any(options.get(one) for one in unless):
+        return None
+    if _choice(queues, attempt.request) is not None:
+        return None
+    return _too_large(attempt, system, option, queues)
+
+
+def _too_large(attempt: Attempt, system: str, option: str, queues: Sequence[Queue]) -> Finding:
+    asked = attempt.request
+    name = next((one for one in _AMOUNTS if _excess(one, asked, queues)), None)
+    what = option.removesuffix("s")
+    hint = f"ask for less, or add a larger {what} to config.{system}.{option}"
+    if name is None:  # each amount is somewhere, and all of them nowhere
+        given = ", ".join(f"{one} {asked.shown(one)}" for one in _AMOUNTS if getattr(asked, one))
+        each = "; ".join(
+            ", ".join([one.name, *(f"{leaf} {shown}" for leaf, shown in _limits(one))])
+            for one in queues
+        )
+        return Finding(
+            key=attempt.place("config.walltime"),
+            problem=f"pool {attempt.pool!r} asks for more than any one {what} has",
+            value=given,
+            expected=f"what one of them has: {each}",
+            hint=hint,
+        )
+    largest = max(queues, key=lambda one: getattr(one, name))
+    most = ResourceRequest(**{name: getattr(largest, name)})
+    leaf = "config.walltime" if name == "walltime" else f"resources.{name}"
+    return Finding(
+        key=attempt.place(leaf),
+        problem=f"pool {attempt.pool!r} asks for more than any {what} has",
+        value=f"{name}: {asked.shown(name)}",
+        expected=f"at most {most.shown(name)} ({largest.name})",
+        hint=hint,
+    )
+
+
+def _excess(name: str, asked: ResourceRequest, queues: Sequence[Queue]) -> bool:
+    limits = [getattr(one, name) for one in queues]
+    return None not in limits and (getattr(asked, name) or 0) > max(limits)
+
+
+def _limits(queue: Queue) -> Iterator[tuple[str, str]]:
+    for name in _AMOUNTS:
+        if (value := getattr(queue, name)) is not None:
+            yield name, ResourceRequest(**{name: value}).shown(name)

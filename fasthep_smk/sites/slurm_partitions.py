@@ -1,0 +1,202 @@
+"""Slurm's partitions and nodes: what each has, and a first description of a site from that."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fasthep_smk.config import queues
+from fasthep_smk.sites import Draft
+from fasthep_smk.sites.commands import ask, number
+from fasthep_smk.sites.nodes import Node, in_words
+from fasthep_smk.util import units
+
+__all__ = ["PARTITIONS", "Partition", "default_partition", "draft", "nodes", "partitions"]
+
+#: The file of a site profile that tells the plugin which partition a job fits on.
+PARTITIONS = "partitions.yaml"
+
+
+@dataclass(frozen=True)
+class Partition:
+    """What Slurm says of a partition: its largest amounts, memory in bytes, the limit in seconds.
+
+    ``shapes`` are cpus, memory and GPUs of its nodes, each once.
+    """
+
+    name: str
+    walltime: int | None
+    cpus: int
+    memory: int
+    gpus: int
+    shapes: tuple[tuple[int, int, int], ...] = ()
+
+
+def partitions() -> dict[str, Partition] | None:
+    """Return the partitions that Slurm has; ``None`` where it does not answer."""
+    # Without --exact, nodes that differ are one line, with the least that any of them has.
+    text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G"])
+    if text is None:
+        return None
+    found: dict[str, Partition] = {}
+    for line in text.splitlines():
+        if line.count("|") != 4:
+            continue  # a word of sinfo's to people
+        name, limit, cpus, memory, gres = line.split("|")
+        shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
+        known = found.get(name)
+        shapes = (*(known.shapes if known else ()), shape)
+        most, memories, counts = (max(one) for one in zip(*shapes, strict=True))
+        found[name] = Partition(name, _seconds(limit), most, memories, counts, shapes)
+    return found or None
+
+
+def nodes() -> list[Node]:
+    """Return the nodes that Slurm has; none where it does not answer.
+
+    Source: sinfo(1).
+    """
+    text = ask(["sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%c|%m|%d|%G"]) or ""
+    found: dict[str, Node] = {}
+    for line in text.splitlines():
+        if line.count("|") != 5:
+            continue  # a word of sinfo's to people
+        name, partition, cpus, memory, disk, gres = line.split("|")
+        before = found[name].partitions if name in found else ()
+        found[name] = Node(
+            cpus=number(cpus),
+            memory=number(memory) * 1024**2,
+            gpus=_gpus(gres),
+            disk=number(disk) * 1024**2 or None,
+            models=_models(gres),
+            partitions=(*before, partition),
+        )
+    return list(found.values())
+
+
+def draft() -> Draft | None:
+    """Return a pool for the default partition, one for the most memory and one for GPUs."""
+    known = partitions()
+    if known is None:
+        return None
+    first = known.get(default_partition())
+    plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
+    profiles: dict[str, object] = {"default": _profile(plain)}
+    largest = max(known.values(), key=lambda one: one.memory)
+    if largest.memory > plain.memory:
+        profiles["high_memory"] = _profile(largest)
+    with_gpus = [one for one in known.values() if one.gpus]
+    if with_gpus:
+        profiles["gpu"] = _profile(max(with_gpus, key=lambda one: one.gpus), gpus=1)
+    remarks = ["The nodes, how many of each kind, and how long a job may last:"]
+    remarks += [f"    {line}" for line in in_words(nodes(), "node")]
+    remarks += [
+        f"    {one.name}: "
+        f"{units.format_duration(one.walltime) if one.walltime else 'no time limit'}"
+        for one in known.values()
+    ]
+    limits = [one.walltime for one in known.values()]
+    config: dict[str, object] = {"walltime": "01:00:00"}
+    choices = [known[name] for name in _for_all() if name in known]
+    if len(choices) > 1 and plain in choices:
+        # The time that a job asks for decides; of those that are alike, the smallest one is first.
+        choices.sort(key=lambda one: (one.gpus, one.memory, one is not plain))
+        config["slurm"] = {"partitions": {one.name: _gives(one) for one in choices}}
+        profiles["default"] = _profile(plain, named=False)
+    pools: dict[str, object] = {"default": {"config": config}, "pool_profiles": profiles}
+    if all(limits):
+        longest = max(limit for limit in limits if limit)
+        pools["limits"] = {"walltime": units.format_duration(longest)}
+    sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
+    invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
+    return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
+
+
+def default_partition() -> str:
+    """Return the name of the partition of jobs that name none; nothing if there is none."""
+    text = ask(["sinfo", "--noheader", "--format=%P"]) or ""
+    marked = re.findall(r"^(\S+)\*$", text, re.MULTILINE)
+    return str(marked[0]) if marked else ""
+
+
+#: Partitions for people who try something: sites do not want many jobs there.
+_FOR_TRIALS = re.compile("debug|devel|interactive|test", re.IGNORECASE)
+
+
+def _for_all() -> list[str]:
+    """Return the partitions for anybody's jobs, in which none gives way to others.
+
+    Source: scontrol(1), "show partition".
+    """
+    text = ask(["scontrol", "show", "partition", "--oneliner"]) or ""
+    each = [dict(item.partition("=")[::2] for item in line.split()) for line in text.splitlines()]
+    open_to = ("AllowGroups", "AllowAccounts", "AllowQos", "AllocNodes")
+    found = [
+        one
+        for one in each
+        if one.get("PartitionName")
+        and not _FOR_TRIALS.search(one["PartitionName"])
+        and one.get("State") == "UP"
+        and {one.get(name, "ALL") for name in open_to} == {"ALL"}
+        and not {one.get(name, "NO") for name in ("Hidden", "RootOnly", "ReqResv")} - {"NO"}
+    ]
+    first = max((number(one.get("PriorityTier", "")) for one in found), default=0)
+    return [
+        one["PartitionName"]
+        for one in found
+        if one.get("PreemptMode", "OFF") == "OFF" or number(one.get("PriorityTier", "")) == first
+    ]
+
+
+def _gives(partition: Partition) -> dict[str, int | str]:
+    """Return what a job gets at most in a partition, as a site says it."""
+    time = units.format_duration(partition.walltime) if partition.walltime else queues.UNLIMITED
+    return {
+        "walltime": time,
+        "cpus": partition.cpus,
+        "memory": f"{partition.memory // 1024**2}MiB",
+        "gpus": partition.gpus,
+    }
+
+
+def _limits(partition: Partition) -> dict[str, int]:
+    """Return a partition's limits in the plugin's words: where jobs go that name no partition."""
+    limits: dict[str, int] = {
+        "max_threads": partition.cpus,
+        "max_mem_mb": partition.memory // 1024**2,
+        "max_gpu": partition.gpus,
+    }
+    if partition.walltime is not None:
+        limits["max_runtime"] = partition.walltime // 60
+    return limits
+
+
+def _profile(partition: Partition, gpus: int = 0, *, named: bool = True) -> dict[str, object]:
+    """Return a pool profile: one cpu of a partition's node with its share of the memory."""
+    share = units.whole_mb(partition.memory // max(partition.cpus, 1))
+    resources: dict[str, int | str] = {"cpus": 1, "memory": f"{share}MB"}
+    config: dict[str, object] = {"slurm": {"partition": partition.name}} if named else {}
+    if partition.walltime is not None and partition.walltime < 3600:
+        config["walltime"] = units.format_duration(partition.walltime)
+    found: dict[str, object] = {"resources": resources | ({"gpus": gpus} if gpus else {})}
+    return found | ({"config": config} if config else {})
+
+
+def _seconds(text: str) -> int | None:
+    """Return a time limit as sinfo prints it: ``1-00:00:00``, ``30:00``, ``infinite``."""
+    found = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text.strip())
+    if found is None:
+        return None
+    days, hours, minutes, seconds = (number(part or "") for part in found.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _gpus(text: str) -> int:
+    """Return the GPUs among a node's gres: ``gpu:a100:4(S:0-1),shard:8``."""
+    found = re.findall(r"(?:^|,)gpu(?::[^:,(]+)?:(\d+)", text)
+    return sum(number(count) for count in found)
+
+
+def _models(text: str) -> tuple[str, ...]:
+    """Return the names of GPUs among a node's gres."""
+    return tuple(dict.fromkeys(re.findall(r"(?:^|,)gpu:([^:,(]*[^:,(0-9][^:,(]*)", text)))
