@@ -48,7 +48,7 @@ def ask(cluster: Cluster, folder: Path, *words: str) -> subprocess.CompletedProc
     return cluster.run(FASTHEP_SMK, *words, cwd=folder, timeout=100)
 
 
-@pytest.mark.parametrize("system", ["slurm", "htcondor"], indirect=True)
+@on_both("slurm")
 def test_a_detached_run_goes_on_with_a_job_that_is_wanted_again(
     cluster: Cluster, folder: Path
 ) -> None:

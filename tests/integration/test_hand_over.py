@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import yaml
 
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support import warm
 from tests.support.forms import chosen, in_turn, some
 from tests.support.own_op import add_own_op
 
@@ -50,12 +50,12 @@ def run(*, stream, ctx=None):
 """
 
 
-def snakemake(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run plain Snakemake as from a fresh shell, with the fasthep-smk that is tested."""
-    command = [str(Path(sys.executable).parent / "snakemake"), *words]
+def snakemake(*words: str, cwd: Path, cold: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run plain Snakemake with our tested package; if ``cold``, as from a fresh shell."""
     names = ("PATH", "HOME", "PYTHONPATH")
-    env = {name: os.environ[name] for name in names if name in os.environ}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+    fresh = {name: os.environ[name] for name in names if name in os.environ}
+    env = fresh if cold else None
+    return warm.run(*words, cwd=cwd, env=env, cold=cold, program=warm.SNAKEMAKE)
 
 
 class Project:
@@ -65,12 +65,12 @@ class Project:
         self.folder = folder
         self.smk = smk
 
-    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return snakemake("-c", "2", *words, cwd=self.folder)
+    def call(self, *words: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
+        return snakemake("-c", "2", *words, cwd=self.folder, cold=cold)
 
-    def runs(self, *words: str) -> list[str]:
+    def runs(self, *words: str, cold: bool = False) -> list[str]:
         """Run the user's Snakefile; return which rules ran, in their order."""
-        done = self.call(*words)
+        done = self.call(*words, cold=cold)
         assert done.returncode == 0, done.stderr
         said = re.findall(r"^(?:local)?rule (\w+):$", done.stderr, re.MULTILINE)
         return [one.removeprefix("fasthep_") for one in said]
@@ -129,7 +129,7 @@ def project(finished: Path, tmp_path: Path, smk: Run) -> Iterator[Project]:
 
 
 def test_nothing_runs_where_nothing_has_changed(project: Project) -> None:
-    assert project.runs() == []
+    assert project.runs(cold=True) == []
     assert "everything was up to date" in project.smk("workflow.yaml", cwd=project.folder).stdout
     assert project.runs() == []
     assert project.runs(MET, SKIM) == []
@@ -255,7 +255,7 @@ def test_any_name_of_the_build_folder(analysis: Path, smk: Run) -> None:
     assert done.returncode == 0, done.stderr
     text = SNAKEFILE.replace('"build', f'"{name}').replace("{input}", "{input:q}")
     (analysis / "Snakefile").write_text(text)
-    assert Project(analysis, smk).runs() == ALL
+    assert Project(analysis, smk).runs(cold=True) == ALL
     assert (analysis / "notes").read_text() == "mine"
     assert Project(analysis, smk).runs() == []
 

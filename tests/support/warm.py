@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-__all__ = ["FASTHEP", "fasthep", "read_packages_once", "run"]
+__all__ = ["FASTHEP", "SNAKEMAKE", "fasthep", "read_packages_once", "run"]
 
 #: What the three processes import, besides `processes.MODULES` and what plots need.
 _MODULES = (
@@ -42,6 +42,7 @@ _MODULES = (
     "fasthep_smk.cli.clean",
     "fasthep_smk.cli.doctor",
     "fasthep_smk.cli.explain",
+    "fasthep_smk.cli.hand_over",
     "fasthep_smk.cli.report",
     "fasthep_smk.cli.why",
     "fasthep_smk.executors.logger_plugin",
@@ -91,11 +92,18 @@ _MODULES = (
     "smart_open",
 )
 #: Modules that a command starts as ``python -P -m MODULE``: these become one of its spares.
-_STARTED = ("fasthep_smk.executors.local", "fasthep_smk.worker.fork_server")
+_STARTED = (
+    "fasthep_smk.cli.hand_over",
+    "fasthep_smk.executors.local",
+    "fasthep_smk.worker.fork_server",
+)
 _SPARES = 2
 #: Commands that start none of them.
 _ALONE = frozenset({"check", "clean", "explain", "ops", "report", "status", "translate", "why"})
 FASTHEP = "fasthep"
+SNAKEMAKE = "snakemake"
+#: Programs of other people that may be run: where the function is that each starts with.
+_OTHERS = {FASTHEP: "fasthep_cli.app", SNAKEMAKE: "snakemake.cli"}
 #: Received descriptors are kept above all numbers that they may have to get.
 _HIGH = 500
 _MOST = 1_000_000
@@ -114,7 +122,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Return how ``python -m fasthep_smk`` ended, and all that it printed.
 
-    ``program`` may be ``fasthep``, FAST-HEP's own command.
+    ``program`` may be ``fasthep``, FAST-HEP's own command, or ``snakemake``.
 
     Raises:
         TimeoutError, subprocess.TimeoutExpired: it took more seconds than that; it was killed.
@@ -125,8 +133,8 @@ def run(
         if done is not None:
             return done
     command = [sys.executable, "-m", program, *words]
-    if program == FASTHEP:
-        command = [str(Path(sys.executable).parent / FASTHEP), *words]
+    if program in _OTHERS:
+        command = [str(Path(sys.executable).parent / program), *words]
     return subprocess.run(
         command, cwd=cwd, env=env, timeout=timeout, capture_output=True, text=True
     )
@@ -278,7 +286,7 @@ class _Command:
         subprocess.Popen = _Popen
         sys.argv = [program.replace("_", "-"), *arguments]
         sys.orig_argv = [sys.executable, "-P", "-m", program, *arguments]
-        module = "fasthep_cli.app" if program == FASTHEP else "fasthep_smk.cli.main"
+        module = _OTHERS.get(program, "fasthep_smk.cli.main")
         try:
             return importlib.import_module(module).main() or 0, False
         finally:

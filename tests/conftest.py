@@ -1,0 +1,18 @@
+"""Settings of the processes of pytest."""
+
+from __future__ import annotations
+
+import gc
+
+
+def pytest_configure() -> None:
+    """Search for garbage as seldom as a command of ours does in a process of its own.
+
+    Many tests call `main` in the process of pytest, where it leaves these settings as they are.
+    """
+    gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_collection_finish() -> None:
+    """All that is imported and collected stays until the end: it is not searched again."""
+    gc.freeze()
