@@ -104,13 +104,16 @@ def test_a_bundle_goes_on_if_one_of_its_jobs_may(other: str, attempt: int, tmp_p
     assert failed.attempt == attempt
 
 
-@pytest.mark.parametrize(("limit", "tried"), [(4 * GB, None), (None, 2)])
-def test_one_that_is_measured_in_a_pool_without_amounts_can_always_ask_for_more(
-    tmp_path: Path, limit: int | None, tried: int | None
+@pytest.mark.parametrize(
+    ("limit", "largest", "tried"),
+    [(4 * GB, None, None), (None, None, 2), (None, 8 * GB, 2), (None, 4 * GB, None)],
+)
+def test_one_that_is_measured_in_a_pool_without_amounts_asks_for_more_while_a_node_has_it(
+    tmp_path: Path, limit: int | None, largest: int | None, tried: int | None
 ) -> None:
     build(tmp_path, 1, 2, 4)
     said = {"most": [{"pool": "p", "memory": limit}] * 3, "names": [["memory"]] * 3}
-    (tmp_path / layout.SIZES).write_text(json.dumps({"r": said}))
+    (tmp_path / layout.SIZES).write_text(json.dumps({"r": {**said, "largest": largest}}))
     one = job()
     pass_over_hopeless(one, tmp_path)
     assert one.attempt == (4 if tried is None else tried) - 1

@@ -173,6 +173,22 @@ def test_the_last_attempt_has_all_that_there_is_of_what_was_lacking(tmp_path: Pa
     assert sizes.asked("stage_A", "0", 2) == {"memory": 8 * GB, "walltime": 840}
 
 
+def test_where_no_pool_says_what_a_worker_has_no_job_asks_for_more_than_a_node_has(
+    tmp_path: Path,
+) -> None:
+    build = prepared(
+        tmp_path,
+        asked={"pool": "default", "memory": 2 * GB},
+        most=[{"pool": "default", "memory": None}] * 3,
+        names=[["memory"]] * 3,
+        largest=3 * GB,
+    )
+    sizes = Sizes(build)
+    sizes.chosen([Hashed(**vars(job(0)))])
+    died(build, "memory")
+    assert sizes.asked("stage_A", "0", 2) == {"memory": 3 * GB}
+
+
 def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:
     sizes = Sizes(prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, together=5))
     own = sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 600})

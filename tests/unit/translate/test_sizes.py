@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
+from fasthep_smk.sites import slurm, slurm_partitions
 from fasthep_smk.translate import profile
 from fasthep_smk.translate.placement import place
 from fasthep_smk.translate.snakefile import render
@@ -217,3 +219,69 @@ def test_on_a_batch_system_a_job_without_another_attempt_asks_for_what_its_pool_
         (rule,) = (one for one in rules if "A" in one.stages)
         assert placement.attempts[rule.name][0].request.memory == memory
         assert (rule.name in placement.measuring) == (memory < 4 * GB)
+
+
+def first_asked(execution: str, build: Path | None = None) -> list[int | None]:
+    """Return the memory of the attempts of the stage's jobs."""
+    found, rules = workflow(None, execution)
+    placement, findings, notes = place(rules, found, build=build)
+    assert findings == []
+    (rule,) = (one for one in rules if "A" in one.stages)
+    asked = [one.request.memory for one in placement.attempts[rule.name]]
+    # It is said once, where it is so.
+    said = [note for note in notes if "nobody says how much memory jobs need" in note]
+    assert len(said) == (asked[0] is not None)
+    return asked
+
+
+NOTHING_SAID = """\
+strategy: slurm
+pools: {default: {config: {retries: 2}}}
+"""
+
+
+@pytest.fixture
+def largest_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "most_memory", lambda _: 7 * GB)
+
+
+@pytest.mark.usefixtures("largest_node")
+def test_where_nobody_says_an_amount_jobs_of_a_batch_system_are_measured(
+    three_done: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    new = tmp_path_factory.mktemp("new")
+    assert first_asked(NOTHING_SAID, new) == [2 * GB, 4 * GB, 7 * GB]  # the last: the largest node
+    assert first_asked(NOTHING_SAID, three_done) == [1190 * MB, 2380 * MB, 4760 * MB]
+    two_cpus = NOTHING_SAID.replace("config:", "resources: {cpus: 2}, config:")
+    assert first_asked(two_cpus, new) == [4 * GB, 7 * GB, 7 * GB]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        NOTHING_SAID.replace("slurm", "local"),
+        NOTHING_SAID.replace("retries: 2", "retries: 0"),
+        NOTHING_SAID.replace("retries: 2", "retries: 2, sizes: fixed"),
+        NOTHING_SAID.replace("retries: 2", "retries: 2, slurm: {extra: [--mem-per-cpu=3G]}"),
+        NOTHING_SAID + "config: {sizes: fixed}",
+    ],
+)
+def test_elsewhere_or_if_that_is_not_wanted_they_ask_for_nothing(said: str) -> None:
+    assert set(first_asked(said)) == {None}
+
+
+def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = "main|1-00:00:00|4|8000|(null)\nbig|1-00:00:00|4|64000|(null)\n"
+    monkeypatch.setattr(
+        slurm_partitions, "ask", lambda command: listed if "|" in command[-1] else "main*\nbig\n"
+    )
+    for options, mebibytes in (
+        ({}, 8000),
+        ({"partition": "big"}, 64000),
+        ({"partitions": {"main": "1h", "big": "1d"}}, 64000),
+        ({"partition": "gone"}, None),
+    ):
+        attempt = Attempt("default", ResourceRequest(), {"slurm": options})
+        assert slurm.most_memory(attempt) == (mebibytes and mebibytes * 2**20)
