@@ -119,7 +119,7 @@ def test_the_profile_tells_each_batch_system(system: str, name: str, asked: list
 
 
 def test_where_others_ask_for_nothing_they_have_what_snakemake_gives_them() -> None:
-    pools = "pools: {default: {config: {retries: 2}}}"
+    pools = "pools: {default: {config: {retries: 2, sizes: fixed}}}"
     said = "{ttbar: {memory: 1GB}}"
     assert resource("slurm", "mem_mb", said, pools) == [1908, 1908, 1400]
     assert resource("local", "mem_mb", said, pools) == [2000, 2000, None]
