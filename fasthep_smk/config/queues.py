@@ -13,7 +13,7 @@ from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["UNLIMITED", "Queue", "chosen", "longest", "queues_of", "too_large"]
+__all__ = ["UNLIMITED", "Queue", "chosen", "longest", "most_memory", "queues_of", "too_large"]
 
 #: What stands for no limit of time.
 UNLIMITED = "unlimited"
@@ -115,6 +115,32 @@ def longest(queues: Sequence[Queue], request: ResourceRequest) -> int | None:
     """Return for how many seconds a job may last in any of them that is large enough for it."""
     times = [one.walltime for one in queues if _suffices(one, request)]
     return max((one for one in times if one is not None), default=None) if all(times) else None
+
+
+def most_memory(
+    queues: Sequence[Queue], request: ResourceRequest, nodes: Mapping[str, int]
+) -> int | None:
+    """Return the most memory that a job may ask for so that it goes where there is as much.
+
+    ``nodes`` says what the nodes of each have, in bytes, as far as that is known. ``None``: there
+    is no limit, or it is not known.
+    """
+    known = {one.name: [one.memory, nodes.get(one.name)] for one in queues}
+    limits = {name: min((one for one in each if one), default=None) for name, each in known.items()}
+
+    def place(memory: int) -> Queue | None:
+        asked = replace(request, memory=memory)
+        return _choice(queues, asked) or _choice(queues, replace(asked, walltime=None))
+
+    amounts = sorted({one for one in limits.values() if one is not None}, reverse=True)
+    beyond = place(amounts[0] + 1) if amounts else None
+    if beyond is not None and limits[beyond.name] is None:
+        return None
+    for amount in amounts:
+        found = place(amount)
+        if found is not None and amount <= (limits[found.name] or amount):
+            return amount
+    return None
 
 
 def too_large(

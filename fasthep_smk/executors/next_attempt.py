@@ -78,10 +78,11 @@ def _can_have_more(build: Path, rule: str, had: int) -> bool:
         said = rules[rule]
     except (OSError, KeyError):
         return False
-    if (largest := said.get("largest")) is not None and had >= largest:
-        return False
-    each = zip(said["most"], said["names"], strict=True)
-    return any("memory" in names and most.get("memory") is None for most, names in each)
+    largest = said.get("largest") or [None] * len(said["most"])
+    return any(
+        "memory" in names and most.get("memory") is None and (node is None or had < node)
+        for most, names, node in zip(said["most"], said["names"], largest, strict=True)
+    )
 
 
 def _notes(build: Path, rule: str, key: str, attempt: int) -> list[failures.Failure]:

@@ -119,13 +119,16 @@ class Sizes:
         for name in names:
             wanted = known.request(name, size)
             if wanted is not None and (rule, name) not in self._fixed:
-                _put(found, name, _capped(wanted, self._limit(said, most, name)))
+                _put(found, name, _capped(wanted, self._limit(said, attempt, name)))
         return found
 
-    def _limit(self, said: Measuring, most: Asked, name: str) -> int | None:
+    def _limit(self, said: Measuring, attempt: int, name: str) -> int | None:
         """Return the most that a job can ask for: what a worker has, or the largest node."""
-        limit = _whole(most.get(name))
-        return said.get("largest") if limit is None and name == "memory" else limit
+        limit = _whole(_of_attempt(said["most"], attempt).get(name))
+        largest = said.get("largest")
+        if limit is None and name == "memory" and largest:
+            return _whole(_of_attempt(largest, attempt))
+        return limit
 
     def _after_failure(self, rule: str, key: str, attempt: int) -> Asked:
         """Return what a job asks for that has failed: more of what it has lacked."""
@@ -144,8 +147,10 @@ class Sizes:
             if _LACKED[name] in kinds or (last and _UNKNOWN in kinds):
                 history: list[Sample] = getattr(known, name)
                 more = next_request(amount, history, most=limit) or amount
-                amount = limit if last and limit is not None else more
-            _put(found, name, _capped(whole(amount, name), self._limit(said, most, name)))
+                # The last attempt is not smaller because other jobs took little.
+                stated = _whole(_of_attempt(rules, attempt).get(name)) or more
+                amount = (limit or max(more, stated)) if last else more
+            _put(found, name, _capped(whole(amount, name), self._limit(said, attempt, name)))
         return found
 
     def _names(self, rule: str, key: str, attempt: int) -> list[str]:

@@ -184,7 +184,7 @@ class Batch(Protocol):
     """
 
     most_memory: Callable[[Attempt], int | None]
-    """Return the memory of the largest node that a job may run on, in bytes.
+    """Return the memory of the largest node that a job may run on, with its cpus and GPUs: bytes.
 
     ``None``: that is not known.
     """

@@ -209,13 +209,18 @@ def longest(attempt: Attempt) -> int | None:
 
 def most_memory(attempt: Attempt) -> int | None:
     """Return the memory of the largest slot that a job fits in, in bytes; ``None``: not known."""
-    request = attempt.request
+    options, request = attempt.options.get("htcondor", {}), attempt.request
     fitting = (
         memory
         for cpus, memory, gpus in slots() or []
-        if cpus >= request.cpus and gpus >= request.gpus
+        if cpus >= request.cpus and gpus >= request.gpus and memory
     )
-    return max(fitting, default=None)
+    largest = max(fitting, default=None)
+    flavours = queues.queues_of(options.get("flavours"))
+    if not flavours or any(options.get(one) for one in _OWN_TIME):
+        return largest
+    nodes = {} if largest is None else {one.name: largest for one in flavours}
+    return queues.most_memory(flavours, request, nodes)
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:

@@ -183,16 +183,25 @@ def longest(attempt: Attempt) -> int | None:
 
 
 def most_memory(attempt: Attempt) -> int | None:
-    """Return the memory of the largest node of a job's partitions, in bytes.
+    """Return the memory of the largest node of a job's partitions that has its cpus and GPUs.
 
-    ``None``: that is not known.
+    In bytes; ``None``: that is not known.
     """
-    options = attempt.options.get("slurm", {})
-    choices = [one.name for one in queues.queues_of(options.get("partitions"))]
-    named = str(options.get("partition") or "").split(",")
-    names = named if named != [""] else choices or [default_partition()]
-    known = partitions() or {}
-    return max((known[name].memory for name in names if name in known), default=None)
+    options, request = attempt.options.get("slurm", {}), attempt.request
+    gpus = 0 if options.get("gres") else request.gpus
+    nodes: dict[str, int] = {}
+    for name, one in (partitions() or {}).items():
+        fitting = [
+            memory
+            for cpus, memory, count in one.shapes
+            if cpus >= request.cpus and count >= gpus and memory
+        ]
+        if fitting:
+            nodes[name] = max(fitting)
+    if not options.get("partition") and (choices := queues.queues_of(options.get("partitions"))):
+        return queues.most_memory(choices, request, nodes)
+    names = str(options.get("partition") or default_partition()).split(",")
+    return max((nodes[name] for name in names if name in nodes), default=None)
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:

@@ -93,7 +93,7 @@ class Measuring(TypedDict):
     Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
     ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
     partition or flavour is chosen. ``largest`` is the memory of the largest node that they allow,
-    where nobody says what a worker has: ``None`` if that is not known.
+    attempt by attempt, where nobody says what a worker has: ``None`` if that is not known.
     """
 
     wildcards: list[str]
@@ -104,7 +104,7 @@ class Measuring(TypedDict):
     longest: int | None
     apart: dict[str, list[str]]
     options: list[Mapping[str, YamlMapping]]
-    largest: NotRequired[int | None]
+    largest: NotRequired[list[int | None]]
 
 
 def place_in(wildcards: Mapping[str, str]) -> str:

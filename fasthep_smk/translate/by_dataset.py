@@ -65,9 +65,16 @@ def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -
 
 
 def own_amounts(
-    rule: Rule, sizes: Sequence[DatasetSize], given: Sequence[Attempt], router: Router
+    rule: Rule,
+    sizes: Sequence[DatasetSize],
+    given: Sequence[Attempt],
+    router: Router,
+    *,
+    largest: Sequence[int | None],
 ) -> dict[str, tuple[Attempt, ...]]:
     """Return the attempts of those jobs of a rule that ask for other amounts than ``given``.
+
+    ``largest`` is the memory of the largest node for each attempt, where no pool says an amount.
 
     What is said of files counts more than what is said of their dataset, and a later pattern more
     than an earlier one.
@@ -77,7 +84,7 @@ def own_amounts(
     for place, said in _said(rule, sizes):
         names = tuple(one.name for one in said)
         if names not in known:
-            known[names] = _own(given, said, rule, router)
+            known[names] = _own(given, said, rule, router, largest)
         found[place] = known[names]
     return found
 
@@ -113,12 +120,16 @@ def _means(one: DatasetSize, job: Job, datasets: Sequence[str]) -> bool:
 
 
 def _own(
-    given: Sequence[Attempt], said: Sequence[DatasetSize], rule: Rule, router: Router
+    given: Sequence[Attempt],
+    said: Sequence[DatasetSize],
+    rule: Rule,
+    router: Router,
+    largest: Sequence[int | None],
 ) -> tuple[Attempt, ...]:
     """Return attempts with the amounts that are said, the last of each."""
     amounts = {leaf: (one, value) for one in said for leaf, value in one.amounts.items()}
     made: list[Attempt] = []
-    for attempt in given:
+    for attempt, node in zip(given, largest, strict=True):
         before = sum(one.pool == attempt.pool for one in made)
         most = router.pools.by_name[attempt.pool].settings.request
         request, origins = attempt.request, dict(attempt.origins)
@@ -127,7 +138,7 @@ def _own(
             if leaf == "memory":  # what failed may have lacked it
                 growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
                 wanted = math.ceil(growth**before * value)
-                wanted = min(wanted, most.memory or wanted)
+                wanted = min(wanted, most.memory or max(value, node or wanted))
             request = replace(request, **{leaf: wanted})
             origins[_LEAVES[leaf]] = one.place(leaf)
         made.append(replace(attempt, request=request, origins=origins))

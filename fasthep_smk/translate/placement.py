@@ -22,7 +22,6 @@ from fasthep_smk.translate.sizes import (
     history,
     measuring,
     proposals,
-    says_nothing,
     sized,
     unfit,
 )
@@ -76,15 +75,22 @@ def place(
         before = sized(rule, sizes, [], execution.router)
         if here is not None:
             before = tuple(sites.shrink(one, here)[0] for one in before)
-        largest = None
-        if here is None and again and says_nothing(rule, execution.router):
-            unsaid += [one.pool for one in given if one.request.memory is None]
-            largest = min(
-                (most for one in given if (most := nodes.most_memory(one)) is not None),
-                default=None,
+        largest: tuple[int | None, ...] = (None,) * len(given)
+        if here is None and again and site.system in SYSTEMS:
+            largest = tuple(
+                nodes.most_memory(one) if said.request.memory is None else None
+                for one, said in zip(given, rule.route.attempts, strict=True)
             )
-            given = first_sizes(rule, given, execution.router, largest)
-        apart = by_dataset.own_amounts(rule, execution.by_dataset, given, execution.router)
+            first = first_sizes(rule, given, sizes, execution.router, largest)
+            unsaid += [
+                before.pool
+                for before, after in zip(given, first, strict=True)
+                if before.request.memory is None and after.request.memory is not None
+            ]
+            given = first
+        apart = by_dataset.own_amounts(
+            rule, execution.by_dataset, given, execution.router, largest=largest
+        )
         learnt = None
         if again:
             learnt = measuring(rule, before, sizes, known, execution.router, largest=largest)
@@ -260,7 +266,7 @@ class _Nodes:
     def most_memory(self, attempt: Attempt) -> int | None:
         """Return the memory of the largest node that a job may run on; ``None``: not known."""
         request = attempt.request
-        key = repr((attempt.options.get(self._system), request.cpus, request.gpus))
+        key = repr((attempt.options.get(self._system), replace(request, memory=None)))
         if key not in self._known:
             self._known[key] = sites.batch(self._system).most_memory(attempt)
         return self._known[key]

@@ -33,7 +33,6 @@ __all__ = [
     "history",
     "measuring",
     "proposals",
-    "says_nothing",
     "sized",
     "unfit",
 ]
@@ -41,6 +40,9 @@ __all__ = [
 
 #: Bytes for each cpu that jobs ask for while nothing is known: as much as sites of WLCG have.
 FIRST_MEMORY = 2 * 10**9
+#: Bytes that the last attempt asks for at least: the most that it would get if that was left to
+#: Snakemake's plugin for Slurm.
+_LAST_MEMORY = 8 * 10**9
 
 
 def unfit(
@@ -128,11 +130,12 @@ def measuring(
     known: History,
     router: Router,
     *,
-    largest: int | None = None,
+    largest: Sequence[int | None],
 ) -> Measuring | None:
     """Return what a run has to know to size the jobs of a rule while it goes on, if it does.
 
-    ``largest`` is the memory of the largest node, where nobody says what a worker has.
+    ``largest`` is the memory of the largest node for each attempt, where nobody says what a worker
+    has.
     """
 
     def names(attempt: Attempt) -> list[str]:
@@ -155,7 +158,7 @@ def measuring(
         "longest": None,
         "apart": {},
         "options": [attempt.options for attempt in stated],
-        "largest": largest,
+        "largest": [*largest],
     }
 
 
@@ -189,34 +192,46 @@ def sized(
 
 
 def first_sizes(
-    rule: Rule, given: Iterable[Attempt], router: Router, largest: int | None
+    rule: Rule,
+    given: Sequence[Attempt],
+    sizes: Sequence[Size],
+    router: Router,
+    largest: Sequence[int | None],
 ) -> tuple[Attempt, ...]:
-    """Return attempts of measured jobs, with a first amount of memory where nobody says one.
+    """Return attempts with a first amount of memory for measured jobs where nobody says one.
 
-    What is tried again asks for more, up to ``largest``, the memory of the largest node.
+    What is tried again asks for more, up to that of the ``largest`` node for each attempt. The last
+    one of jobs of which no file of ``sizes`` says an amount is not small because others took
+    little.
     """
     made: list[Attempt] = []
-    for attempt in given:
-        request, origins = attempt.request, attempt.origins
-        if not attempt.pilot and "memory" in router.measures(attempt.pool, rule.stages):
-            memory = request.memory
+    for attempt, said, most in zip(given, rule.route.attempts, largest, strict=True):
+        if attempt.pilot or said.request.memory is not None:
+            made.append(attempt)
+            continue
+        before = sum(one.pool == attempt.pool for one in made)
+        memory, origins = attempt.request.memory, attempt.origins
+        measured = _is_measured(attempt.pool, rule, sizes, router)
+        if measured:
             if memory is None:
                 growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
-                before = sum(one.pool == attempt.pool for one in made)
-                memory = math.ceil(growth**before * FIRST_MEMORY * request.cpus)
+                memory = math.ceil(growth**before * FIRST_MEMORY * attempt.request.cpus)
                 origins = {**origins, _leaf("memory"): "sizes: auto, before any job is measured"}
-            request = replace(request, memory=min(memory, largest or memory))
-        made.append(replace(attempt, request=request, origins=origins))
+            if said is rule.route.attempts[-1]:
+                memory = max(memory, _LAST_MEMORY)
+        if memory is not None and (measured or before):
+            memory = min(memory, most or memory)
+        made.append(
+            replace(attempt, request=replace(attempt.request, memory=memory), origins=origins)
+        )
     return tuple(made)
 
 
-def says_nothing(rule: Rule, router: Router) -> bool:
-    """Whether jobs of a rule are measured, and nobody says what a worker of their pool has."""
-    return any(
-        attempt.request.memory is None
-        and not attempt.pilot
-        and "memory" in router.measures(attempt.pool, rule.stages)
-        for attempt in rule.route.attempts
+def _is_measured(pool: str, rule: Rule, sizes: Sequence[Size], router: Router) -> bool:
+    """Whether no file of sizes says the memory of a rule's jobs, so that others decide."""
+    said = entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=pool)
+    return all(one.memory is None for one in said) and "memory" in router.measures(
+        pool, rule.stages
     )
 
 

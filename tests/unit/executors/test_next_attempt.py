@@ -113,7 +113,7 @@ def test_one_that_is_measured_in_a_pool_without_amounts_asks_for_more_while_a_no
 ) -> None:
     build(tmp_path, 1, 2, 4)
     said = {"most": [{"pool": "p", "memory": limit}] * 3, "names": [["memory"]] * 3}
-    (tmp_path / layout.SIZES).write_text(json.dumps({"r": {**said, "largest": largest}}))
+    (tmp_path / layout.SIZES).write_text(json.dumps({"r": {**said, "largest": [largest] * 3}}))
     one = job()
     pass_over_hopeless(one, tmp_path)
     assert one.attempt == (4 if tried is None else tried) - 1

@@ -181,12 +181,38 @@ def test_where_no_pool_says_what_a_worker_has_no_job_asks_for_more_than_a_node_h
         asked={"pool": "default", "memory": 2 * GB},
         most=[{"pool": "default", "memory": None}] * 3,
         names=[["memory"]] * 3,
-        largest=3 * GB,
+        largest=[3 * GB] * 3,
     )
     sizes = Sizes(build)
     sizes.chosen([Hashed(**vars(job(0)))])
     died(build, "memory")
     assert sizes.asked("stage_A", "0", 2) == {"memory": 3 * GB}
+
+
+def test_a_fallback_asks_for_what_its_own_nodes_have(tmp_path: Path) -> None:
+    build = prepared(
+        tmp_path,
+        asked={"pool": "default", "memory": 2 * GB},
+        attempts=2,
+        most=[{"pool": "default", "memory": None}, {"pool": "big", "memory": None}],
+        largest=[2 * GB, 64 * GB],
+    )
+    sizes = Sizes(build)
+    sizes.chosen([Hashed(**vars(job(0)))])
+    died(build, "memory")
+    assert sizes.asked("stage_A", "0", 2) == {"memory": 4 * GB}
+
+
+def test_the_last_attempt_is_not_small_because_other_jobs_took_little(tmp_path: Path) -> None:
+    """Where no pool says what a worker has: it has what the translation says."""
+    little = (100 * MB, 60.0, None)
+    build = prepared(tmp_path, *[little] * 3, asked={"pool": "default", "memory": 8 * GB},
+                     attempts=2, most=[{"pool": "default", "memory": None}] * 2)  # fmt: skip
+    sizes = Sizes(build)
+    assert sizes.asked("stage_A", "0", 1) == {"memory": 170 * MB, "walltime": 180}
+    sizes.chosen([Hashed(**vars(job(0)))])
+    died(build, "memory")
+    assert sizes.asked("stage_A", "0", 2)["memory"] == 8 * GB
 
 
 def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:

@@ -251,7 +251,7 @@ def test_where_nobody_says_an_amount_jobs_of_a_batch_system_are_measured(
 ) -> None:
     new = tmp_path_factory.mktemp("new")
     assert first_asked(NOTHING_SAID, new) == [2 * GB, 4 * GB, 7 * GB]  # the last: the largest node
-    assert first_asked(NOTHING_SAID, three_done) == [1190 * MB, 2380 * MB, 4760 * MB]
+    assert first_asked(NOTHING_SAID, three_done) == [1190 * MB, 2380 * MB, 7 * GB]
     two_cpus = NOTHING_SAID.replace("config:", "resources: {cpus: 2}, config:")
     assert first_asked(two_cpus, new) == [4 * GB, 7 * GB, 7 * GB]
 
@@ -268,6 +268,96 @@ def test_where_nobody_says_an_amount_jobs_of_a_batch_system_are_measured(
 )
 def test_elsewhere_or_if_that_is_not_wanted_they_ask_for_nothing(said: str) -> None:
     assert set(first_asked(said)) == {None}
+
+
+@pytest.fixture
+def unequal_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many cpus or much memory in partition ``main``, and more memory in ``big``."""
+    listed = (
+        "main|1-00:00:00|32|16000|(null)\nmain|1-00:00:00|4|64000|gpu:1\n"
+        "big|2-00:00:00|32|500000|(null)\n"
+    )
+    monkeypatch.setattr(
+        slurm_partitions, "ask", lambda command: listed if "|" in command[-1] else "main*\nbig\n"
+    )
+
+
+MIB = 2**20
+
+
+@pytest.mark.usefixtures("unequal_nodes")
+@pytest.mark.parametrize(
+    ("pool", "asked"),
+    [
+        # A node with so many cpus has less memory than the largest one.
+        ("resources: {cpus: 16}, config: {slurm: {partition: main}}", [16000 * MIB] * 3),
+        # What a partition is said to give counts, and what its nodes have where that is less.
+        (
+            "config: {walltime: 1h, slurm: {partitions: {main: {walltime: 2h, memory: 3GB}}}}",
+            [2 * GB, 3 * GB, 3 * GB],
+        ),
+        (
+            "config: {walltime: 1h, memory_growth: 8, slurm: {partitions: {main: 2h, big: 1d}}}",
+            [2 * GB, 16 * GB, 64000 * MIB],
+        ),
+        (
+            "config: {walltime: 1h, memory_growth: 16, "
+            "slurm: {partitions: {main: {walltime: 2h, memory: 30GB}, big: 1d}}}",
+            [2 * GB, 32 * GB, 512 * GB],
+        ),
+        # The last attempt has at least what Snakemake's plugin would give it.
+        ("config: {memory_growth: 1.1, slurm: {partition: main}}", [2 * GB, 2.2 * GB, 8 * GB]),
+    ],
+)
+def test_jobs_grow_up_to_what_is_where_they_go(pool: str, asked: list[int], tmp_path: Path) -> None:
+    assert (
+        first_asked(
+            f"strategy: slurm\nconfig: {{retries: 2}}\npools: {{default: {{{pool}}}}}", tmp_path
+        )
+        == asked
+    )
+
+
+@pytest.mark.usefixtures("unequal_nodes")
+def test_each_pool_of_a_job_has_nodes_of_its_own() -> None:
+    small = "default: {config: {slurm: {partition: main}, retries: 1}}"
+    for resources, memory in (("", 8 * GB), ("resources: {memory: 200GB}, ", 200 * GB)):
+        big = f"big: {{{resources}config: {{sizes: auto, slurm: {{partition: big}}}}}}"
+        found, rules = workflow(
+            {"prefer": "default", "fallback": "big"},
+            f"strategy: slurm\npools: {{{small}, {big}}}",
+        )
+        placement, findings, _ = place(rules, found)
+        assert findings == []
+        (rule,) = (one for one in rules if "A" in one.stages)
+        first, last = placement.attempts[rule.name]
+        assert (first.request.memory, last.request.memory) == (2 * GB, memory)
+        largest = placement.measuring[rule.name]["largest"]
+        assert largest == [64000 * MIB, None if resources else 500000 * MIB]
+
+
+@pytest.mark.usefixtures("unequal_nodes")
+@pytest.mark.parametrize("learns", ["auto", "fixed"])
+def test_what_a_file_says_grows_up_to_the_largest_node(learns: str) -> None:
+    pool = f"{{default: {{config: {{sizes: {learns}, slurm: {{partition: main}}}}}}}}"
+    found, rules = workflow(None, f"strategy: slurm\nconfig: {{retries: 2}}\npools: {pool}")
+    placement, findings, _ = place(rules, found, sizes=[size(memory=30 * GB)])
+    assert findings == []
+    (rule,) = (one for one in rules if "A" in one.stages)
+    asked = [one.request.memory for one in placement.attempts[rule.name]]
+    assert asked == [30 * GB, 60 * GB, 64000 * MIB]
+
+
+def test_other_executors_are_left_alone(tmp_path: Path) -> None:
+    """Nobody knows their nodes, so nothing is asked for before jobs are measured."""
+    (tmp_path / "config.yaml").write_text("executor: cluster-generic\n")
+    document = {"execution": {"config": {"sizes": "auto", "retries": 2}}}
+    found, _ = read_execution(document, {}, profile=str(tmp_path), workflow="workflow.yaml")
+    assert found is not None
+    _, rules = workflow(None, "config: {retries: 2}")
+    placement, findings, _ = place(rules, found)
+    assert findings == []
+    assert {one.request.memory for given in placement.attempts.values() for one in given} == {None}
 
 
 def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
