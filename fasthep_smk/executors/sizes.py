@@ -202,7 +202,7 @@ class Sizes:
     def _resources(self, said: Measuring, asked: Mapping[str, Any], number: int) -> dict[str, Any]:
         time = _whole(asked.get("walltime"))
         if time is not None:  # that of all jobs of a bundle
-            longest = said["longest"] or time * said["together"]
+            longest = _of_attempt(said["longest"], number) or time * said["together"]
             time = max(time, min(time * said["together"], longest))
         request = ResourceRequest(
             cpus=_whole(asked.get("cpus")) or 1,

@@ -50,9 +50,7 @@ def _to_do(rule: Rule, valid: frozenset[str]) -> int:
 
 
 def _walltime(rule: Rule, placement: Placement) -> float | None:
-    return lengthened(rule, placement.attempts[rule.name], placement.site.longest)[
-        0
-    ].request.walltime
+    return lengthened(rule, placement.attempts[rule.name], placement.longest)[0].request.walltime
 
 
 def _slots(rule: Rule, placement: Placement, at_a_time: int | None) -> int | None:

@@ -89,7 +89,8 @@ class Measuring(TypedDict):
 
     ``most`` is what a worker has, ``names`` which amounts are free, both attempt by attempt.
     ``taken`` are memory, seconds and entries of the jobs that are done, by their pools.
-    ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most.
+    ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most,
+    attempt by attempt.
     Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
     ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
     partition or flavour is chosen. ``largest`` is the memory of the largest node that they allow,
@@ -101,7 +102,7 @@ class Measuring(TypedDict):
     names: list[list[str]]
     taken: dict[str, list[tuple[int, float, int | None]]]
     together: int
-    longest: int | None
+    longest: list[int | None]
     apart: dict[str, list[str]]
     options: list[Mapping[str, YamlMapping]]
     largest: NotRequired[list[int | None]]

@@ -212,19 +212,15 @@ def staffed(placement: Placement, rules: Iterable[Rule]) -> tuple[Placement, lis
     if not any(one.pilot for given in placement.attempts.values() for one in given):
         return placement, []
 
-    def longest(attempt: Attempt) -> int | None:
-        known = [one for one in (site.longest, system.longest(attempt)) if one is not None]
-        return min(known, default=None)
-
     crews, notes = pilots.crews(
         rules,
         {
-            rule.name: lengthened(rule, placement.attempts[rule.name], site.longest)
+            rule.name: lengthened(rule, placement.attempts[rule.name], placement.longest)
             for rule in rules
         },
         system=site.system,
         workers=placement.workers,
-        longest=longest,
+        longest=placement.longest,
         problems=lambda attempt: system.problems([attempt], site),
         apart=placement.together,
     )

@@ -104,6 +104,14 @@ class Placement:
         """Whether jobs are sent what they need."""
         return self.staging.sends(self.site.system)
 
+    def longest(self, attempt: Attempt) -> int | None:
+        """Return for how many seconds a job may last at most, also several in one; ``None``: any.
+
+        That is what the site says, and what its partition or flavour gives.
+        """
+        given = sites.system(self.site.system).longest(attempt)
+        return min((one for one in (self.site.longest, given) if one is not None), default=None)
+
     def submitted_as(self) -> dict[str, list[str]]:
         """Return digests of what jobs of each rule are submitted with, attempt by attempt.
 
@@ -156,7 +164,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     defaults = _as_mapping(settings.get("default-resources") or {})
 
     def asked(rule: Rule, attempts: Iterable[Attempt]) -> dict[str, Sequence[object]]:
-        here = lengthened(rule, attempts, site.longest)
+        here = lengthened(rule, attempts, placement.longest)
         # A limit of workers counts jobs by their pool.
         common = resources(here, pools=pools or bool(placement.workers))
         return {**common, **_of_system(here, system, common, defaults)}

@@ -155,7 +155,7 @@ def measuring(
             if (jobs := known.get((rule.scope, rule.stages, pool)))
         },
         "together": 1,
-        "longest": None,
+        "longest": [None] * len(stated),
         "apart": {},
         "options": [attempt.options for attempt in stated],
         "largest": [*largest],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fasthep_smk import sites
@@ -355,9 +355,14 @@ def pool_token(pool: str) -> str:
 
 
 def lengthened(
-    rule: Rule, attempts: Iterable[Attempt], longest: int | None = None
+    rule: Rule,
+    attempts: Iterable[Attempt],
+    longest: Callable[[Attempt], int | None] = lambda _: None,
 ) -> list[Attempt]:
-    """Return attempts with time for all jobs of a bundle, up to ``longest`` seconds."""
+    """Return attempts with time for all jobs of a bundle.
+
+    ``longest`` says for how many seconds an attempt may last at most, if that is known.
+    """
     most = max((len(one.jobs) for one in rule.bundles.values()), default=1)
     return [
         replace(one, request=replace(one.request, walltime=_times(one, most, longest)))
@@ -365,11 +370,12 @@ def lengthened(
     ]
 
 
-def _times(attempt: Attempt, number: int, longest: int | None) -> int | None:
+def _times(attempt: Attempt, number: int, longest: Callable[[Attempt], int | None]) -> int | None:
     walltime = attempt.request.walltime
     if walltime is None or number == 1:
         return walltime
-    return walltime * number if longest is None else max(walltime, min(walltime * number, longest))
+    limit = longest(attempt)
+    return walltime * number if limit is None else max(walltime, min(walltime * number, limit))
 
 
 def by_attempt(values: Sequence[str | int]) -> str:

@@ -250,7 +250,10 @@ def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Pat
                 # Rules that were bundled since have other names for their jobs.
                 "wildcards": [*rule.named_by],
                 "together": most,
-                "longest": placement.site.longest,
+                "longest": [
+                    placement.longest(attempt) if most > 1 else None
+                    for attempt in placement.stated[rule.name]
+                ],
             }
     if found:
         files.write_text(build / layout.SIZES, json.dumps(found) + "\n")

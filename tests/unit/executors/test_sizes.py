@@ -37,7 +37,7 @@ def prepared(
         "names": [["memory", "walltime"]] * attempts,
         "taken": {"default": taken},
         "together": together,
-        "longest": None,
+        "longest": [None] * attempts,
         "options": [{}] * attempts,
         **more,
     }
@@ -220,6 +220,16 @@ def test_a_bundle_has_the_time_of_all_its_jobs(tmp_path: Path) -> None:
     own = sizes.sized("stage_A", "0", 1, {"mem_mb": 7630, "runtime": 600})
     assert own["runtime"] == 70
     assert own["attempt"] == "1:1190000000:840"  # what each of them is held to
+
+
+def test_a_bundle_has_no_more_time_than_its_partition_gives(tmp_path: Path) -> None:
+    sizes = Sizes(
+        prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, together=20, longest=[3 * 3600, None, None])
+    )
+    found = {"mem_mb": 7630, "runtime": 180}
+    own = sizes.sized("stage_A", "0", 1, found)
+    assert {**found, **own}["runtime"] == 180  # not 20 * 14
+    assert own["attempt"] == "1:1190000000:840"
 
 
 @pytest.mark.parametrize(
