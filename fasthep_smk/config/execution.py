@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,12 @@ __all__ = ["Execution", "read_execution"]
 
 #: Backends for which nothing needs to be said.
 _LOCAL_BACKENDS = ("local", "snakemake")
+
+
+#: What says how much memory jobs get, among the resources of jobs that name none.
+_MEMORY = re.compile(
+    r"\bmem['\"]?\s*[=:]|mem_mb|mem_mib|request_mem|--mem\b|--mem-per|--exclusive\b"
+)
 
 
 @dataclass(frozen=True)
@@ -123,8 +130,8 @@ def _learns(site: Site) -> bool:
 
     On one machine, those that share it would not know what there is.
     """
-    resources = site.settings.get("default-resources")
-    return site.system in ("slurm", "htcondor") and "mem" not in repr(resources)
+    resources = repr(site.settings.get("default-resources"))
+    return site.system in ("slurm", "htcondor") and not _MEMORY.search(resources)
 
 
 def _said(

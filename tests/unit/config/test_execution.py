@@ -390,3 +390,23 @@ def test_an_answer_that_is_none_is_in_nobodys_way(answer: str, sinfo: Path, fold
     text = "{execution: {pools: {p: {config: {queue: cpu}}}}, stage: {require: p}}"
     said = {**yaml.safe_load(text), "config.yaml": "executor: slurm"}
     assert placed(said, folder) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("resources", "measured"),
+    [
+        ("[mem_mb=3000]", False),
+        ("{mem: 3GB}", False),
+        ("[\"slurm_extra='--mem-per-cpu=3G'\"]", False),
+        ("[htcondor_request_mem_mb=3000]", False),
+        ("[slurm_account=members]", True),
+        ("[]", True),
+    ],
+)
+def test_jobs_are_measured_unless_the_site_says_what_memory_they_get(
+    resources: str, measured: bool, folder: Path
+) -> None:
+    config = f"{{executor: slurm, default-resources: {resources}}}"
+    execution, findings = read({"execution": {}, "config.yaml": config}, folder)
+    assert execution is not None, findings
+    assert execution.router.measures("default", []) == (("memory",) if measured else ())
