@@ -235,8 +235,11 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
         wanted = (request.cpus, request.memory or 0, request.gpus)
         if any(all(w <= h for w, h in zip(wanted, slot, strict=True)) for slot in known):
             continue
+        most = [max(each) for each in zip(*known, strict=True)]
+        names = ("cpus", "memory", "gpus")
+        excess = (name for name, w, h in zip(names, wanted, most, strict=True) if w > h)
         yield Finding(
-            key=attempt.place("resources.memory"),
+            key=attempt.place(f"resources.{next(excess, 'memory')}"),
             problem=f"pool {attempt.pool!r} asks for more than any slot of HTCondor has",
             value=f"cpus {request.cpus}, memory {request.shown('memory')}, gpus {request.gpus}",
             expected="; ".join(

@@ -135,3 +135,35 @@ def test_one_node_must_have_all_that_a_job_asks_for(cpus: int, memory: int, refu
         assert "'large' asks for more than any one node of partition mixed has" in found[0]
         assert "cpus 8, memory 100 GB, gpus 0" in found[0]
         assert "cpus 64, memory 16000 MiB, gpus 0; cpus 4, memory 500 GiB, gpus 0" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("asked", "options", "most"),
+    [
+        (ResourceRequest(cpus=8), {}, 16 * GB),
+        (ResourceRequest(gpus=1), {}, 128 * GB),
+        (ResourceRequest(cpus=64), {}, None),
+        (ResourceRequest(), {"flavours": {"short": {"walltime": "1h", "memory": "4GB"}}}, 4 * GB),
+        (ResourceRequest(), {"flavours": "cern"}, 128 * GB),
+    ],
+)
+def test_the_largest_slot_is_one_with_the_cpus_and_gpus_of_the_job(
+    asked: ResourceRequest,
+    options: dict[str, Any],
+    most: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slots = [(8, 16 * GB, 0), (4, 128 * GB, 1)]
+    monkeypatch.setattr(htcondor, "slots", lambda: slots)
+    assert htcondor.most_memory(Attempt("default", asked, {"htcondor": options})) == most
+
+
+def test_what_is_larger_than_any_slot_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(htcondor, "slots", lambda: [(8, 16 * GB, 0)])
+    origins = {"resources.cpus": "w.yaml: cpus", "resources.memory": "w.yaml: memory"}
+    for request, key in (
+        (ResourceRequest(cpus=16, memory=GB), "w.yaml: cpus"),
+        (ResourceRequest(cpus=4, memory=32 * GB), "w.yaml: memory"),
+    ):
+        (found,) = htcondor.problems([Attempt("default", request, {}, origins)], Site("htcondor"))
+        assert found.key == key
