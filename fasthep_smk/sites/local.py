@@ -26,6 +26,7 @@ __all__ = [
     "batch_job",
     "cancel",
     "fate",
+    "longest",
     "machine",
     "problems",
     "queued",
@@ -58,6 +59,11 @@ RETRIES = 0
 def machine(site: Site) -> ResourceRequest:
     """Return what this machine has; ``machine`` in the site's pools.yaml has the last word."""
     return machine_of(site.machine)
+
+
+def longest(_attempt: Attempt) -> int | None:
+    """Return nothing: on one's own machine jobs may run for ever."""
+    return None
 
 
 def machine_of(said: Mapping[str, object]) -> ResourceRequest:

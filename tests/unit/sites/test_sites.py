@@ -167,9 +167,12 @@ def test_a_bundle_has_the_time_of_all_its_jobs_but_no_more_than_the_site_gives(
     assert found.request.walltime == 60 * minutes
 
 
-@pytest.mark.parametrize(("system", "option"), [("slurm", "partitions"), ("htcondor", "flavours")])
+@pytest.mark.parametrize(
+    ("system", "option", "minutes"),
+    [("slurm", "partitions", 25), ("htcondor", "flavours", 25), ("local", "executor", 30)],
+)
 def test_a_bundle_lasts_no_longer_than_the_longest_partition_or_flavour(
-    system: str, option: str
+    system: str, option: str, minutes: int
 ) -> None:
     """One that asked for more would never start, or be refused."""
     options = {system: {option: {"short": "20m", "day": "25m"}}}
@@ -177,7 +180,7 @@ def test_a_bundle_lasts_no_longer_than_the_longest_partition_or_flavour(
     rule = Rule("stage_A", "partition", ("A",), Route((attempt,)), ("dataset", "part"))
     rule.bundles["d/bundle_0"] = Bundle("stage_A", ("d", "bundle_0"), ("d/0", "d/1", "d/2"))
     [found] = lengthened(rule, [attempt], placed(system, attempt).longest)
-    assert found.request.walltime == 25 * 60
+    assert found.request.walltime == minutes * 60
 
 
 def test_the_sites_own_settings_have_the_last_word(tmp_path: Path) -> None:
