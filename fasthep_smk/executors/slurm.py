@@ -155,7 +155,11 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
     def _look_for_forgotten(self, asked: list[SnakemakeJobInfo]) -> None:
         """Submit jobs again that Slurm does not know any more; those that are done have ended."""
-        left = [job for job in asked if job.external_jobid not in self._ended]
+        left = [
+            job
+            for job in asked
+            if job.external_jobid not in self._ended and not _is_on_another_cluster(job.job)
+        ]
         waiting = {str(job.external_jobid): job for job in left}
         for batch_id in self._forgotten.among(waiting):
             job_info = waiting[batch_id]
@@ -165,6 +169,11 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
                 self._ended.add(batch_id)
                 self._submissions.ended(batch_id)
                 self._begin_again(job_info, f"Slurm does not know job {batch_id} any more")
+            else:
+                self.report_job_error(
+                    job_info,
+                    msg=f"Slurm has lost this job {_UNBEGUN + 1} times: {batch_id} is the last one",
+                )
 
     def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
         """Let a job that Slurm has lost be submitted again, at the same attempt."""
@@ -210,10 +219,19 @@ class Forgotten:
         if time.monotonic() - self._looked_at < self._pause:
             return set()
         self._looked_at = time.monotonic()
-        if (missed := slurm.unknown(batch_ids)) is None:
+        if (missed := slurm.unlisted(batch_ids)) is None:
             return set()
-        forgotten, self._missed = missed & self._missed, missed - self._missed
+        forgotten = set(filter(slurm.is_unknown, missed & self._missed))
+        self._missed = missed - forgotten
         return forgotten
+
+
+def _is_on_another_cluster(job: SnakemakeJob) -> bool:
+    """Whether a job may be in the queue of a cluster that squeue here does not list.
+
+    Source: sbatch(1), "--clusters" and "SBATCH_CLUSTERS".
+    """
+    return bool(job.resources.get("slurm_cluster") or os.environ.get("SBATCH_CLUSTERS"))
 
 
 #: The jobs, by their numbers, whose states are asked for now.
@@ -222,8 +240,8 @@ _asked_for: list[str] = []
 
 def _query_squeue(_run: str) -> str:
     """Return the command that asks for states: those of all jobs of the user's."""
-    mine = f"--user={os.getuid()}"
-    return shell(["squeue", "--format=%i|%T", "--states=all", "--noheader", mine])
+    mine = [f"--user={os.getuid()}", "--all"]  # also in partitions that the site hides
+    return shell(["squeue", "--format=%i|%T", "--states=all", "--noheader", *mine])
 
 
 def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:

@@ -50,6 +50,7 @@ __all__ = [
     "draft",
     "fate",
     "hold",
+    "is_unknown",
     "longest",
     "machine",
     "partitions",
@@ -60,6 +61,7 @@ __all__ = [
     "settings",
     "slot",
     "submit",
+    "unlisted",
     "unsaid",
     "withdraw",
 ]
@@ -103,6 +105,8 @@ _FOR_EVER = re.compile(
 NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
+
+_NO_JOB = re.compile(r"invalid job id", re.IGNORECASE)
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
@@ -319,8 +323,8 @@ def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
         return {}
     names = ("JobArrayID", "State", "Reason", "RestartCnt", "NodeList")
     columns = ",".join(f"{name}:|" for name in names)
-    mine = f"--user={os.getuid()}"
-    text = ask(["squeue", "--noheader", "--array", "--states=all", mine, f"-O{columns}"])
+    mine = [f"--user={os.getuid()}", "--all"]  # also in partitions that the site hides
+    text = ask(["squeue", "--noheader", "--array", "--states=all", *mine, f"-O{columns}"])
     if text is None:
         return dict.fromkeys(jobs)
     found: dict[str, _Listed | None] = {job: _Listed() for job in jobs}
@@ -334,15 +338,21 @@ def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
     return found
 
 
-def unknown(jobs: Iterable[str]) -> set[str] | None:
-    """Return which jobs the controller does not list, in no state; ``None`` if it does not answer.
-
-    It forgets jobs some minutes after their end, and all that it has not written down if it dies.
-    """
+def unlisted(jobs: Iterable[str]) -> set[str] | None:
+    """Return which jobs squeue does not list, in no state; ``None`` if it does not answer."""
     found = _listed(list(jobs))
     if None in found.values():
         return None
     return {job for job, one in found.items() if one and not one.state}
+
+
+def is_unknown(job: str) -> bool:
+    """Whether the controller says that it has no such job; an empty list of squeue's says less.
+
+    It forgets jobs some minutes after their end, and all that it has not written down if it dies.
+    """
+    answer = order(["scontrol", "--all", "show", "job", "--oneliner", job])
+    return not answer.well and _NO_JOB.search(answer.problem) is not None
 
 
 def batch_job() -> str | None:

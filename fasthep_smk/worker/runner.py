@@ -71,7 +71,11 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     status, may_stay = _run_named(arguments, warm=warm)
     if status == 0 and alone.is_alone():
         given = _parser().parse_args(arguments)
-        alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
+        try:
+            alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
+        except OSError as error:  # with a Snakemake beside it, the job would fail, too
+            _take_back(build, given, error)
+            status = 1
     last_words.say(**{DONE: ""})
     return status, may_stay
 
@@ -119,6 +123,20 @@ def note_bad_end(build: Path, arguments: list[str], end: End) -> None:
     table = TaskTable.read(build, given.rule, key)
     if key in table.jobs:
         _note_end(Job(build, table, key, _sent(build, given, False)), end)
+
+
+def _take_back(build: Path, given: argparse.Namespace, error: OSError) -> None:
+    """Say that a job has failed whose work is done, as its benchmark cannot be written."""
+    print(f"the benchmark cannot be written: {error}", file=sys.stderr)
+    key = "/".join(given.place)
+    table = TaskTable.read(build, given.rule, key)
+    if key not in table.jobs:
+        return
+    job = Job(build, table, key, _sent(build, given, False))
+    job.record.unlink(missing_ok=True)
+    problem = f"its benchmark cannot be written: {error}"
+    with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
+        failures.note(build, replace(_note(job, []), problem=problem, kind=kind_of(error)))
 
 
 def _note_end(job: Job, end: End) -> None:

@@ -150,6 +150,21 @@ def test_who_forks_has_one_thread_and_its_death_costs_nothing(
     assert {one["used"]["warm"] for one in records(own / "build")} == {False}
 
 
+def test_a_benchmark_that_cannot_be_written_is_told(own: Path, smk: Run) -> None:
+    """A full disk does not come on demand: a file is where its folder was."""
+    op = own / "own_ops.py"
+    body = """    for folder in Path("build/smk/benchmarks").glob("*/*"):
+        if folder.is_dir():
+            folder.rmdir()
+            folder.touch()
+"""
+    op.write_text(OWN_OP.replace("    return stream\n", f"{body}    return stream\n"))
+    done = smk("workflow.yaml", "-j", "1", cwd=own)
+    assert done.returncode == 1
+    assert "its benchmark cannot be written: " in done.stdout + done.stderr
+    assert not records(own / "build")
+
+
 def end_snakemake(folder: Path, run: subprocess.Popen[str]) -> None:
     """Kill the Snakemake of a run, and return when the run has said what becomes of its jobs."""
     pid = snakemake_of(folder)
