@@ -62,14 +62,14 @@ def nodes() -> list[Node]:
         if line.count("|") != 5:
             continue  # a word of sinfo's to people
         name, partition, cpus, memory, disk, gres = line.split("|")
-        before = found[name].partitions if name in found else ()
+        others = found[name].partitions if name in found else ()
         found[name] = Node(
             cpus=number(cpus),
             memory=number(memory) * 1024**2,
             gpus=_gpus(gres),
             disk=number(disk) * 1024**2 or None,
             models=_models(gres),
-            partitions=(*before, partition),
+            partitions=tuple(sorted({*others, partition})),  # sinfo has no order for them
         )
     return list(found.values())
 
