@@ -90,7 +90,7 @@ def test_nodes_of_slurm_that_are_alike_are_one_line() -> None:
         "1 node: 8 cpus, 125 GiB, partition highmem",
         "1 node: 4 cpus, 16000 MiB, 944 GB disk, 4 GPUs (a100), partition gpu",
         "1 node: 4 cpus, 16000 MiB, partition short,standard",
-        "1 node: 4 cpus, 16000 MiB, partition standard,spot",
+        "1 node: 4 cpus, 16000 MiB, partition spot,standard",
     ]
 
 
