@@ -103,6 +103,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
     def _report_job_submission_threadsafe(self, job_info: SnakemakeJobInfo) -> None:
         """Take a job as submitted, in the thread that has submitted it."""
+        # A controller that has lost its state gives numbers again.
+        self._ended.discard(job_info.external_jobid)
         logfile = (getattr(job_info, "aux", None) or {}).get("slurm_logfile", "")
         self._submissions.taken(str(job_info.external_jobid), logfile)
         super()._report_job_submission_threadsafe(job_info)

@@ -112,9 +112,9 @@ class Submissions:
 
     def taken(self, batch_id: str, captured: object = "") -> None:
         """Note that the batch system has taken the job whose submission is under way."""
-        if batch_id in self._tokens:  # it was taken over
-            return
         job: BatchJob | None = getattr(self._told, "job", None)
+        if job is None and batch_id in self._tokens:  # it was taken over
+            return
         if job is None:  # one of an array
             job = BatchJob(
                 token=secrets.token_hex(8), record="", rule="", key="", system=self._system, name=""

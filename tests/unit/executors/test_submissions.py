@@ -226,3 +226,16 @@ def test_a_queue_that_does_not_answer_is_asked_again(
     monkeypatch.setattr(slurm, "ask", lambda _: None)
     assert not here.look_for(job(), name_of(job()))
     assert len(batch_jobs.read(build)) == 1
+
+
+def test_a_number_may_be_given_again(build: Path) -> None:
+    """By a controller that has lost its state, while the first job of that number has failed."""
+    here = Submissions("slurm")
+    for part in ("0_0", "1_0"):
+        other = job(shellcmd=f"sh smk/worker debug/{part}.log 1 1 stage_Mass dy {part}")
+        with here.submitting(other, name_of(other), alone=False):
+            here.taken("1")
+    assert [(one.name, one.batch_id) for one in batch_jobs.read(build)][-1] == (
+        "stage_Mass:dy/1_0",
+        "1",
+    )
