@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
@@ -28,6 +28,7 @@ from fasthep_smk.util.errors import SmkError
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Measuring, Requests
     from fasthep_smk.storage.record import Asked
+    from fasthep_smk.transfer.tracker import SnakemakeJob
 
 __all__ = ["Sizes"]
 
@@ -42,6 +43,7 @@ _LACKED = {"memory": "memory", "walltime": "time"}
 _UNKNOWN = "killed"
 
 _Name = tuple[str, str]
+_Value = TypeVar("_Value")
 
 
 @dataclass
@@ -74,7 +76,7 @@ class Sizes:
     """What jobs of a run ask for whose rules are measured."""
 
     def __init__(
-        self, build: Path, number: Callable[[Any], int] = lambda job: int(job.attempt)
+        self, build: Path, number: Callable[[SnakemakeJob], int] = lambda job: int(job.attempt)
     ) -> None:
         """``number`` is that of a job's attempt, as a worker is told it."""
         self._build, self._number = build, number
@@ -92,7 +94,7 @@ class Sizes:
         self._entries: dict[str, int] | None = None
         #: Amounts that jobs were sent out with, and at which attempt; jobs that are under way.
         self._sent: dict[_Name, tuple[int, Asked]] = {}
-        self._running: dict[Any, _Name] = {}
+        self._running: dict[SnakemakeJob, _Name] = {}
         #: What jobs ask for after a failure, which is looked at once.
         self._again: dict[tuple[str, str, int], Asked] = {}
         #: Amounts of rules that a person has fixed in the site's profile.
@@ -176,7 +178,9 @@ class Sizes:
                 found.add(str(died[-1]["kind"]))
         return found
 
-    def sized(self, rule: str, key: str, attempt: int, found: Mapping[str, Any]) -> dict[str, Any]:
+    def sized(
+        self, rule: str, key: str, attempt: int, found: Mapping[str, object]
+    ) -> dict[str, object]:
         """Return resources of a job that are not those which ``found``, the profile's, has."""
         said = self._rules[rule]
         base = _of_attempt(attempts_of(self._requests, rule, key), attempt)
@@ -196,10 +200,12 @@ class Sizes:
             if value != then.get(name) and found.get(name, then.get(name)) == then.get(name)
         }
         if "mem_mb" in own and "mem_mib" in found:  # Snakemake's own, of the same
-            own["mem_mib"] = math.ceil(Fraction(own["mem_mb"] * 10**6, 2**20))
+            own["mem_mib"] = math.ceil(Fraction((_whole(own["mem_mb"]) or 0) * 10**6, 2**20))
         return {**own, "attempt": self._word(rule, key, attempt)}
 
-    def _resources(self, said: Measuring, asked: Mapping[str, Any], number: int) -> dict[str, Any]:
+    def _resources(
+        self, said: Measuring, asked: Mapping[str, object], number: int
+    ) -> dict[str, object]:
         time = _whole(asked.get("walltime"))
         if time is not None:  # that of all jobs of a bundle
             longest = _of_attempt(said["longest"], number) or time * said["together"]
@@ -215,7 +221,7 @@ class Sizes:
         system = sites.system(self._requests["system"])
         return {**sites.common_resources(attempt), **system.resources(attempt)}
 
-    def refresh(self, jobs: Iterable[Any], running: Iterable[Any]) -> None:
+    def refresh(self, jobs: Iterable[SnakemakeJob], running: Iterable[SnakemakeJob]) -> None:
         """Take in what jobs took that have ended, and let those that wait ask for what follows."""
         under_way = {*running}
         for job in [job for job in self._running if job not in under_way]:
@@ -227,9 +233,10 @@ class Sizes:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
         for job in jobs:
             if (name := self.name(job)) is not None and self._is_old(job, *name):
-                job._resources = job._scheduler_resources = None
+                forgetting: Any = job  # no part of what is read of it
+                forgetting._resources = forgetting._scheduler_resources = None
 
-    def _is_old(self, job: Any, rule: str, key: str) -> bool:
+    def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:
         """Whether a job asks for something else than it would if that was evaluated now."""
         known = getattr(job, "_resources", None)
         told = self._word(rule, key, self._number(job))
@@ -240,19 +247,19 @@ class Sizes:
         asked = self.asked(rule, key, attempt)
         return word(attempt, _whole(asked.get("memory")), _whole(asked.get("walltime")))
 
-    def chosen(self, jobs: Iterable[Any]) -> None:
+    def chosen(self, jobs: Iterable[SnakemakeJob]) -> None:
         """Take in which jobs are sent out now."""
         for job in jobs:
             if (name := self.name(job)) is not None:
                 self._running[job] = name
                 self._sent[name] = self._number(job), self.asked(*name, self._number(job))
 
-    def name(self, job: Any) -> _Name | None:
+    def name(self, job: SnakemakeJob) -> _Name | None:
         """Return the rule and key of a job that is measured."""
         rule = getattr(getattr(job, "rule", None), "name", None)
         return (rule, self.key(rule, job.wildcards_dict)) if rule in self._rules else None
 
-    def key(self, rule: str, wildcards: Mapping[str, Any]) -> str:
+    def key(self, rule: str, wildcards: Mapping[str, object]) -> str:
         """Return the key of a job by its wildcards."""
         return "/".join(str(wildcards[name]) for name in self._rules[rule]["wildcards"])
 
@@ -283,7 +290,7 @@ class Sizes:
         return max(known) if known and len(known) == len(sizes) else None
 
 
-def _of_attempt(values: Any, attempt: int) -> Any:
+def _of_attempt(values: Sequence[_Value], attempt: int) -> _Value:
     return values[min(attempt, len(values)) - 1]
 
 

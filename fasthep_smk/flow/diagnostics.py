@@ -28,6 +28,8 @@ from fasthep_smk.util.units import about_bytes
 if TYPE_CHECKING:
     import cProfile
 
+    from fasthep_smk.flow.shapes import Context, PlanNode, Registry
+
 __all__ = ["NAMES", "Measured", "Memory", "Profile", "is_diagnostic"]
 
 #: What the profile ``fasthep_smk:registry`` calls them.
@@ -40,7 +42,7 @@ _CALLS = 25
 _LOOK, _MORE = 0.01, 1.1
 
 
-def is_diagnostic(registry: Mapping[str, Any], name: str) -> bool:
+def is_diagnostic(registry: Registry, name: str) -> bool:
     """Whether an execution modifier of this name is one of those here."""
     entry = (registry.get("execution_modifiers") or {}).get(name)
     reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
@@ -74,7 +76,7 @@ class Measured(ABC):
         return None
 
     @contextlib.contextmanager
-    def around_node(self, *, node: Any, ctx: dict[str, Any], **_: Any) -> Iterator[None]:
+    def around_node(self, *, node: PlanNode, ctx: Context, **_: object) -> Iterator[None]:
         """Measure what FAST-HEP does for a node; write what was found if it succeeds."""
         _forget_parameter(ctx)
         found: list[str] = []
@@ -236,7 +238,7 @@ def _of_counts(profiler: cProfile.Profile) -> Frame:
     return Frame("the stage", sum(one.amount for one in roots), roots)
 
 
-def _forget_parameter(ctx: dict[str, Any]) -> None:
+def _forget_parameter(ctx: Context) -> None:
     """Take our parameter out of the context, where FAST-HEP lets all later nodes see it."""
     known = ctx.get("globals") or {}
     ctx.pop("engine", None)
@@ -244,22 +246,22 @@ def _forget_parameter(ctx: dict[str, Any]) -> None:
         ctx["engine"] = known["engine"]
 
 
-def _title(node: Any, ctx: Mapping[str, Any]) -> str:
+def _title(node: PlanNode, ctx: Context) -> str:
     return ", ".join([_stage(node), *_parts(ctx)])
 
 
-def _stage(node: Any) -> str:
+def _stage(node: PlanNode) -> str:
     return str(node.id).removeprefix("stage.")
 
 
-def _parts(ctx: Mapping[str, Any]) -> list[str]:
+def _parts(ctx: Context) -> list[str]:
     """Return the dataset and partition that a node runs for, as far as it has them."""
     partition = dict(ctx.get("partition") or {})
     dataset = partition.get("dataset") or ctx.get("dataset_name")
     return [str(one) for one in (dataset, partition.get("part")) if one]
 
 
-def _place(node: Any, ctx: Mapping[str, Any], name: str) -> Path:
+def _place(node: PlanNode, ctx: Context, name: str) -> Path:
     """Return the file of a flame graph: ``artifacts/profiles/STAGE/DATASET_PART.profile.html``."""
     what = name.rpartition(".")[2]
     parts = "_".join(map(encode, _parts(ctx))) or "all"
