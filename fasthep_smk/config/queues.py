@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.requests import Attempt, ResourceRequest, leaf_of
 from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding
 
-__all__ = ["UNLIMITED", "Queue", "chosen", "longest", "most_memory", "queues_of", "too_large"]
+__all__ = [
+    "UNLIMITED",
+    "Queue",
+    "chosen",
+    "larger_than",
+    "longest",
+    "most_memory",
+    "queues_of",
+    "too_large",
+]
 
 #: What stands for no limit of time.
 UNLIMITED = "unlimited"
@@ -179,13 +188,19 @@ def _too_large(attempt: Attempt, system: str, option: str, queues: Sequence[Queu
             hint=hint,
         )
     largest = max(queues, key=lambda one: getattr(one, name))
-    most = ResourceRequest(**{name: getattr(largest, name)})
-    leaf = "config.walltime" if name == "walltime" else f"resources.{name}"
+    most = getattr(largest, name)
+    return larger_than(attempt, name, most, f"any {what}", hint, where=f" ({largest.name})")
+
+
+def larger_than(
+    attempt: Attempt, name: str, most: int, what: str, hint: str, *, where: str = ""
+) -> Finding:
+    """Return that an attempt asks for more of an amount than the ``most`` that something has."""
     return Finding(
-        key=attempt.place(leaf),
-        problem=f"pool {attempt.pool!r} asks for more than any {what} has",
-        value=f"{name}: {asked.shown(name)}",
-        expected=f"at most {most.shown(name)} ({largest.name})",
+        key=attempt.place(leaf_of(name)),
+        problem=f"pool {attempt.pool!r} asks for more than {what} has",
+        value=f"{name}: {attempt.request.shown(name)}",
+        expected=f"at most {ResourceRequest(**{name: most}).shown(name)}{where}",
         hint=hint,
     )
 

@@ -8,10 +8,15 @@ from dataclasses import dataclass, field
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["SYSTEMS", "Attempt", "Pilot", "ResourceRequest", "Route"]
+__all__ = ["SYSTEMS", "Attempt", "Pilot", "ResourceRequest", "Route", "leaf_of"]
 
 #: The systems that we know; a profile may name any other executor of Snakemake's.
 SYSTEMS = ("local", "slurm", "htcondor")
+
+
+def leaf_of(name: str) -> str:
+    """Return the setting of a pool that says an amount: ``resources.memory``."""
+    return "config.walltime" if name == "walltime" else f"resources.{name}"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from fractions import Fraction
 from fasthep_smk.config import schema
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import DEFAULT_POOL, Pool, Pools
-from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.config.requests import Attempt, ResourceRequest, Route, leaf_of
 from fasthep_smk.config.schema import key_of
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
@@ -345,7 +345,7 @@ class Router:
             if name == "walltime":
                 by_timeout = needs.timeout is not None and value == needs.timeout
                 path = ("timeout",) if by_timeout else ("config", "walltime")
-            origin = pool.settings.origins.get(_leaf(name))
+            origin = pool.settings.origins.get(leaf_of(name))
             yield Finding(
                 file=self.workflow,
                 key=needs.layer.key_at(path),
@@ -374,16 +374,12 @@ def _size(pool: Pool, name: str) -> int | None:
     if name == "gpus" and any(leaf.startswith("resources.") for leaf in stated):
         return pool.settings.request.gpus  # a worker that is described, without GPUs
     value: int | None = getattr(pool.settings.request, name)
-    return value if _leaf(name) in stated else None
+    return value if leaf_of(name) in stated else None
 
 
 def _says_memory(settings: Settings) -> bool:
     """Whether something says how much memory jobs get, also in the batch system's own words."""
     return settings.request.memory is not None or bool(_MEMORY.search(repr(settings.options)))
-
-
-def _leaf(name: str) -> str:
-    return "config.walltime" if name == "walltime" else f"resources.{name}"
 
 
 def _shown(name: str) -> str:

@@ -506,15 +506,7 @@ def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
             continue
         if name == "gpus" and attempt.options.get("slurm", {}).get("gres"):
             continue
-        largest = ResourceRequest(**{name: max(sizes)})
-        leaf = "config.walltime" if name == "walltime" else f"resources.{name}"
-        yield Finding(
-            key=attempt.place(leaf),
-            problem=f"pool {attempt.pool!r} asks for more than partition {names} has",
-            value=f"{name}: {attempt.request.shown(name)}",
-            expected=f"at most {largest.shown(name)}",
-            hint=_PENDING,
-        )
+        yield queues.larger_than(attempt, name, max(sizes), f"partition {names}", _PENDING)
         alone = True
     if not alone:
         yield from _too_large_together(attempt, here, names)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from fasthep_smk.config.dataset_sizes import DatasetSize, unknown_datasets
-from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.requests import Attempt, leaf_of
 from fasthep_smk.config.routing import Router
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.storage.job_settings import place_in
@@ -23,7 +23,7 @@ __all__ = ["Own", "by_snakemake_job", "named", "own_amounts", "unfit"]
 
 #: The attempts of jobs, by their places.
 Own = Mapping[str, tuple[Attempt, ...]]
-_LEAVES = {"memory": "resources.memory", "disk": "resources.disk", "walltime": "config.walltime"}
+_AMOUNTS = ("memory", "disk", "walltime")
 
 
 def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -> list[Finding]:
@@ -49,7 +49,7 @@ def unfit(sizes: Sequence[DatasetSize], rules: Iterable[Rule], router: Router) -
                 if has is None or wanted <= has:
                     continue
                 shown = format_duration if leaf == "walltime" else format_bytes
-                origin = most.origins.get(_LEAVES[leaf])
+                origin = most.origins.get(leaf_of(leaf))
                 findings.append(
                     Finding(
                         file=one.layers[leaf].file,
@@ -140,7 +140,7 @@ def _own(
                 wanted = math.ceil(growth**before * value)
                 wanted = min(wanted, most.memory or max(value, node or wanted))
             request = replace(request, **{leaf: wanted})
-            origins[_LEAVES[leaf]] = one.place(leaf)
+            origins[leaf_of(leaf)] = one.place(leaf)
         made.append(replace(attempt, request=request, origins=origins))
     return tuple(made)
 
@@ -171,7 +171,7 @@ def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
     merged: list[Attempt] = []
     for attempts in zip(*each, strict=True):
         most: dict[str, int] = {}
-        for leaf in _LEAVES:
+        for leaf in _AMOUNTS:
             known = [getattr(one.request, leaf) for one in attempts]
             if None not in known:
                 most[leaf] = max(known)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from fasthep_smk.config.requests import Attempt
+from fasthep_smk.config.requests import Attempt, leaf_of
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
 from fasthep_smk.plan.rules import Rule
@@ -67,7 +67,7 @@ def unfit(
             ("walltime", one.walltime, most.request.walltime, format_duration),
         ):
             if asked is not None and has is not None and asked > has:
-                origin = most.origins.get(_leaf(leaf))
+                origin = most.origins.get(leaf_of(leaf))
                 findings.append(
                     Finding(
                         file=one.file,
@@ -216,7 +216,7 @@ def first_sizes(
             if memory is None:
                 growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
                 memory = math.ceil(growth**before * FIRST_MEMORY * attempt.request.cpus)
-                origins = {**origins, _leaf("memory"): "sizes: auto, before any job is measured"}
+                origins = {**origins, leaf_of("memory"): "sizes: auto, before any job is measured"}
             if said is rule.route.attempts[-1]:
                 memory = max(memory, _LAST_MEMORY)
         if memory is not None and (measured or before):
@@ -251,12 +251,12 @@ def _sized(
         growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
         memory = math.ceil(growth**before * max(memories))
         request = replace(request, memory=min(memory, most.memory or memory))
-        origins[_leaf("memory")] = entries[0].place("ask.memory")
+        origins[leaf_of("memory")] = entries[0].place("ask.memory")
     times = [one.walltime for one in entries if one.walltime is not None]
     if times and "walltime" in names and not before:
         walltime = sum(times)  # one after the other
         request = replace(request, walltime=min(walltime, most.walltime or walltime))
-        origins[_leaf("walltime")] = entries[0].place("ask.walltime")
+        origins[leaf_of("walltime")] = entries[0].place("ask.walltime")
     return replace(attempt, request=request, origins=origins)
 
 
@@ -271,7 +271,3 @@ def asked_of(attempt: Attempt) -> Asked:
         "gpus": request.gpus,
         "walltime": request.walltime,
     }
-
-
-def _leaf(name: str) -> str:
-    return "config.walltime" if name == "walltime" else f"resources.{name}"
