@@ -242,8 +242,7 @@ _asked_for: list[str] = []
 
 def _query_squeue(_run: str) -> str:
     """Return the command that asks for states: those of all jobs of the user's."""
-    mine = [f"--user={os.getuid()}", "--all"]  # also in partitions that the site hides
-    return shell(["squeue", "--format=%i|%T", "--states=all", "--noheader", *mine])
+    return shell(slurm.squeue("--format=%i|%T", "--states=all"))
 
 
 def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:

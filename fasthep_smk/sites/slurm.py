@@ -60,6 +60,7 @@ __all__ = [
     "resources",
     "settings",
     "slot",
+    "squeue",
     "submit",
     "unlisted",
     "unsaid",
@@ -244,9 +245,14 @@ def _place(attempt: Attempt, leaf: str) -> str:
     return attempt.place(leaf if leaf in attempt.origins else next(inner, leaf))
 
 
+def squeue(*options: str) -> list[str]:
+    """Return the command that lists the user's jobs, also in partitions that the site hides."""
+    return ["squeue", "--noheader", "--all", f"--user={os.getuid()}", *options]
+
+
 def queued(folder: Path) -> list[Queued] | None:
     """Return the user's jobs that were submitted from a folder; of an array, its first number."""
-    text = ask(["squeue", "--noheader", f"--user={os.getuid()}", "--format=%F|%t|%P|%r|%j|%Z"])
+    text = ask(squeue("--format=%F|%t|%P|%r|%j|%Z"))
     if text is None:
         return None
     found = []
@@ -323,8 +329,7 @@ def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
         return {}
     names = ("JobArrayID", "State", "Reason", "RestartCnt", "NodeList")
     columns = ",".join(f"{name}:|" for name in names)
-    mine = [f"--user={os.getuid()}", "--all"]  # also in partitions that the site hides
-    text = ask(["squeue", "--noheader", "--array", "--states=all", *mine, f"-O{columns}"])
+    text = ask(squeue("--array", "--states=all", f"-O{columns}"))
     if text is None:
         return dict.fromkeys(jobs)
     found: dict[str, _Listed | None] = {job: _Listed() for job in jobs}

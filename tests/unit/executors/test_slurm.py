@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -65,3 +66,19 @@ def test_nothing_is_asked_before_a_minute_has_passed(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(slurm, "ask", None)
     assert Forgotten().among(["17"]) == set()
+
+
+def test_jobs_in_partitions_that_the_site_hides_are_in_the_queue(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Source: squeue(1), "--all". One that is not found would be submitted beside itself."""
+
+    def answer(command: list[str]) -> str:
+        if "--all" not in command:
+            return ""
+        states = "--states=all" in command
+        return "17|RUNNING|None|0|n1|\n" if states else f"17|R|secret|None|stage_A:dy|{tmp_path}\n"
+
+    monkeypatch.setattr(slurm, "ask", answer)
+    assert [one.batch_id for one in slurm.queued(tmp_path) or ()] == ["17"]
+    assert slurm.unlisted(["17", "18"]) == {"18"}
