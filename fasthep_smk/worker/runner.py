@@ -67,10 +67,11 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     a library as the next job must not find it.
     """
     faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
+    files.close_to_others(1, 2)  # the job's log
     began, build = time.monotonic(), Path.cwd()
-    status, may_stay = _run_named(arguments, warm=warm)
+    given = _parser().parse_args(arguments)
+    status, may_stay = _run_named(arguments, given, warm=warm)
     if status == 0 and alone.is_alone():
-        given = _parser().parse_args(arguments)
         try:
             alone.write_benchmark(build, given.rule, given.place, time.monotonic() - began)
         except OSError as error:  # with a Snakemake beside it, the job would fail, too
@@ -80,14 +81,12 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     return status, may_stay
 
 
-def _run_named(arguments: list[str], *, warm: bool) -> tuple[int, bool]:
+def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -> tuple[int, bool]:
     """Run the job, or bundle of jobs, that ``arguments`` name: the rule, then its wildcards.
 
-    ``warm`` is for their records: forked by a fork server.
+    ``given`` is what they say; ``warm`` is for records: forked by a fork server.
     """
-    files.close_to_others(1, 2)  # the job's log
     build = Path.cwd()
-    given = _parser().parse_args(arguments)
     key = "/".join(given.place)
     try:
         table = TaskTable.read(build, given.rule, key)
