@@ -14,7 +14,7 @@ from fasthep_smk.config.dataset_sizes import DatasetSize, of_datasets
 from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import make_pools, merged_defaults
-from fasthep_smk.config.routing import Router, stage_needs
+from fasthep_smk.config.routing import MEMORY_OPTIONS, Router, stage_needs
 from fasthep_smk.config.settings import CONFIG_KEYS
 from fasthep_smk.config.site import Site, load_site
 from fasthep_smk.config.staging import Staging, read_staging, staging_findings
@@ -25,12 +25,8 @@ __all__ = ["Execution", "read_execution"]
 
 #: Backends for which nothing needs to be said.
 _LOCAL_BACKENDS = ("local", "snakemake")
-
-
 #: What says how much memory jobs get, among the resources of jobs that name none.
-_MEMORY = re.compile(
-    r"\bmem['\"]?\s*[=:]|mem_mb|mem_mib|request_mem|--mem\b|--mem-per|--exclusive\b"
-)
+_MEMORY = re.compile(rf"\bmem['\"]?\s*[=:]|mem_mb|mem_mib|request_mem|{MEMORY_OPTIONS}")
 
 
 @dataclass(frozen=True)

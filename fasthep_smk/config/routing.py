@@ -20,11 +20,10 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["Router", "StageNeeds", "stage_needs"]
+__all__ = ["MEMORY_OPTIONS", "Router", "StageNeeds", "stage_needs"]
 
-
-#: Options of sbatch, and commands of HTCondor, that say how much memory a job gets.
-_MEMORY = re.compile(r"--mem\b|--mem-per|--exclusive\b|request_memory")
+#: Options of sbatch, and commands of HTCondor, that say how much memory a job gets: a pattern.
+MEMORY_OPTIONS = r"--mem\b|--mem-per|--exclusive\b|request_memory"
 
 
 @dataclass(frozen=True)
@@ -379,7 +378,9 @@ def _size(pool: Pool, name: str) -> int | None:
 
 def _says_memory(settings: Settings) -> bool:
     """Whether something says how much memory jobs get, also in the batch system's own words."""
-    return settings.request.memory is not None or bool(_MEMORY.search(repr(settings.options)))
+    return settings.request.memory is not None or bool(
+        re.search(MEMORY_OPTIONS, repr(settings.options))
+    )
 
 
 def _shown(name: str) -> str:
