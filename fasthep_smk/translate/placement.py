@@ -115,10 +115,10 @@ def place(
     if unsaid:
         names = [repr(name) for name in dict.fromkeys(unsaid)]
         notes.append(
-            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: nobody says how much "
-            f"memory jobs need: they ask for {format_bytes(FIRST_MEMORY)} for each cpu at first, "
-            "then for what those of their rule took; resources: {memory: ...} says it, and "
-            "config: {sizes: fixed} leaves it to the batch system"
+            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is given: "
+            f"jobs ask for {format_bytes(FIRST_MEMORY)} for each cpu at first, then for what those "
+            "of their rule took; resources: {memory: ...} gives it, and config: {sizes: fixed} "
+            "leaves it to the batch system"
         )
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
