@@ -54,12 +54,12 @@ def archive(project: Project) -> Path:
 
 @dataclass
 class Machine:
-    """Debian without Python: ``folder`` is all that it has of this machine, as /work."""
+    """Debian without Python: ``folder`` is all that it has of this machine, as /outside."""
 
     tree: Path
     folder: Path
     archive: Path
-    variables: dict[str, str] = field(default_factory=lambda: {"TMPDIR": "/work/tmp"})
+    variables: dict[str, str] = field(default_factory=lambda: {"TMPDIR": "/outside/tmp"})
 
     @property
     def cache(self) -> Path:
@@ -68,7 +68,7 @@ class Machine:
     def command(self, *arguments: str, cwd: str = "/") -> list[str]:
         set_them = [f"{name}={value}" for name, value in self.variables.items()]
         inside = ["/usr/bin/env", *set_them, "/bin/sh", "-c", 'cd "$0" && exec sh "$@"', cwd]
-        packed = ["/work/" + self.archive.name, "--", *arguments]
+        packed = ["/outside/" + self.archive.name, "--", *arguments]
         return in_tree(self.tree, self.folder, *inside, *packed)
 
     def run(self, *arguments: str, cwd: str = "/") -> subprocess.CompletedProcess[str]:
@@ -141,14 +141,14 @@ def test_nothing_of_this_machine_is_named_in_it(archive: Path, machine: Machine)
 def test_jobs_find_all_they_need_where_there_is_no_python(machine: Machine) -> None:
     """Also in an older release, whose C library is too old for our interpreter."""
     for _ in range(2):
-        done = machine.run("-m", "fasthep_smk.worker.probe", "/work/tmp/found.json")
+        done = machine.run("-m", "fasthep_smk.worker.probe", "/outside/tmp/found.json")
         assert done.returncode == 0, done.stderr
     assert machine.log().count("extracted") == 1
     assert machine.log()[-1] == "found"
     names = f"import my_ops, {', '.join(NEEDED)}; import sys; print(sys.prefix)"
     done = machine.run("-c", f"{names}; print(my_ops.__file__)")
     assert done.returncode == 0, done.stderr
-    root = f"/work/tmp/fasthep-smk-1234/{machine.archive.stem.removeprefix('packed-venv-')}"
+    root = f"/outside/tmp/fasthep-smk-1234/{machine.archive.stem.removeprefix('packed-venv-')}"
     prefix, module = done.stdout.split()
     assert prefix == root
     assert module.startswith(f"{root}/")
@@ -167,7 +167,7 @@ def test_a_whole_analysis_gives_the_same_results_there(
     shutil.copytree(project.folder, machine.folder / "analysis", ignore=ignored)
     for path in (machine.folder / "analysis", *(machine.folder / "analysis").rglob("*")):
         os.chown(path, 1234, 1234)
-    done = machine.run("-m", "fasthep_smk", "workflow.yaml", "-j", "2", cwd="/work/analysis")
+    done = machine.run("-m", "fasthep_smk", "workflow.yaml", "-j", "2", cwd="/outside/analysis")
     assert done.returncode == 0, done.stderr
     here = Project(tmp_path / "here")
     here.run()

@@ -36,15 +36,15 @@ def debian_tree() -> Path:
 def in_tree(tree: Path, folder: Path, *command: str, user: int = 1234) -> list[str]:
     """Return the command that runs another in the tree, as a user without a home.
 
-    ``folder`` is /work there, and nothing else of this machine is to be seen. There are no
+    ``folder`` is /outside there, and nothing else of this machine is to be seen. There are no
     variables, not even PATH.
     """
     script = (
         'mount -t tmpfs tmpfs "$1/mnt" && mkdir "$1/mnt/root" "$1/mnt/up" "$1/mnt/own" && '
         'mount -t overlay -o "lowerdir=$1,upperdir=$1/mnt/up,workdir=$1/mnt/own" overlay '
         '"$1/mnt/root" && '
-        'cd "$1/mnt/root" && mkdir -p work && mount --bind "$2" work && mount -t proc proc proc && '
-        "mount --bind /dev/null dev/null && user=$3 && shift 3 && "
+        'cd "$1/mnt/root" && mkdir -p outside && mount --bind "$2" outside && '
+        "mount -t proc proc proc && mount --bind /dev/null dev/null && user=$3 && shift 3 && "
         'chroot=$(command -v chroot) && exec env -i "$chroot" --userspec="$user:$user" . "$@"'
     )
     unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
