@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 
 from fasthep_smk.config import queues
 from fasthep_smk.sites import Draft
@@ -38,16 +39,18 @@ def partitions() -> dict[str, Partition] | None:
     text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G"])
     if text is None:
         return None
-    found: dict[str, Partition] = {}
+    times: dict[str, int | None] = {}
+    shapes: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for line in text.splitlines():
         if line.count("|") != 4:
             continue  # a word of sinfo's to people
         name, limit, cpus, memory, gres = line.split("|")
-        shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
-        known = found.get(name)
-        shapes = (*(known.shapes if known else ()), shape)
-        most, memories, counts = (max(one) for one in zip(*shapes, strict=True))
-        found[name] = Partition(name, _seconds(limit), most, memories, counts, shapes)
+        times[name] = _seconds(limit)
+        shapes[name].append((number(cpus), number(memory) * 1024**2, _gpus(gres)))
+    found = {}
+    for name, time in times.items():
+        most, memories, counts = map(max, zip(*shapes[name], strict=True))
+        found[name] = Partition(name, time, most, memories, counts, tuple(shapes[name]))
     return found or None
 
 
@@ -58,20 +61,21 @@ def nodes() -> list[Node]:
     """
     text = ask(["sinfo", "--noheader", "--all", "--Node", "--format=%N|%R|%c|%m|%d|%G"]) or ""
     found: dict[str, Node] = {}
+    places: defaultdict[str, set[str]] = defaultdict(set)
     for line in text.splitlines():
         if line.count("|") != 5:
             continue  # a word of sinfo's to people
         name, partition, cpus, memory, disk, gres = line.split("|")
-        others = found[name].partitions if name in found else ()
+        places[name].add(partition)
         found[name] = Node(
             cpus=number(cpus),
             memory=number(memory) * 1024**2,
             gpus=_gpus(gres),
             disk=number(disk) * 1024**2 or None,
             models=_models(gres),
-            partitions=tuple(sorted({*others, partition})),  # sinfo has no order for them
         )
-    return list(found.values())
+    # Sinfo has no order for a node's partitions.
+    return [replace(found[name], partitions=tuple(sorted(places[name]))) for name in found]
 
 
 def draft() -> Draft | None:

@@ -49,7 +49,7 @@ from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run import lock
 from fasthep_smk.run.display import Lines
 from fasthep_smk.run.snakemake_output import Reader
-from fasthep_smk.sites import htcondor, slurm
+from fasthep_smk.sites import commands, htcondor, slurm
 from fasthep_smk.storage import batch_jobs, failures, layout, observed, pickles, products, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
@@ -310,8 +310,11 @@ class Bench:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.text: str | None = ""
-        for module in (slurm, htcondor, kerberos):
-            monkeypatch.setattr(module, "ask", lambda *_: self.text)
+        for module in (commands, slurm, htcondor):
+            monkeypatch.setattr(module, "order", self._order)
+
+    def _order(self, *_: object, **_more: object) -> commands.Answer:
+        return commands.Answer(self.text is not None, self.text or "", "")
 
     def answer(self, content: bytes) -> None:
         self.text = content.decode(errors="replace").replace("{folder}", str(self.folder))
