@@ -14,6 +14,7 @@ from fasthep_smk.util import units
 from fasthep_smk.util.errors import Finding
 
 __all__ = [
+    "CERN",
     "UNLIMITED",
     "Queue",
     "chosen",
@@ -26,7 +27,8 @@ __all__ = [
 
 #: What stands for no limit of time.
 UNLIMITED = "unlimited"
-#: CERN's flavours (batchdocs.web.cern.ch, "Job flavours").
+#: What stands for all of CERN's flavours (batchdocs.web.cern.ch, "Job flavours").
+CERN = "cern"
 _CERN: Mapping[str, object] = {
     "espresso": "20m",
     "microcentury": "1h",
@@ -36,7 +38,7 @@ _CERN: Mapping[str, object] = {
     "testmatch": "3d",
     "nextweek": "7d",
 }
-_SETS: Mapping[object, Mapping[str, object]] = {"cern": _CERN}
+_SETS: Mapping[object, Mapping[str, object]] = {CERN: _CERN}
 _AMOUNTS = ("cpus", "memory", "gpus", "walltime")
 
 

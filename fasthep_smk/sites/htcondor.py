@@ -16,7 +16,7 @@ from fasthep_smk.sites.commands import ask, number, order
 from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, not_among
 
 if TYPE_CHECKING:
     from fasthep_smk.config.site import Site
@@ -224,11 +224,22 @@ def most_memory(attempt: Attempt) -> int | None:
 
 
 def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
-    """Yield attempts that no slot can ever run."""
+    """Yield attempts that no slot can ever run, or whose flavour there is not."""
     known = slots()
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "htcondor", "flavours", unless=_OWN_TIME):
             yield wrong
+        options = attempt.options.get("htcondor", {})
+        if (named := options.get("job_flavour")) and options.get("flavours") == queues.CERN:
+            flavours = [one.name for one in queues.queues_of(queues.CERN)]
+            if named not in flavours:  # HTCondor takes any: such jobs are ended after 20 minutes
+                yield not_among(
+                    named,
+                    flavours,
+                    problem="CERN has no flavour of this name",
+                    file=None,
+                    key=attempt.place("config.htcondor.job_flavour"),
+                )
         if not known:
             continue
         request = attempt.request

@@ -167,3 +167,21 @@ def test_what_is_larger_than_any_slot_is_named(monkeypatch: pytest.MonkeyPatch) 
     ):
         (found,) = htcondor.problems([Attempt("default", request, {}, origins)], Site("htcondor"))
         assert found.key == key
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ({"job_flavour": "tommorow", "flavours": "cern"}, "did you mean 'tomorrow'?"),
+        ({"job_flavour": "workday", "flavours": "cern"}, None),
+        ({"job_flavour": "tommorow"}, None),  # of whose site nothing is known
+        ({"job_flavour": "own", "flavours": {"short": "20m"}}, None),
+    ],
+)
+def test_a_flavour_that_cern_does_not_have_is_refused(
+    options: dict[str, Any], hint: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(htcondor, "slots", lambda: None)
+    attempt = Attempt("default", ResourceRequest(), {"htcondor": options})
+    found = list(htcondor.problems([attempt], Site("htcondor")))
+    assert [one.hint for one in found] == ([hint] if hint else [])
