@@ -6,7 +6,7 @@ the same workflow, in the same build folder, of which either finds what the othe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from fasthep_smk.backend.strategy import validate_execution
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
+    from fasthep_smk.util.documents import YamlMapping
 
 __all__ = ["SPEC", "Backend", "Spec"]
 
@@ -23,7 +24,7 @@ class Backend:
 
     name = "snakemake"
 
-    def run(self, plan: Plan, *, ctx: Mapping[str, Any] | None = None, progress: Any = None) -> Any:
+    def run(self, plan: Plan, *, ctx: YamlMapping | None = None, progress: Any = None) -> Any:
         """Run the workflow of a plan, in the build folder of ``ctx``.
 
         Raises:
@@ -38,7 +39,7 @@ class Backend:
 class Spec:
     """What FAST-HEP asks of a backend before a run."""
 
-    validate_execution: Callable[[Mapping[str, Any]], None]
+    validate_execution: Callable[[YamlMapping], None]
     build_directories: tuple[str, ...]
 
 

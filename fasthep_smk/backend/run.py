@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
     from fasthep_smk.run.pipeline import Concluded
     from fasthep_smk.translate.translation import Placed
+    from fasthep_smk.util.documents import JsonObject, YamlMapping
 
 __all__ = ["run", "settings_of"]
 
@@ -35,7 +36,7 @@ __all__ = ["run", "settings_of"]
 _NAMED = "workflow_path"
 
 
-def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
+def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
     """Run the workflow that a plan was compiled from; return FAST-HEP's result.
 
     Raises:
@@ -43,7 +44,7 @@ def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
     """
     reporter = progress or upstream.ProgressReporter(plan.partitions)
     partitions = Partitions(reporter, plan.partitions)
-    told: dict[str, Any] = {}
+    told: JsonObject = {}
 
     def ended(found: Concluded) -> None:
         again, rewritten = summary.retold(plan, settings.outdir)
@@ -84,7 +85,7 @@ def run(plan: Plan, ctx: Mapping[str, Any], progress: Any) -> Any:
     )
 
 
-def settings_of(plan: Plan, ctx: Mapping[str, Any]) -> RunSettings:
+def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:
     """Return the settings of a run: what FAST-HEP was told, as far as a plan and its context say.
 
     The plan of the nominal variation stands for all: ``fasthep run`` hands over no other one.
@@ -114,7 +115,7 @@ def settings_of(plan: Plan, ctx: Mapping[str, Any]) -> RunSettings:
     )
 
 
-def _workers(execution: Mapping[str, Any], workflow: Path) -> int | None:
+def _workers(execution: YamlMapping, workflow: Path) -> int | None:
     """Return what ``--workers`` says; what the workflow says of Dask's is not meant for us."""
     said = upstream.load_workflow_with_includes(str(workflow)).doc.get("execution") or {}
     wanted: int | None = (execution.get("config") or {}).get("n_workers")
@@ -144,7 +145,7 @@ def _workflow(plan: Plan) -> Path:
     return workflow.relative_to(Path.cwd()) if Path.cwd() in workflow.parents else workflow
 
 
-def _agree(placed: Placed, plan: Plan, ctx: Mapping[str, Any]) -> None:
+def _agree(placed: Placed, plan: Plan, ctx: YamlMapping) -> None:
     """Refuse a run of another plan than the one that FAST-HEP wants run.
 
     Raises:

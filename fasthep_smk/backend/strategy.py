@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from fasthep_smk.config.site import load_site
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Findings
 
 __all__ = ["profile_of", "validate_execution"]
 
 
-def profile_of(execution: Mapping[str, Any]) -> str | None:
+def profile_of(execution: YamlMapping) -> str | None:
     """Return what ``--profile`` of our own command would say; ``None``: nothing."""
     strategy = str(execution.get("strategy") or "default")
     return None if strategy == "default" else strategy
 
 
-def validate_execution(execution: Mapping[str, Any]) -> None:
+def validate_execution(execution: YamlMapping) -> None:
     """Refuse a strategy that is no batch system, and no site.
 
     FAST-HEP's compiler asks this of a workflow that says ``backend: snakemake`` itself.

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import yaml
 
 from fasthep_smk.config import schema
 from fasthep_smk.util import units
 from fasthep_smk.util.bounded_yaml import load
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
 from fasthep_smk.util.yaml_values import as_yaml
 
@@ -52,7 +53,7 @@ def read_sizes(path: Path) -> list[Size]:
         Findings: it cannot be read, or something in it is wrong.
     """
     try:
-        content: Any = load(path)
+        content = load(path)
     except FileNotFoundError:
         raise WrongArgument.one(
             "there is no such file",
@@ -64,14 +65,15 @@ def read_sizes(path: Path) -> list[Size]:
         text = " ".join(str(error).split())
         raise Findings.one(f"cannot be read: {text}", file=str(path)) from error
     findings = schema.findings_of(content, "sizes", file=str(path))
-    found = [] if findings else [*_sizes(content["sizes"], str(path), findings)]
+    entries = [] if findings else cast("YamlMapping", content)["sizes"]
+    found = list(_sizes(entries, str(path), findings))
     findings += [] if findings else _twice(found)
     if findings:
         raise Findings(findings)
     return found
 
 
-def _sizes(entries: Sequence[Any], file: str, findings: list[Finding]) -> Iterator[Size]:
+def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -> Iterator[Size]:
     for number, entry in enumerate(entries):
         key, ask = f"sizes[{number}]", entry.get("ask") or {}
         amounts: dict[str, int] = {}

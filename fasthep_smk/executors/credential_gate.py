@@ -8,17 +8,20 @@ process is told which credentials are required, never what is in them.
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import logger_plugin
+from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
+
+if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Scheduler
 
 __all__ = ["Gate", "hold_jobs_back"]
 
@@ -74,15 +77,9 @@ class Gate:
         self._look_at = self._clock() + (0.0 if missing else _TRUST)
 
 
-class _Scheduler(Protocol):
-    """What is asked of Snakemake's scheduler."""
-
-    def _schedule_reevalutation(self, delay: float) -> None: ...
-
-
 def hold_jobs_back() -> None:
     """Let Snakemake's scheduler choose no job while a credential has ended."""
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    scheduler = job_scheduler()
     names = ("job_selector", "_schedule_reevalutation")
     if not all(hasattr(scheduler, name) for name in names):  # one is private: it may be gone
         return
@@ -90,7 +87,7 @@ def hold_jobs_back() -> None:
     gate: Gate | None = None
     look_again_at = 0.0
 
-    def job_selector(self: _Scheduler, jobs: object) -> object:
+    def job_selector(self: Scheduler, jobs: object) -> object:
         nonlocal gate, look_again_at
         if gate is None:
             gate = Gate(required_of(Path()))

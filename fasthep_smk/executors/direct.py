@@ -10,11 +10,12 @@ from __future__ import annotations
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
 __all__ = ["Pace", "command_of", "is_alone", "words_of"]
@@ -35,7 +36,7 @@ def words_of(job: SnakemakeJob) -> list[str] | None:
     return words[_BEFORE:]
 
 
-def is_alone(job: SnakemakeJob, workflow: Any) -> bool:
+def is_alone(job: SnakemakeJob, workflow: Workflow) -> bool:
     """Whether a batch job is our worker's command alone.
 
     Otherwise only a Snakemake on the node can run it, in a container or environment that it makes,
@@ -47,7 +48,7 @@ def is_alone(job: SnakemakeJob, workflow: Any) -> bool:
     return words_of(job) is not None
 
 
-def command_of(job: SnakemakeJob, workflow: Any) -> list[str] | None:
+def command_of(job: SnakemakeJob, workflow: Workflow) -> list[str] | None:
     """Return the command of a job on a node, after this machine has made way for what it writes.
 
     ``None``: it is not our worker's command alone.

@@ -12,21 +12,23 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from fasthep_smk import sites
 from fasthep_smk.executors.job_events import Moved
 from fasthep_smk.executors.sizes import Sizes
+from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.job_settings import MOVED
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Scheduler
     from fasthep_smk.storage.job_settings import Requests
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
@@ -36,6 +38,8 @@ __all__ = ["Queue", "as_sent", "number", "prepare_routes"]
 _moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
 #: So many jobs are named in one command; the others have their turn at the next look.
 _AT_ONCE = 500
+#: What Snakemake's scheduler keeps of a job: what it counts against what there is.
+_COUNTED = "_scheduler_resources"
 #: How the resources begin that count the jobs of a pool.
 _TOKEN = "pool_"
 
@@ -154,6 +158,13 @@ class Queue:
                 self.hand_back(job)
 
 
+class _Rule(Protocol):
+    """What is used of a rule of Snakemake's."""
+
+    @property
+    def name(self) -> str: ...
+
+
 def prepare_routes() -> None:
     """Let Snakemake give jobs in their fallback what that asks for, and count them there.
 
@@ -162,16 +173,16 @@ def prepare_routes() -> None:
     It evaluates what a job counts against, such as the workers of a pool, once and for all: a
     later attempt would be counted in the pool of the first.
     """
-    rule: Any = importlib.import_module("snakemake.rules").Rule
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    rule = importlib.import_module("snakemake.rules").Rule
+    scheduler = job_scheduler()
     evaluate, choose = rule.expand_resources, scheduler.job_selector
 
     def expand_resources(
-        self: Any, wildcards: Any, files: object, attempt: int, **more: object
+        self: _Rule, wildcards: Mapping[str, object], files: object, attempt: int, **more: object
     ) -> object:
         if _moved and (self.name, frozenset(wildcards.items())) in _moved and attempt < MOVED:
             attempt += MOVED
-        found: Any = evaluate(self, wildcards, files, attempt, **more)
+        found = evaluate(self, wildcards, files, attempt, **more)
         sizes = _sizes()
         if sizes.measures(self.name):
             asked = dict(found.items())
@@ -179,18 +190,18 @@ def prepare_routes() -> None:
             return type(found)(fromdict={**asked, **own}) if own else found
         return found
 
-    def job_selector(self: Any, jobs: Iterable[Any]) -> Any:
+    def job_selector(self: Scheduler, jobs: Collection[SnakemakeJob]) -> object:
         if sizes := _sizes():
             settings = self.workflow.deployment_settings
             if settings and settings.deployment_method:
                 sizes.stop()  # a Snakemake on the node evaluates anew what jobs ask for
             sizes.refresh(jobs, self.running)
         for job in jobs:
-            counted = getattr(job, "_scheduler_resources", None)
+            counted = getattr(job, _COUNTED, None)
             if counted is not None and (job.attempt > 1 or _is_moved(job)):
                 asked = job.resources.items()
                 tokens = {name: value for name, value in asked if name.startswith(_TOKEN)}
-                job._scheduler_resources = {**counted, **tokens}
+                setattr(job, _COUNTED, {**counted, **tokens})
         chosen = choose(self, jobs)
         sizes.chosen(chosen)
         return chosen

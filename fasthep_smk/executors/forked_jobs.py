@@ -13,8 +13,8 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
 
 from fasthep_smk.executors.direct import is_alone
 from fasthep_smk.flow import patches
@@ -23,6 +23,7 @@ from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.hand_over import hand_over
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
 __all__ = ["hand_jobs_over"]
@@ -39,18 +40,25 @@ _THREADS = (
 _TEMPORARY = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
 
 
+class _Executor(Protocol):
+    """What is used of Snakemake's executor for this machine."""
+
+    @property
+    def workflow(self) -> Workflow: ...
+
+
 def hand_jobs_over() -> None:
     """Let Snakemake's executor for this machine hand jobs to the fork server, if there is one."""
     server = os.environ.get(layout.FORK_SERVER)
     if not server or os.environ.get("BASH_ENV"):  # a file that may change what a job finds
         return
-    executor: Any = importlib.import_module("snakemake.executors.local").Executor
-    error: Any = importlib.import_module("snakemake.exceptions").WorkflowError
-    start: Callable[..., None] = executor.cached_or_run
-    cancel: Callable[[Any], None] = executor.cancel
+    executor = importlib.import_module("snakemake.executors.local").Executor
+    error = importlib.import_module("snakemake.exceptions").WorkflowError
+    start = executor.cached_or_run
+    cancel = executor.cancel
     jobs = _Jobs()
 
-    def cached_or_run(self: Any, job: SnakemakeJob, *how: Any) -> None:
+    def cached_or_run(self: _Executor, job: SnakemakeJob, *how: object) -> None:
         status = None
         if is_alone(job, self.workflow):
             words = shlex.split(str(job.shellcmd))[2:]
@@ -60,7 +68,7 @@ def hand_jobs_over() -> None:
         elif status != 0:
             raise error(f"Command {job.shellcmd!r} ended with status {status}.")
 
-    def interrupt(self: Any) -> None:
+    def interrupt(self: _Executor) -> None:
         if isinstance(sys.exc_info()[1], KeyboardInterrupt):
             jobs.interrupt()
         cancel(self)  # which waits for them

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, MutableMapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -25,6 +24,7 @@ from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import HTCONDOR_IS_SILENT
+from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
@@ -117,7 +117,9 @@ def main() -> None:
     # A schedd that was restarted has another address: it is looked up again for each try.
     submit = schedd.submit
 
-    def submit_named(_self: object, job: Any, *arguments: object, **options: object) -> object:
+    def submit_named(
+        _self: object, job: MutableMapping[str, str], *arguments: object, **options: object
+    ) -> object:
         job["batch_name"] = _naming.name
         return submit(schedd(), job, *arguments, **options)
 
@@ -125,8 +127,7 @@ def main() -> None:
     prepare()
     prepare_to_take_over()
     lift_limits()
-    sys.argv[0] = "snakemake"
-    importlib.import_module("snakemake.cli").main()
+    run_command_line()
 
 
 def patiently(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:

@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any
+
+from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
     "Event",
@@ -155,7 +156,7 @@ def from_line(line: str) -> Event | None:
     A process that was killed may leave half a line, and a file may hold anything.
     """
     try:
-        found: Any = json.loads(line)
+        found: JsonObject = json.loads(line)
         kind = _KINDS[found.pop("kind")]
         for one in fields(kind):
             _CHECKS[str(one.type)](found[one.name])

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol, cast
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
@@ -145,7 +145,7 @@ def event_of(record: logging.LogRecord) -> Event | None:
     """Return what a run needs to know of a record, without secrets; ``None`` if that is nothing."""
     kind = getattr(record, "event", None)
     if kind is not None:
-        return _EVENTS[kind](record) if kind in _EVENTS else None
+        return _EVENTS[kind](cast("_Record", record)) if kind in _EVENTS else None
     found = IS_RETRIED.match(str(record.msg))
     return job_events.JobRetried(found[1]) if found else None
 
@@ -201,7 +201,7 @@ def _texts(values: Iterable[object]) -> list[str]:
     return [str(value) for value in values]
 
 
-_EVENTS: dict[LogEvent, Callable[[Any], Event | None]] = {
+_EVENTS: dict[LogEvent, Callable[[_Record], Event | None]] = {
     LogEvent.RUN_INFO: _planned,
     LogEvent.JOB_INFO: _started,
     LogEvent.JOB_FINISHED: _finished,

@@ -7,15 +7,15 @@ starts all the same, where a plain Snakemake has sent it, says so itself.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.executors.fallback import number
+from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import attempts_of
@@ -34,10 +34,10 @@ _NOT_AGAIN = "; not tried again: no other attempt would have more"
 
 def skip_hopeless() -> None:
     """Let Snakemake's scheduler, when a job has failed, pass over attempts that are hopeless."""
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    scheduler = job_scheduler()
     fail = scheduler.error_callback
 
-    def error_callback(self: object, job: Any) -> object:
+    def error_callback(self: object, job: SnakemakeJob) -> object:
         # What cannot be read says nothing: the next attempt is made.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
             pass_over_hopeless(job, Path())

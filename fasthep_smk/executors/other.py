@@ -9,12 +9,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
+from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.flow import patches
@@ -22,12 +22,13 @@ from fasthep_smk.storage import layout, run_lock
 from fasthep_smk.util.executor_plugins import module_of
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
     class _Executor:
         """What executors have that this is laid over, for the type checker."""
 
-        workflow: Any
+        workflow: Workflow
 
         def __init__(self, *arguments: object, **options: object) -> None: ...
 
@@ -103,14 +104,13 @@ class Noting(_Executor):
 def main() -> None:
     """Run Snakemake's command line."""
     name = str(json.loads(Path(layout.REQUESTS).read_text(encoding="utf-8"))["system"])
-    plugin: Any = importlib.import_module(module_of(name))
+    plugin = importlib.import_module(module_of(name))
     executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
     patches.OTHER.make(plugin, Executor=executor)
     prepare()
     # A job that runs on this machine is not taken for a process of the run, and goes on without it.
     os.environ.pop(run_lock.MARK, None)
-    sys.argv[0] = "snakemake"
-    importlib.import_module("snakemake.cli").main()
+    run_command_line()
 
 
 if __name__ == "__main__":

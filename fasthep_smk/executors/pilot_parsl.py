@@ -14,14 +14,24 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import InvalidStateError
-from typing import Any
+from typing import Protocol, cast
 
 from fasthep_smk.executors.pilot_demand import Demand
 from fasthep_smk.executors.pilot_jobs import Batch
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.names import shell
 
-__all__ = ["ASK", "LOST", "WORD", "Unusable", "executor_of", "is_lost", "is_unusable", "make_room"]
+__all__ = [
+    "ASK",
+    "LOST",
+    "WORD",
+    "PilotExecutor",
+    "Unusable",
+    "executor_of",
+    "is_lost",
+    "is_unusable",
+    "make_room",
+]
 
 #: Seconds of silence after which a pilot is lost, and ends itself; and between two of its signs.
 LOST, WORD = 30, 5
@@ -30,6 +40,37 @@ ASK = 10
 #: Seconds in which the process that pilots talk to answers, and without a job after which a pilot
 #: makes room for one of another crew.
 _ANSWER, _BRIEF = 30.0, 2.0
+
+
+class PilotExecutor(Protocol):
+    """What is used of Parsl's executor, beside what Parsl itself does with it.
+
+    Source: https://parsl.readthedocs.io, "HighThroughputExecutor".
+    """
+
+    @property
+    def label(self) -> str: ...
+
+    @property
+    def bad_state_is_set(self) -> bool: ...
+
+    @property
+    def interchange_proc(self) -> subprocess.Popen[bytes] | None: ...
+
+    def outstanding(self) -> int: ...
+
+    def set_bad_state_and_fail_all(self, exception: Exception) -> None: ...
+
+    def scale_in_facade(self, n: int, max_idletime: float | None = None) -> list[str]: ...
+
+    def cut_off(self) -> None: ...
+
+
+class _State(Protocol):
+    """What became of a pilot, as Parsl says it."""
+
+    @property
+    def status_name(self) -> str: ...
 
 
 class Unusable(Exception):
@@ -47,8 +88,11 @@ def is_lost(error: BaseException) -> bool:
 
 
 def executor_of(
-    crew: Crew, batch: Batch, demand: Demand, on_look: Callable[[Any, Mapping[str, str]], None]
-) -> Any:
+    crew: Crew,
+    batch: Batch,
+    demand: Demand,
+    on_look: Callable[[PilotExecutor, Mapping[str, str]], None],
+) -> PilotExecutor:
     """Return Parsl's executor; ``on_look`` hears at each look what became of pilots."""
     htex = importlib.import_module("parsl.executors.high_throughput.executor")
     python = [sys.executable, "-P", "-m"]
@@ -82,8 +126,8 @@ def executor_of(
                     self._executor_bad_state.set()
             self._fail_all()
 
-        def submit_payload(self, context: dict[str, object], buffer: bytes) -> Any:
-            future = super().submit_payload(context, buffer)
+        def submit_payload(self, context: dict[str, object], buffer: bytes) -> object:
+            future: object = super().submit_payload(context, buffer)
             if self.bad_state_is_set:  # since this moment
                 self._fail_all()
             return future
@@ -93,24 +137,25 @@ def executor_of(
                 with contextlib.suppress(InvalidStateError):  # it has ended
                     future.set_exception(Unusable(str(self._executor_exception)))
 
-        def status(self) -> dict[str, Any]:
+        def status(self) -> dict[str, object]:
             return dict(self._status) if self.bad_state_is_set else super().status()
 
-        def connected_managers(self) -> Any:
+        def connected_managers(self) -> object:
             return self._asked("MANAGERS")
 
-        def connected_blocks(self) -> Any:
+        def connected_blocks(self) -> object:
             return self._asked("CONNECTED_BLOCKS")
 
         def _hold_manager(self, manager_id: str) -> None:
             self._asked(["HOLD_MANAGER", manager_id])
 
-        def _asked(self, what: object) -> Any:
+        def _asked(self, what: object) -> object:
             with self._asking:
                 if self.bad_state_is_set:
                     return []
                 try:
-                    return self.command_client.run(what, timeout_s=_ANSWER)
+                    answer: object = self.command_client.run(what, timeout_s=_ANSWER)
+                    return answer
                 except Exception as error:  # Parsl's client says nothing more after that
                     silent = Unusable(f"Parsl's interchange does not answer: {error}")
             self.set_bad_state_and_fail_all(silent)
@@ -125,10 +170,10 @@ def executor_of(
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(_ANSWER)
 
-    def handle(executor: Any, states: Mapping[str, Any]) -> None:
+    def handle(executor: PilotExecutor, states: Mapping[str, _State]) -> None:
         on_look(executor, {number: status.status_name for number, status in states.items()})
 
-    return Executor(
+    made = Executor(
         label=crew.name,
         provider=_provider(batch, demand),
         launch_cmd=f"{pilot} {manager}",
@@ -141,9 +186,10 @@ def executor_of(
         encrypted=True,
         block_error_handler=handle,
     )
+    return cast("PilotExecutor", made)
 
 
-def make_room(batch: Batch, executors: Mapping[str, Any]) -> None:
+def make_room(batch: Batch, executors: Mapping[str, PilotExecutor]) -> None:
     """End a pilot that another crew of the pool has to spare, if this one may have none for it."""
     if not batch.is_crowded_out or not executors[batch.crew.name].outstanding():
         return
@@ -160,7 +206,7 @@ def _braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _provider(batch: Batch, demand: Demand) -> Any:
+def _provider(batch: Batch, demand: Demand) -> object:
     """Return the batch system as Parsl asks for it (``ExecutionProvider``)."""
     base = importlib.import_module("parsl.providers.base")
     jobs = importlib.import_module("parsl.jobs.states")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
@@ -15,6 +14,7 @@ from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.pilots import read
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from fasthep_smk.executors.fallback import Queue
     from fasthep_smk.executors.pilot_losses import Lost
     from fasthep_smk.executors.pilots import Ended, Pilots
+    from fasthep_smk.executors.snakemake_types import Scheduler, Workflow
     from fasthep_smk.executors.submissions import Submissions
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""
 
-        workflow: Any
+        workflow: Workflow
         _submissions: Submissions
         _queue: Queue
 
@@ -185,10 +186,10 @@ _all: list[Piloted] = []
 
 def lift_limits() -> None:
     """Let Snakemake's scheduler ask before each choice how many jobs of a pool there may be."""
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    scheduler = job_scheduler()
     choose = scheduler.job_selector
 
-    def job_selector(self: Any, jobs: Collection[SnakemakeJob]) -> Collection[SnakemakeJob]:
+    def job_selector(self: Scheduler, jobs: Collection[SnakemakeJob]) -> Collection[SnakemakeJob]:
         for one in _all:
             one.set_limits(self.resources)
         chosen: Collection[SnakemakeJob] = choose(self, jobs)

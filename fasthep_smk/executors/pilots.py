@@ -19,13 +19,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from fasthep_smk.executors.pilot_demand import Demand
 from fasthep_smk.executors.pilot_jobs import Batch, names_of
 from fasthep_smk.executors.pilot_losses import MOST, Losses, Lost
 from fasthep_smk.executors.pilot_parsl import (
     WORD,
+    PilotExecutor,
     Unusable,
     executor_of,
     is_lost,
@@ -61,6 +62,16 @@ class Ended:
     lost: Lost | None = None
 
 
+class _Kernel(Protocol):
+    """What is used of Parsl's ``DataFlowKernel``."""
+
+    def submit(
+        self, func: Callable[..., tuple[int, float]], **options: object
+    ) -> Future[tuple[int, float]]: ...
+
+    def cleanup(self) -> None: ...
+
+
 class Pilots:
     """All pilots of a run; each job is reported once, from any thread.
 
@@ -75,10 +86,10 @@ class Pilots:
         say: Callable[[str], None],
     ) -> None:
         self._crews, self._told, self._say = crews, told, say
-        self._kernel: Any = None
+        self._kernel: _Kernel | None = None
         #: Why Parsl cannot be started.
         self._broken: Exception | None = None
-        self._executors: dict[str, Any] = {}
+        self._executors: dict[str, PilotExecutor] = {}
         self._batches: dict[str, Batch] = {}
         self._demands = {name: Demand(crew.tasks) for name, crew in crews.by_name.items()}
         self._lock = threading.Lock()
@@ -214,7 +225,7 @@ class Pilots:
             gone.set()
         gone.wait()
 
-    def _started(self) -> Any:
+    def _started(self) -> _Kernel | None:
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -228,7 +239,7 @@ class Pilots:
                     raise
             return self._kernel
 
-    def _start(self) -> Any:
+    def _start(self) -> _Kernel:
         """Start Parsl: it listens for pilots on this machine, and starts them when there is work.
 
         Keys of this run's own encrypt what is said; they lie in a folder for the user only.
@@ -260,7 +271,7 @@ class Pilots:
             )
             for crew in crews
         }
-        started = kernel.DataFlowKernel(
+        started: _Kernel = kernel.DataFlowKernel(
             config.Config(
                 executors=list(self._executors.values()),
                 run_dir=str(folder),
@@ -274,7 +285,7 @@ class Pilots:
         _apart(self._watch)
         return started
 
-    def _on_look(self, executor: Any, ends: Mapping[str, str]) -> None:
+    def _on_look(self, executor: PilotExecutor, ends: Mapping[str, str]) -> None:
         """See to a crew, in the thread in which Parsl starts and ends pilots."""
         batch = self._batches[executor.label]
         if executor.bad_state_is_set:
@@ -296,7 +307,7 @@ class Pilots:
                         self._complaints.add(text)
                         self._say(f"looking at pilots has failed, trying again: {text}")
 
-    def _look(self, one: Any) -> None:
+    def _look(self, one: PilotExecutor) -> None:
         """Notice when what pilots talk to has ended, as Parsl does not, or that no pilot comes."""
         if one.bad_state_is_set:
             return

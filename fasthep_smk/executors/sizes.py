@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
@@ -37,6 +37,8 @@ __all__ = ["Sizes"]
 _LAST, _MORE = 500, 1.3
 #: What Snakemake calls an amount: one that a site's profile has set is left alone.
 _RESOURCE = {"memory": "mem_mb", "walltime": "runtime"}
+#: What Snakemake keeps of what it has evaluated of a job.
+_EVALUATED = ("_resources", "_scheduler_resources")
 #: How a job says that it has lacked it.
 _LACKED = {"memory": "memory", "walltime": "time"}
 #: How it has ended if nothing says what it lacked: the last attempt lacks nothing.
@@ -82,8 +84,8 @@ class Sizes:
         self._build, self._number = build, number
         self._rules: dict[str, Measuring] = {}
         with contextlib.suppress(OSError, ValueError, KeyError):
-            rules: dict[str, Measuring] = _json(build / layout.SIZES)
-            self._requests: Requests = _json(build / layout.REQUESTS)
+            rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text("utf-8"))
+            self._requests: Requests = json.loads((build / layout.REQUESTS).read_text("utf-8"))
             self._rules = rules
         self._known: dict[_Name, _Known] = {}
         for rule, said in self._rules.items():
@@ -233,8 +235,8 @@ class Sizes:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
         for job in jobs:
             if (name := self.name(job)) is not None and self._is_old(job, *name):
-                forgetting: Any = job  # no part of what is read of it
-                forgetting._resources = forgetting._scheduler_resources = None
+                for kept in _EVALUATED:
+                    setattr(job, kept, None)
 
     def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:
         """Whether a job asks for something else than it would if that was evaluated now."""
@@ -308,7 +310,3 @@ def _put(asked: Asked, name: str, amount: int) -> None:
 
 def _whole(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from fasthep_smk.executors.read_as_text import (
     said_by_sbatch,
 )
 from fasthep_smk.executors.refusals import refused
+from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
@@ -45,6 +45,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import NamingSettings
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
 __all__ = ["Executor", "main"]
@@ -255,7 +256,7 @@ def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:
     return ask
 
 
-def _prefixed(settings: Any, name: str) -> str:
+def _prefixed(settings: NamingSettings, name: str) -> str:
     """Return a name as the site wants it."""
     return f"{settings.jobname_prefix}_{name}" if settings.jobname_prefix else name
 
@@ -263,12 +264,15 @@ def _prefixed(settings: Any, name: str) -> str:
 def _named(submit: Callable[..., str]) -> Callable[..., str]:
     """Return the function that makes a job's command line, with a name that people understand."""
 
-    def get_submit_command(job: SnakemakeJob, params: dict[str, Any], **options: Any) -> str:
-        prefix = options["settings"].jobname_prefix
-        name = name_of(job)
-        return submit(
-            job, {**params, "run_uuid": f"{prefix}_{name}" if prefix else name}, **options
-        )
+    def get_submit_command(
+        job: SnakemakeJob,
+        params: Mapping[str, object],
+        *,
+        settings: NamingSettings,
+        **options: object,
+    ) -> str:
+        named = {**params, "run_uuid": _prefixed(settings, name_of(job))}
+        return submit(job, named, settings=settings, **options)
 
     return get_submit_command
 
@@ -285,8 +289,7 @@ def main() -> None:
     prepare()
     prepare_to_take_over()
     lift_limits()
-    sys.argv[0] = "snakemake"
-    importlib.import_module("snakemake.cli").main()
+    run_command_line()
 
 
 if __name__ == "__main__":

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import math
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.executors import logger_plugin
 from fasthep_smk.executors.credential_gate import hold_jobs_back
 from fasthep_smk.executors.fallback import prepare_routes
 from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
+from fasthep_smk.executors.snakemake_types import Scheduler, job_scheduler
 from fasthep_smk.flow import patches
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.tracker import SnakemakeJob
 
 __all__ = ["prepare"]
 
@@ -35,9 +38,9 @@ def prepare() -> None:
 
 def _ask_once_for_sizes() -> None:
     """Let Snakemake's scheduler look once at each file that jobs read, not each time a job ends."""
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    scheduler = job_scheduler()
 
-    async def update_input_sizes(self: Any, jobs: Iterable[Any]) -> None:
+    async def update_input_sizes(self: Scheduler, jobs: Iterable[SnakemakeJob]) -> None:
         known = self._input_sizes
         new = list({path for job in jobs for path in job.input if known.get(path) is None})
         there = await asyncio.gather(*[path.exists() for path in new])
@@ -56,10 +59,10 @@ def _look_again_once() -> None:
 
     Each look plans another, a second later, and Snakemake would wait for all of them at its end.
     """
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    scheduler = job_scheduler()
     planned: set[tuple[int, int]] = set()
 
-    def later(self: Any, delay: float) -> None:
+    def later(self: Scheduler, delay: float) -> None:
         now = time.monotonic()
         look = id(self), math.ceil(now + delay)
         if look in planned:

@@ -8,18 +8,17 @@ in place of a submission: the run before this one has left there only what this 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import json
 import os
 import secrets
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
@@ -29,13 +28,16 @@ from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, HTCONDOR_HEARD_NOTHING
 from fasthep_smk.executors.refusals import refused
+from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.observed import environment_of
+from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.sites import Queued
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker
 
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
         """What the executors have that this is laid over, for the type checker."""
 
         wait: bool
-        workflow: Any
+        workflow: Workflow
         _tracker: Tracker | None
 
         def run_job(self, job: SnakemakeJob) -> None: ...
@@ -288,7 +290,7 @@ class TakingOver(_Executor):
         """Return what a job is called in the queue."""
         return name_of(job)
 
-    def _number(self, batch_id: str) -> Any:
+    def _number(self, batch_id: str) -> str | int:
         """Return the id of a job as the plugin knows it."""
         return batch_id
 
@@ -306,7 +308,7 @@ def prepare_to_take_over() -> None:
     """
     if not Path(layout.TRANSFER).is_file():  # or else the end of the run is a process of it
         os.environ.pop(run_lock.MARK, None)
-    scheduler: Any = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+    scheduler = job_scheduler()
     choose = scheduler.job_selector
 
     def job_selector(self: object, jobs: Collection[SnakemakeJob]) -> object:
@@ -357,13 +359,14 @@ def _record_of(job: SnakemakeJob) -> str:
     return next(iter(map(str, job.output)), "")
 
 
-def _signature(table: Mapping[str, Any], key: str) -> str:
+def _signature(table: JsonObject, key: str) -> str:
     """Return what a job, or a bundle of jobs, is to compute."""
     entry = table["bundles"].get(key) or table["jobs"].get(key)
     return str(entry["signature"]) if entry else ""
 
 
 @lru_cache(maxsize=64)
-def _json(path: Path) -> Any:
+def _json(path: Path) -> JsonObject:
     """Return what a file of the translation says: it does not change while Snakemake runs."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
+    return found

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
@@ -17,13 +17,14 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker, Verdict
 
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""
 
         wait: bool
-        workflow: Any
+        workflow: Workflow
         next_seconds_between_status_checks: float
 
         def __init__(self, *arguments: object, **options: object) -> None: ...

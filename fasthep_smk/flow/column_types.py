@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.places import mapping
@@ -196,7 +196,7 @@ def _weights(impl: str, params: Mapping[str, object]) -> Iterator[str]:
 
 def _axes(
     params: Mapping[str, object], events: ak.Array
-) -> Iterator[tuple[Mapping[str, object], Any]]:
+) -> Iterator[tuple[Mapping[str, object], object]]:
     listed = params.get("axes")
     for axis in map(mapping, listed if isinstance(listed, list) else ()):
         source = axis.get("source")
@@ -208,7 +208,7 @@ def _column(events: ak.Array, text: str, ctx: Context) -> object:
     return events[text] if text in events.fields else upstream.eval_expr(events, text, ctx)
 
 
-def _values(column: object) -> np.ndarray[Any, Any]:
+def _values(column: object) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
     """Return all values of a column, without its lists."""
     import awkward as ak
     import numpy as np

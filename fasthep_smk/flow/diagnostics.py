@@ -104,7 +104,7 @@ class Profile(Measured):
     @contextlib.contextmanager
     def _measure(self, title: str, found: list[str]) -> Iterator[None]:
         if self.engine == "pyinstrument":
-            profiler: Any = importlib.import_module("pyinstrument").Profiler(async_mode="disabled")
+            profiler = importlib.import_module("pyinstrument").Profiler(async_mode="disabled")
         else:
             profiler = importlib.import_module("cProfile").Profile()
         start, cpu = time.perf_counter(), time.process_time()

@@ -6,12 +6,12 @@ imported where they are used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
     import numpy as np
+
+    from fasthep_smk.flow.shapes import Context
 
 __all__ = ["FILE", "file_digest", "rng"]
 
@@ -22,7 +22,7 @@ FILE = "_fasthep_smk_file"
 _MADE = "_fasthep_smk_rng"
 
 
-def rng(ctx: MutableMapping[str, Any], name: str = "") -> np.random.Generator:
+def rng(ctx: Context, name: str = "") -> np.random.Generator:
     """Return the random generator of an operation, by the context that FAST-HEP hands to it.
 
     Its seed follows from the dataset, the partition's file as the workflow writes it, the first of

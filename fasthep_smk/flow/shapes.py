@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import Field
-from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict
+from typing import ClassVar, Protocol, TypeAlias, TypedDict
 
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 
@@ -39,7 +39,7 @@ Store: TypeAlias = dict[Key, object]
 #: What is registered, by section and name: mostly mappings with ``spec`` and ``impl``.
 Registry: TypeAlias = Mapping[str, Mapping[str, object] | None]
 #: What operations are handed besides what they read: FAST-HEP and they add to it as they like.
-Context: TypeAlias = dict[str, Any]
+Context: TypeAlias = JsonObject
 #: A dataset as operations see it: its name, files and whatever else the workflow says of it.
 Dataset: TypeAlias = YamlMapping
 
@@ -101,7 +101,7 @@ class PlanPartition(Protocol):
 class Plan(Protocol):
     """A compiled plan; :func:`dataclasses.replace` takes it."""
 
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 
     nodes: Sequence[PlanNode]
     node_index: Mapping[str, PlanNode]

@@ -66,6 +66,8 @@ from hepflow.runtime.provenance import ensure_runtime_provenance
 from hepflow.runtime.reports import run_workflow_reports
 from hepflow.runtime.writer_manifests import write_writer_manifests
 
+from fasthep_smk.util.documents import JsonObject
+
 # FAST-HEP's compiler takes 0.15 s to import, which a job, that needs only the runtime, would pay.
 _COMPILER = {
     "_node_output_claims": "hepflow.compiler.output_claims",
@@ -97,7 +99,7 @@ def software_hook() -> ModuleType:
     return importlib.import_module("hepflow.compiler.hooks.software")
 
 
-def read_style(registry: dict[str, Any], op: str, spec: dict[str, Any]) -> None:
+def read_style(registry: JsonObject, op: str, spec: JsonObject) -> None:
     """Let FAST-HEP's renderer read a style, as it does before it draws.
 
     Raises:

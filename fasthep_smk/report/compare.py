@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -311,7 +311,7 @@ def _shown_files(data: JsonObject) -> Section:
 
 
 def _shown_rules(data: JsonObject) -> Section:
-    shown: Mapping[str, Any] = {
+    shown: Mapping[str, Callable[[Any], str]] = {
         "jobs": amount,
         "median": duration,
         "total": duration,

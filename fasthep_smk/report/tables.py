@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any
 
 from fasthep_smk.report.numbers import (
     amount,
@@ -311,7 +310,7 @@ def _limit_advice(row: JsonObject) -> str:
     return "–"
 
 
-def _advice(one: JsonObject, shown: Any) -> str:
+def _advice(one: JsonObject, shown: Callable[[int], str]) -> str:
     if one["advised"] is None:
         return "–"
     return f"ask for {shown(one['advised'])}: saves {percent(one['saved'])}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from types import UnionType
+from typing import Literal, NotRequired, TypedDict
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
@@ -41,7 +42,7 @@ class LastRun(TypedDict):
     limits: NotRequired[dict[str, int]]
 
 
-_TYPES: Mapping[str, Any] = {
+_TYPES: Mapping[str, type | UnionType] = {
     "outcome": str,
     "problem": str,
     "started": int | float,
@@ -57,7 +58,7 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
-_LATER: Mapping[str, Any] = {"cores": int | None, "limits": dict}
+_LATER: Mapping[str, type | UnionType] = {"cores": int | None, "limits": dict}
 
 
 def write(build: Path, run: LastRun) -> None:

@@ -36,6 +36,14 @@ class _SnakemakeRule(Protocol):
     name: str
 
 
+class SnakemakeFile(Protocol):
+    """A file that a job of Snakemake's reads; its size is in bytes."""
+
+    async def exists(self) -> bool: ...
+
+    async def size(self) -> int: ...
+
+
 class SnakemakeJob(Protocol):
     """What is read of a job of Snakemake's, and ``attempt``, which is set."""
 
@@ -58,6 +66,9 @@ class SnakemakeJob(Protocol):
 
     @property
     def shellcmd(self) -> str | None: ...
+
+    @property
+    def input(self) -> Iterable[SnakemakeFile]: ...
 
     @property
     def output(self) -> Iterable[str]: ...

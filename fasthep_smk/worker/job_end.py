@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from fasthep_smk.util.last_words import LastWords
 from fasthep_smk.util.processes import die_with_parent, in_words, keep_descendants
@@ -184,11 +184,11 @@ def kill_group(pid: int, number: int = signal.SIGKILL) -> None:
 
 def _counts() -> list[int]:
     """Return how many handlers, finalizers, log handlers, threads and child processes there are."""
-    handlers: Any = atexit  # Python counts them, but documents no name for that
-    finalizers: Any = weakref.finalize
+    handlers = vars(atexit)  # Python counts them, but documents no name for that
+    finalizers = vars(weakref.finalize)
     return [
-        handlers._ncallbacks(),
-        len(finalizers._registry),
+        handlers["_ncallbacks"](),
+        len(finalizers["_registry"]),
         len(vars(logging)["_handlerList"]),
         len(vars(threading)["_threading_atexits"]),
         sum(not thread.daemon for thread in threading.enumerate()),

@@ -14,7 +14,6 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from types import ModuleType
-from typing import Any
 
 __all__ = ["PARSL", "PARSL_UNUSED", "import_bare", "import_late"]
 
@@ -27,7 +26,7 @@ PARSL_UNUSED = ("requests",)
 class _Unused(ModuleType):
     """A module that has not run yet. Whatever is wanted of it but its place makes it run."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name == "__path__" and self.__package__ != self.__name__:
             raise AttributeError(name)  # no package: the import machinery asks
         return getattr(_run(self), name)
@@ -36,7 +35,7 @@ class _Unused(ModuleType):
 class _Bare(ModuleType):
     """A package that has not run. What is in it but a module makes it run."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         spec = self.__spec__
         if name.startswith("__") or spec is None or spec.loader is None:
             raise AttributeError(name)
@@ -53,7 +52,7 @@ class _UnusedFunctions(_Unused):
     #: Whether callers are being imported: who takes something later may do more than call it.
     lends = False
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if name.startswith("__") or not _UnusedFunctions.lends:
             return super().__getattr__(name)
         return _called_late(self, name)

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches import QUICK_GIT
@@ -24,7 +24,7 @@ __all__ = ["quick_git", "run"]
 @contextlib.contextmanager
 def quick_git() -> Iterator[None]:
     """Let FAST-HEP's compiler ask git in less time in the block; the answers are the same."""
-    hook: Any = upstream.software_hook()  # whose function is replaced
+    hook = upstream.software_hook()  # whose function is replaced
     with QUICK_GIT.made(hook, git_state=functools.partial(hook.git_state, runner=run)):
         yield
 
