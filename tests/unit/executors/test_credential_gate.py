@@ -121,9 +121,7 @@ def test_no_job_is_chosen_while_the_token_has_ended(
     class Own(Scheduler):
         pass
 
-    monkeypatch.setattr(
-        credential_gate.importlib, "import_module", lambda _: type("M", (), {"JobScheduler": Own})
-    )
+    monkeypatch.setattr(credential_gate, "job_scheduler", lambda: Own)
     monkeypatch.setattr(credential_gate, "_TRUST", 0.0)
     monkeypatch.setattr(credential_gate, "_PAUSE", 0.05)
     monkeypatch.setattr(Gate, "keep_looking", lambda _: None)  # a thread for good
