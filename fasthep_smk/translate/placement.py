@@ -13,7 +13,7 @@ from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.storage.job_settings import Measuring
+from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.translate import by_dataset, pilots, snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.sizes import (
@@ -65,7 +65,7 @@ def place(
     special = [one.name for one in execution.by_dataset]
     known = history(build, rules, execution.router, without=special) if build else {}
     proposed = proposals(known)
-    measured: dict[str, Measuring] = {}
+    measured: dict[str, Measures] = {}
     own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
     nodes, unsaid = _Nodes(site.system), list[str]()
     for rule in rules:

@@ -19,7 +19,7 @@ from fasthep_smk.config.routing import Router
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
-from fasthep_smk.storage.job_settings import Measuring
+from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.storage.measured import Taken, taken
 from fasthep_smk.storage.record import Asked
 from fasthep_smk.util.errors import Finding, SmkError
@@ -131,7 +131,7 @@ def measuring(
     router: Router,
     *,
     largest: Sequence[int | None],
-) -> Measuring | None:
+) -> Measures | None:
     """Return what a run has to know to size the jobs of a rule while it goes on, if it does.
 
     ``largest`` is the memory of the largest node for each attempt, where nobody says what a worker
@@ -146,7 +146,6 @@ def measuring(
     if not any(free):
         return None
     return {
-        "wildcards": [*rule.named_by],
         "most": [asked_of(attempt) for attempt in stated],
         "names": free,
         "taken": {
@@ -154,8 +153,6 @@ def measuring(
             for pool in rule.route.pools
             if (jobs := known.get((rule.scope, rule.stages, pool)))
         },
-        "together": 1,
-        "longest": [None] * len(stated),
         "apart": {},
         "options": [attempt.options for attempt in stated],
         "largest": [*largest],
