@@ -178,6 +178,7 @@ def _translate(options: argparse.Namespace) -> int:
     from fasthep_smk.reuse import asked
     from fasthep_smk.run import pipeline
     from fasthep_smk.run.lock import hold
+    from fasthep_smk.storage.missing_report import said_of_sample
     from fasthep_smk.storage.outdir import build_folder
     from fasthep_smk.util.scratch import scratch
 
@@ -188,6 +189,8 @@ def _translate(options: argparse.Namespace) -> int:
         asked.keep(translation.build, translation.settings.rerun)
     pipeline.warn(translation.warnings)
     written = translation.written
+    if translation.sample is not None:
+        print(f"sample:    {said_of_sample(translation.sample.as_data())}")
     print(f"Snakefile: {written.snakefile}")
     print(f"profile:   {written.profile}")
     print(f"tasks:     {written.snakefile.parent / 'tasks'}")
