@@ -93,7 +93,7 @@ def send_probes(
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
         place = Path(name)
         _write(rules, placement, place)
-        with _outfit(rules, execution, modules, place, folder) as arguments:
+        with _prepared_transfer(rules, execution, modules, place, folder) as arguments:
             heard = _run(place, rules, placement.site.system, timeout, arguments)
         return [
             answer_of(place / f"{rule.name}.json")
@@ -103,10 +103,10 @@ def send_probes(
 
 
 @contextlib.contextmanager
-def _outfit(
+def _prepared_transfer(
     rules: Iterable[Rule], execution: Execution, modules: list[str], place: Path, folder: Path
 ) -> Iterator[list[str]]:
-    """Have what probes travel with, where jobs do; yield arguments for Snakemake."""
+    """Prepare what is sent with probes, if the site sends jobs; yield arguments for Snakemake."""
     system, environment = execution.site.system, execution.environment
     if not execution.staging.sends(system) or environment is None:
         yield []

@@ -129,12 +129,12 @@ def _run_jobs(translation: Translation, session: Session) -> Finished:
     settings, build = translation.settings, translation.build
     # Imported when needed: a run with nothing to do needs none of it.
     from fasthep_smk.run import engine, recovery
-    from fasthep_smk.transfer.setup import equipped
+    from fasthep_smk.transfer.setup import prepared
 
     obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
     warn(credential_need.warnings_of(translation, valid=translation.reuse.valid))
     tell = None if settings.quiet else sys.stderr
-    with equipped(translation, tell=tell) as travelling:
+    with prepared(translation, tell=tell) as travelling:
         snakemake = engine.Engine.of(
             translation,
             output=sys.stderr,
