@@ -61,7 +61,7 @@ def _main(arguments: list[str]) -> int:
             status = _run(options, extra)
         else:
             status = _RUN_NOTHING[options.command](options)
-        if options.command in _ANSWERS or getattr(options, "dry_run", False):
+        if options.command in _ANSWERING or getattr(options, "dry_run", False):
             console.require_written()
         return status
     except SmkError as error:
@@ -503,37 +503,37 @@ def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
     return compiled.execution, sorted(modules)
 
 
-_RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
-    "init": _init,
-    "translate": _translate,
+#: Commands that are of no use if what they say cannot be written.
+_ANSWERING: dict[str, Callable[[argparse.Namespace], int]] = {
     "why": _why,
     "explain": _explain,
     "forecast": _forecast,
-    "check": _check,
     "doctor": _doctor,
-    "site": _site,
     "status": _status,
     "report": _report,
     "compare": _compare,
-    "watch": _watch,
     "sizes": _sizes,
-    "clean": _clean,
-    "attach": _attach,
-    "cancel": _cancel,
-    "retry": _retry,
     "pack": _pack,
-    "export": _export,
-    "enable": _enable,
-    "disable": _disable,
     "ops": _ops,
     "schema": _schema,
     "completion": _completion,
 }
-#: Commands that are of no use if what they say cannot be written.
-_ANSWERS = (
-    "why", "explain", "forecast", "doctor", "status", "report", "compare", "sizes", "pack", "ops",
-    "schema", "completion",
-)  # fmt: skip
+#: All commands but ``run``, and ``help``, which the parser answers.
+_RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
+    **_ANSWERING,
+    "init": _init,
+    "translate": _translate,
+    "check": _check,
+    "site": _site,
+    "watch": _watch,
+    "clean": _clean,
+    "attach": _attach,
+    "cancel": _cancel,
+    "retry": _retry,
+    "export": _export,
+    "enable": _enable,
+    "disable": _disable,
+}
 
 
 def _start(
