@@ -238,11 +238,6 @@ def _placed(options: argparse.Namespace) -> Iterator[Placed]:
         yield pipeline.up_to(pipeline.place, start)
 
 
-def _place(options: argparse.Namespace) -> Placed:
-    with _placed(options) as placed:
-        return placed
-
-
 def _explain(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import explain
 
@@ -283,14 +278,19 @@ def _doctor(options: argparse.Namespace) -> int:
     from tabulate import tabulate
 
     from fasthep_smk.cli import doctor
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.translate.translation import execution_of_site
+    from fasthep_smk.util.scratch import scratch
 
-    checks = doctor.examine(
-        _execution(options),
-        folder=Path.cwd(),
-        timeout=options.timeout,
-        workflow=options.workflow,
-        placing=(lambda: _place(options)) if options.workflow is not None else None,
-    )
+    examine = partial(doctor.examine, folder=Path.cwd(), timeout=options.timeout)
+    if options.workflow is None:
+        checks = examine(execution_of_site(options.profile))
+    else:
+        with scratch() as folder:
+            start = _start(options, folder / "build", folder / "aside")
+            loaded = pipeline.up_to(pipeline.load, start)
+            place = partial(pipeline.up_to, pipeline.place, loaded, after=pipeline.load)
+            checks = examine(loaded.execution, workflow=options.workflow, placing=place)
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
     else:
@@ -298,17 +298,6 @@ def _doctor(options: argparse.Namespace) -> int:
         widths = [None, None, 60, 40]
         print(tabulate(rows, headers=["what", "", "found", "fix"], maxcolwidths=widths))
     return int(any(check.state == "FAILED" for check in checks))
-
-
-def _execution(options: argparse.Namespace) -> Execution:
-    """Return where stages run: by a workflow and a site, or by a site alone."""
-    from fasthep_smk.run import pipeline
-    from fasthep_smk.translate.translation import execution_of_site
-
-    if options.workflow is None:
-        return execution_of_site(options.profile)
-    nowhere = Path("build")  # nothing is written to load a workflow
-    return pipeline.up_to(pipeline.load, _start(options, nowhere, nowhere)).execution
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -439,13 +428,14 @@ def _retry(options: argparse.Namespace) -> int:
 
 def _pack(options: argparse.Namespace) -> int:
     from fasthep_smk.transfer.environment.command import pack_environment
+    from fasthep_smk.translate.translation import execution_of_site
 
     asked, modules = None, list[str]()
     if options.workflow is not None:
         execution, modules = _compiled(options)
         asked = execution.environment
     elif options.profile is not None:
-        asked = _execution(options).environment
+        asked = execution_of_site(options.profile).environment
     print(pack_environment(options, asked, modules))
     return 0
 
