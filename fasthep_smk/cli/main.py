@@ -350,7 +350,7 @@ def _site(options: argparse.Namespace) -> int:
     for path in written:
         print(f"written: {path}")
     for text in invented:
-        print(f"invented: {text}")
+        print(f"example value: {text}")
     print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
     return 0
 
@@ -467,7 +467,10 @@ def _enable(options: argparse.Namespace) -> int:
     found = project_profile.enable(options.folder)
     print(f"{'written' if found.written else 'there already'}: {found.path}")
     for name in found.apart:
-        print(f"apart: the profile {name} of yours does not include registry, which it stands in")
+        print(
+            f"note: your profile {name} does not include registry: a workflow that uses it does "
+            "not find the backend snakemake; add registry to its includes"
+        )
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0
 

@@ -41,7 +41,9 @@ def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterato
     if not placement.transfers:
         yield []
         return
-    assert placement.environment is not None, "a site was refused whose jobs would have none"
+    assert placement.environment is not None, (
+        "loading refuses a site that sends jobs without an environment"
+    )
     modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
     setup = Setup(
         translation.build,
