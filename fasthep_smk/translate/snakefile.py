@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fasthep_smk import sites
@@ -183,10 +183,13 @@ _SENTENCE = {
 }
 
 
-def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
+def render(
+    rules: Iterable[Rule], *, workflow: str, outside: Collection[str], conda: bool = True
+) -> str:
     """Return the Snakefile of a workflow. ``workflow`` is named in its first line.
 
-    Without ``conda`` the rules name no environment.
+    ``outside`` are the names of the rules with jobs that wait for files from outside the build
+    folder. Without ``conda`` the rules name no environment.
     """
     rules = list(rules)
     bundle = "" if not any(rule.bundles for rule in rules) else '    bundle="bundle_[0-9]+",\n'
@@ -209,7 +212,10 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
     ]
     makers = {job.folder: rule for rule in rules for job in rule.jobs.values()}
     pools = has_pools(rules)
-    parts += [_rule(rule, makers, conda=conda, pools=pools) for rule in rules]
+    parts += [
+        _rule(rule, makers, conda=conda, pools=pools, outside=rule.name in outside)
+        for rule in rules
+    ]
     return "\n\n".join(parts)
 
 
@@ -237,7 +243,9 @@ def render_probe(rules: Iterable[Rule]) -> str:
     return "\n\n".join(parts)
 
 
-def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -> str:
+def _rule(
+    rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool, outside: bool
+) -> str:
     place = [f"{{{name}}}" for name in rule.named_by]
     folder = layout.job_folder(rule.name, place)
     paths = {name: f"{folder}/{file}" for name, file in output_files(rule).items()}
@@ -257,7 +265,7 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
     return (
         f"rule {rule.name}:\n"
         f"{_docstring(sentence)}"
-        f"{_inputs(rule, makers)}"
+        f"{_inputs(rule, makers, outside=outside)}"
         "    output:\n"
         f"{outputs}"
         "    log:\n"
@@ -275,12 +283,15 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
     )
 
 
-def _inputs(rule: Rule, makers: Mapping[str, Rule]) -> str:
-    """Return the input section: which files of which rules the jobs of this one wait for."""
+def _inputs(rule: Rule, makers: Mapping[str, Rule], *, outside: bool) -> str:
+    """Return the input section: which files, of which rules, the jobs of this one wait for.
+
+    ``outside``: some of them also wait for files from outside the build folder.
+    """
     name = literal(rule.name)
     if rule.bundles:
         return f"    input:\n        inputs_of({name}),\n"
-    lines = [f"        input_files({name}),\n"] if rule.scope in ("partition", "side") else []
+    lines = [f"        input_files({name}),\n"] if outside else []
     if patterns := _awaited(rule, makers):
         lines += ["        awaited(\n", f"            {name},\n", *patterns, "        ),\n"]
     return f"    input:\n{''.join(lines)}" if lines else ""

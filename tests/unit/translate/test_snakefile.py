@@ -1,0 +1,45 @@
+"""What the rules of the generated Snakefile say."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.plan.rules import Variation
+from fasthep_smk.translate.snakefile import render
+from fasthep_smk.translate.task_tables import reads_files
+from tests.unit.plan.test_jobs import SIM, partition, rules_of
+from tests.unit.plans import define, graph, histogram, node
+
+PLAN = graph(
+    node("source", "events", tree="events", branches=["px"]),
+    define("A", "read.events", "px + 1"),
+    histogram("H", "stage.A", "A_x"),
+    datasets={"sim": SIM},
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("here.root", ["read_events"]),
+        ("gone.root", []),
+        ("{here}.root", []),  # Snakemake would take its braces for wildcards
+        ("root://server//here.root", []),
+    ],
+)
+def test_a_rule_whose_jobs_read_local_files_waits_for_them(
+    tmp_path: Path, file: str, expected: list[str]
+) -> None:
+    for name in ("here.root", "{here}.root"):
+        (tmp_path / name).touch()
+    events = replace(partition("sim"), file=file)
+    rules = rules_of(Variation(None, PLAN, (events,)), granularity="stage").values()
+    outside = [rule.name for rule in rules if reads_files(rule, tmp_path)]
+    text = render(rules, workflow="w", outside=outside)
+    assert re.findall(r'input_files\("(\w+)"\)', text) == expected
+    first = text[text.index("rule read_events:") : text.index("rule stage_A:")]
+    assert ("    input:\n" in first) == bool(expected)
