@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.plan.rules import Variation
+from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate.snakefile import render
 from fasthep_smk.translate.task_tables import reads_files
 from tests.unit.plan.test_jobs import SIM, partition, rules_of
@@ -43,3 +44,21 @@ def test_a_rule_whose_jobs_read_local_files_waits_for_them(
     assert re.findall(r'input_files\("(\w+)"\)', text) == expected
     first = text[text.index("rule read_events:") : text.index("rule stage_A:")]
     assert ("    input:\n" in first) == bool(expected)
+
+
+def test_what_htcondor_reads_stands_in_every_snakefile_and_is_explained() -> None:
+    """A folder that was translated for one site runs on another with nothing but its profile."""
+
+    def text(**request: int) -> str:
+        route = Route((Attempt("large", ResourceRequest(**request)),))
+        return render([Rule("finish", "finish", (), route, ())], workflow="w", outside=[])
+
+    assert "HTCondor" not in text()
+    asked = re.findall(r"^        (\w+)=(\d+),$", text(memory=2**30, gpus=1), re.M)
+    assert asked == [
+        ("mem_mb", "1074"),
+        ("htcondor_request_mem_mb", "1024"),
+        ("gpu", "1"),
+        ("request_gpus", "1"),
+    ]
+    assert "# plugin reads htcondor_request_mem_mb," in text(memory=2**30)
