@@ -72,7 +72,7 @@ def test_each_stage_is_a_rule_with_all_that_snakemake_offers(analysis: Path, smk
     selected = '"smk/work/stage_Cuts/{dataset}/{part}/Cuts.arrow",'
     assert selected in text[text.index("rule stage_Met:") : text.index("rule merge:")]
     assert '**jobs_of("merge"),' in text[text.index("rule finish:") :]
-    assert "pool" not in text  # the workflow names none
+    assert "pool" not in text  # the profile says what is counted in them
     assert "1 x finish" in done.stdout
 
 
