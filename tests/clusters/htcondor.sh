@@ -165,7 +165,7 @@ prepare_view() { :; }
 
 login_variables() {
     echo "CONDOR_CONFIG=$FOLDER/condor_config"
-    echo "PATH=$FOLDER/bin:$PATH"
+    echo "PATH=$FOLDER/bin:\$PATH"
 }
 
 daemons() {
