@@ -81,13 +81,19 @@ running() {
 
 pid_of() { cut -d ' ' -f 1 "$FOLDER/run/$1.pid"; }
 
+# pause SECONDS: wait for what nobody writes, which starts no process as "sleep" does.
+pause() {
+    [ -n "${SILENT:-}" ] || exec {SILENT}<> <(:)
+    read -r -t "$1" -u "$SILENT" || true
+}
+
 # within SECONDS COMMAND...: wait until the command succeeds, or until time is up.
 within() {
     local end=$((SECONDS + $1))
     shift
     until "$@"; do
         ((SECONDS < end)) || return 1
-        sleep 0.2
+        pause 0.2
     done
 }
 
@@ -132,7 +138,7 @@ supervise() {
     identity_of "$BASHPID" >"$FOLDER/run/supervisor.pid"
     while [ -d "/proc/$child" ]; do
         [ -z "$owner" ] || [ -d "/proc/$owner" ] || break
-        sleep 1
+        pause 1
     done
     kill -KILL "$child" 2>/dev/null || true
 }

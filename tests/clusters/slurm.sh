@@ -141,22 +141,20 @@ prefix_of() { dirname "$(dirname "$1")"; }
 # keep NAME COMMAND...: run a daemon until it ends by itself. It is killed when a file
 # FOLDER/run/NAME.off appears (which then says so), and starts again when that is gone.
 keep() {
-    local name=$1 off=$FOLDER/run/$1.off pid silent
+    local name=$1 off=$FOLDER/run/$1.off pid
     shift
-    # Nobody writes to this: to wait for it with a limit starts no process, as "sleep" would.
-    exec {silent}<> <(:)
     while :; do
         "$@" &
         pid=$!
         until [ -e "$off" ]; do
             kill -0 "$pid" 2>/dev/null || return 0
-            read -r -t 0.5 -u "$silent" || true
+            pause 0.5
         done
         kill -KILL "$pid"
         wait "$pid" || true
         kill_jobs_on "$name"
         echo killed >"$off"
-        while [ -e "$off" ]; do read -r -t 0.5 -u "$silent" || true; done
+        while [ -e "$off" ]; do pause 0.5; done
     done
 }
 
