@@ -168,7 +168,7 @@ def inverted(
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
             turned = ast.unparse(part.operand)
             if _values(_column(events, turned, ctx)).dtype.kind in "iu":
-                problem = f"'~' turns the bits of a whole number: ~({turned}) is a yes for 0 and 1"
+                problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 yield text, problem, f"write {turned} == 0"
 
 
@@ -217,7 +217,15 @@ def _values(column: object) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
 
 
 def depth_of(column: object) -> int:
-    """Return how deep a column is: 1 for a value for each event, 2 for a list of values."""
+    """Return how deep a column is: 1 for a value for each event, 2 for a list of values.
+
+    A dimension of length one, as that of NumPy arrays of shape (events, 1), makes no list.
+    """
     import awkward as ak
 
-    return int(ak.Array(column).ndim)
+    array = ak.Array(column)
+    kind, alone = array.type.content, 0
+    while hasattr(kind, "content"):
+        alone += isinstance(kind, ak.types.RegularType) and kind.size == 1
+        kind = kind.content
+    return int(array.ndim) - alone

@@ -18,6 +18,7 @@ __all__ = [
     "MOVED",
     "Apart",
     "Launch",
+    "Measures",
     "Measuring",
     "Requests",
     "Travel",
@@ -84,28 +85,35 @@ class Requests(TypedDict):
     fallback_after: dict[str, int]
 
 
-class Measuring(TypedDict):
-    """``sizes.json``, of each rule whose jobs ask for what others took, while the run goes on.
+class Measures(TypedDict):
+    """What there is to know of a rule whose jobs ask for what others took, while the run goes on.
 
     ``most`` is what a worker has, ``names`` which amounts are free, both attempt by attempt.
     ``taken`` are memory, seconds and entries of the jobs that are done, by their pools.
-    ``together`` jobs at most are one of Snakemake's, which lasts for ``longest`` seconds at most,
-    attempt by attempt.
     Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
     ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
     partition or flavour is chosen. ``largest`` is the memory of the largest node that they allow,
     attempt by attempt, where nobody says what a worker has: ``None`` if that is not known.
     """
 
-    wildcards: list[str]
     most: list[Asked]
     names: list[list[str]]
     taken: dict[str, list[tuple[int, float, int | None]]]
-    together: int
-    longest: list[int | None]
     apart: dict[str, list[str]]
     options: list[Mapping[str, YamlMapping]]
     largest: NotRequired[list[int | None]]
+
+
+class Measuring(Measures):
+    """``sizes.json``: the same of each rule, and how its jobs are bundled.
+
+    ``wildcards`` name a job of Snakemake's, which is ``together`` of ours at most and lasts for
+    ``longest`` seconds at most, attempt by attempt.
+    """
+
+    wildcards: list[str]
+    together: int
+    longest: list[int | None]
 
 
 def place_in(wildcards: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from fasthep_smk.config.requests import Attempt
 from fasthep_smk.config.site import Site
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.storage.job_settings import Measuring
+from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.by_dataset import Own, by_snakemake_job
 from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
@@ -90,7 +90,7 @@ class Placement:
     environment: Environment | None = None
     crews: Crews | None = None
     stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
-    measuring: Mapping[str, Measuring] = field(default_factory=dict)
+    measuring: Mapping[str, Measures] = field(default_factory=dict)
     by_dataset: Mapping[str, Own] = field(default_factory=dict)
 
     @property

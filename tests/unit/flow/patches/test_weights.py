@@ -75,6 +75,15 @@ def test_a_function_with_random_numbers_of_its_own_gives_those_of_fasthep(
     assert len(drawn) == 1, "evaluated once, as FAST-HEP does"
 
 
+@pytest.mark.parametrize("axis", ["MET", "Pt"])
+def test_a_dimension_of_length_one_makes_no_list(axis: str) -> None:
+    def upright(weight: ak.Array) -> Any:
+        return np.asarray(weight)[:, np.newaxis]
+
+    found = run("hep.hist", hist("upright(Weight)", axis), upright=upright)
+    assert found == run("hep.hist", hist("Weight", axis))
+
+
 def test_what_another_operation_evaluates_is_no_weight() -> None:
     look_at_weights("hep.hist", hist("Weight * Pt"), EVENTS)
     look_at_weights("hep.define", {}, EVENTS)
