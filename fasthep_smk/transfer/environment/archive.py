@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import cramjam
 
@@ -101,10 +101,12 @@ def _first(parts: Parts, rest: _Sizes) -> tuple[bytes, int]:
         text_entry(MANIFEST, json.dumps(manifest, indent=1) + "\n"),
     ]
     stream = io.BytesIO()
-    with gzip.GzipFile(filename="", fileobj=stream, mode="wb", compresslevel=6, mtime=0) as packed:
+    with (
+        gzip.GzipFile(filename="", fileobj=stream, mode="wb", compresslevel=6, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar,
+    ):
         for entry in [*_in_order(entries), text_entry(LAST, "")]:
-            _add(packed, entry)
-        _end(packed)
+            _add(tar, entry)
     return stream.getvalue(), installed
 
 
@@ -138,15 +140,15 @@ def _write_frames(
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         waiting: deque[Future[cramjam.Buffer]] = deque()
-        ordered = _in_order(entries)
-        for number, entry in enumerate(ordered):
-            progress(number / len(ordered))
-            sizes.installed += _blocks(_add(pieces, entry))
-            for piece in pieces.full():
-                waiting.append(pool.submit(cramjam.zstd.compress, piece, level=_LEVEL))
-                while len(waiting) > 4:
-                    put(waiting.popleft())
-        _end(pieces)
+        with tarfile.open(fileobj=pieces, mode="w|", format=tarfile.GNU_FORMAT) as tar:
+            ordered = _in_order(entries)
+            for number, entry in enumerate(ordered):
+                progress(number / len(ordered))
+                sizes.installed += _blocks(_add(tar, entry))
+                for piece in pieces.full():
+                    waiting.append(pool.submit(cramjam.zstd.compress, piece, level=_LEVEL))
+                    while len(waiting) > 4:
+                        put(waiting.popleft())
         for piece in pieces.full(rest=True):
             waiting.append(pool.submit(cramjam.zstd.compress, piece, level=_LEVEL))
         for future in waiting:
@@ -155,28 +157,27 @@ def _write_frames(
     return sizes
 
 
-class _Pieces:
+class _Pieces(io.RawIOBase):
     """What is written to this comes out in pieces of one size."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._size = 0
+        super().__init__()
+        self._buffer = bytearray()
 
-    def write(self, data: bytes) -> int:
+    def writable(self) -> bool:
+        """Tell that it can be written to."""
+        return True
+
+    def write(self, data: Any) -> int:
         """Take more bytes."""
-        self._parts.append(data)
-        self._size += len(data)
+        self._buffer += data
         return len(data)
 
     def full(self, *, rest: bool = False) -> Iterator[bytes]:
         """Yield the full pieces, and with ``rest`` the last one too."""
-        if self._size < _PIECE and not rest:
-            return
-        data = memoryview(b"".join(self._parts))
-        end = len(data) if rest else len(data) - len(data) % _PIECE
-        for start in range(0, end, _PIECE):
-            yield bytes(data[start : min(start + _PIECE, end)])
-        self._parts, self._size = [bytes(data[end:])], len(data) - end
+        while len(self._buffer) >= _PIECE or (rest and self._buffer):
+            yield bytes(self._buffer[:_PIECE])
+            del self._buffer[:_PIECE]
 
 
 def _in_order(entries: Iterable[Entry]) -> list[Entry]:
@@ -184,33 +185,19 @@ def _in_order(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(unique.values(), key=lambda entry: os.fsencode(entry.target))
 
 
-class _Writable(Protocol):
-    def write(self, data: bytes, /) -> object: ...
-
-
-def _add(tar: _Writable, entry: Entry) -> int:
-    """Write an entry's part of a tar archive; return its size.
-
-    ``TarFile.addfile`` copies the content of each file several times.
-    """
+def _add(tar: tarfile.TarFile, entry: Entry) -> int:
+    """Add an entry; return its size."""
     info = tarfile.TarInfo(entry.target)
     info.mtime = _TIME
     info.mode = 0o755 if entry.executable else 0o644
-    data = b""
     if entry.link is not None:
         info.type, info.linkname, info.mode = tarfile.SYMTYPE, entry.link, 0o777
-    else:
-        data = entry.read()
-        info.size = len(data)
-    tar.write(info.tobuf(tarfile.GNU_FORMAT, tarfile.ENCODING, "surrogateescape"))
-    tar.write(data)
-    tar.write(bytes(-len(data) % tarfile.BLOCKSIZE))
+        tar.addfile(info)
+        return 0
+    data = entry.read()
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
     return len(data)
-
-
-def _end(tar: _Writable) -> None:
-    """Write the end of a tar archive: two empty blocks."""
-    tar.write(bytes(2 * tarfile.BLOCKSIZE))
 
 
 def _blocks(size: int) -> int:
