@@ -56,9 +56,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def packages_are_read_once() -> None:
+def packages_and_files_are_read_once() -> None:
     """Tests that compile in the process of pytest do so in less time."""
     warm.read_packages_once()
+    warm.read_entries_once()
 
 
 @pytest.fixture(scope="session")
