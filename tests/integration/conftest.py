@@ -24,7 +24,7 @@ data:
 sources:
   events: {kind: root_tree, tree: events}
 styles:
-  met: {op: hep.render.hist1d, figure: {dpi: 40}, axes: {x: {name: met}, y: {name: events}}}
+  met: {op: hep.render.hist1d, style: {experiment: ""}, figure: {dpi: 40}, axes: {x: {name: met}}}
 analysis:
   stages:
     - id: Vars
