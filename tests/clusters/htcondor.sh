@@ -195,7 +195,7 @@ daemons() {
     mkdir -p "$root$FOLDER"
     mount --bind "$FOLDER" "$root$FOLDER"
     mount --bind "$FOLDER/state/execute" "$root$EXECUTE"
-    chroot "$root" chown -R condor:condor "$FOLDER"/{log,run} "$FOLDER"/state/{spool,lock}
+    chroot "$root" chown -R "$CONDOR_UID:$CONDOR_UID" "$FOLDER"/{log,run} "$FOLDER"/state/{spool,lock}
     CONDOR_CONFIG=$FOLDER/daemons_config chroot "$root" condor_master -f
 }
 
