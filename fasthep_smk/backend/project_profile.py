@@ -60,7 +60,7 @@ def enable(folder: Path) -> Enabled:
         if _OURS in expanded(["registry"], folder):
             return Enabled(path, False, _apart(folder))
         raise Findings.one(
-            "a profile of yours is here already: it stays as it is",
+            "a profile of yours is here already: it was not changed",
             file=str(path),
             hint=f"add these to its includes:\n          - hepflow:registry\n          - {_OURS}",
         )
@@ -82,7 +82,7 @@ def disable(folder: Path) -> Path | None:
         return None
     if there != _TEXT:
         raise Findings.one(
-            "is not as fasthep-smk enable writes it, and stays",
+            "was edited, or not written by fasthep-smk enable: it is not removed",
             file=str(path),
             hint=f"if you do not need it: {shell(['rm', path])}; else remove {_OURS} from it",
         )

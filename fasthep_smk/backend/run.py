@@ -44,12 +44,12 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
     """
     reporter = progress or upstream.ProgressReporter(plan.partitions)
     partitions = Partitions(reporter, plan.partitions)
-    told: JsonObject = {}
+    entries: JsonObject = {}
 
     def ended(found: Concluded) -> None:
-        again, rewritten = summary.retold(plan, settings.outdir)
-        note_rewritten(found.translation.rules, found.translation.build, rewritten)
-        told.update(again)
+        written, changed = summary.rewrite_as_named(plan, settings.outdir)
+        note_rewritten(found.translation.rules, found.translation.build, changed)
+        entries.update(written)
 
     with _told_once():
         settings = settings_of(plan, ctx)
@@ -77,11 +77,11 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
     for warning in unheard:
         print(f"fasthep-smk: warning: {warning.get('message')}", file=sys.stderr)
     return upstream.BackendResult(
-        backend=told.pop("backend"),
-        strategy=told.pop("strategy"),
-        success=told.pop("success"),
+        backend=entries.pop("backend"),
+        strategy=entries.pop("strategy"),
+        success=entries.pop("success"),
         outputs={"build": str(translation.build)},
-        summary=told,
+        summary=entries,
     )
 
 

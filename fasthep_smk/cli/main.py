@@ -61,7 +61,7 @@ def _main(arguments: list[str]) -> int:
             status = _run(options, extra)
         else:
             status = _RUN_NOTHING[options.command](options)
-        if options.command in _ANSWERS or getattr(options, "dry_run", False):
+        if options.command in _ANSWERING or getattr(options, "dry_run", False):
             console.require_written()
         return status
     except SmkError as error:
@@ -178,6 +178,7 @@ def _translate(options: argparse.Namespace) -> int:
     from fasthep_smk.reuse import asked
     from fasthep_smk.run import pipeline
     from fasthep_smk.run.lock import hold
+    from fasthep_smk.storage.missing_report import said_of_sample
     from fasthep_smk.storage.outdir import build_folder
     from fasthep_smk.util.scratch import scratch
 
@@ -188,6 +189,8 @@ def _translate(options: argparse.Namespace) -> int:
         asked.keep(translation.build, translation.settings.rerun)
     pipeline.warn(translation.warnings)
     written = translation.written
+    if translation.sample is not None:
+        print(f"sample:    {said_of_sample(translation.sample.as_data())}")
     print(f"Snakefile: {written.snakefile}")
     print(f"profile:   {written.profile}")
     print(f"tasks:     {written.snakefile.parent / 'tasks'}")
@@ -238,11 +241,6 @@ def _placed(options: argparse.Namespace) -> Iterator[Placed]:
         yield pipeline.up_to(pipeline.place, start)
 
 
-def _place(options: argparse.Namespace) -> Placed:
-    with _placed(options) as placed:
-        return placed
-
-
 def _explain(options: argparse.Namespace) -> int:
     from fasthep_smk.cli import explain
 
@@ -283,14 +281,19 @@ def _doctor(options: argparse.Namespace) -> int:
     from tabulate import tabulate
 
     from fasthep_smk.cli import doctor
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.translate.translation import execution_of_site
+    from fasthep_smk.util.scratch import scratch
 
-    checks = doctor.examine(
-        _execution(options),
-        folder=Path.cwd(),
-        timeout=options.timeout,
-        workflow=options.workflow,
-        placing=(lambda: _place(options)) if options.workflow is not None else None,
-    )
+    examine = partial(doctor.examine, folder=Path.cwd(), timeout=options.timeout)
+    if options.workflow is None:
+        checks = examine(execution_of_site(options.profile))
+    else:
+        with scratch() as folder:
+            start = _start(options, folder / "build", folder / "aside")
+            loaded = pipeline.up_to(pipeline.load, start)
+            place = partial(pipeline.up_to, pipeline.place, loaded, after=pipeline.load)
+            checks = examine(loaded.execution, workflow=options.workflow, placing=place)
     if options.json:
         print(json.dumps([asdict(check) for check in checks], indent=1))
     else:
@@ -298,17 +301,6 @@ def _doctor(options: argparse.Namespace) -> int:
         widths = [None, None, 60, 40]
         print(tabulate(rows, headers=["what", "", "found", "fix"], maxcolwidths=widths))
     return int(any(check.state == "FAILED" for check in checks))
-
-
-def _execution(options: argparse.Namespace) -> Execution:
-    """Return where stages run: by a workflow and a site, or by a site alone."""
-    from fasthep_smk.run import pipeline
-    from fasthep_smk.translate.translation import execution_of_site
-
-    if options.workflow is None:
-        return execution_of_site(options.profile)
-    nowhere = Path("build")  # nothing is written to load a workflow
-    return pipeline.up_to(pipeline.load, _start(options, nowhere, nowhere)).execution
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -361,7 +353,7 @@ def _site(options: argparse.Namespace) -> int:
     for path in written:
         print(f"written: {path}")
     for text in invented:
-        print(f"invented: {text}")
+        print(f"example value: {text}")
     print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
     return 0
 
@@ -439,13 +431,14 @@ def _retry(options: argparse.Namespace) -> int:
 
 def _pack(options: argparse.Namespace) -> int:
     from fasthep_smk.transfer.environment.command import pack_environment
+    from fasthep_smk.translate.translation import execution_of_site
 
     asked, modules = None, list[str]()
     if options.workflow is not None:
         execution, modules = _compiled(options)
         asked = execution.environment
     elif options.profile is not None:
-        asked = _execution(options).environment
+        asked = execution_of_site(options.profile).environment
     print(pack_environment(options, asked, modules))
     return 0
 
@@ -477,7 +470,10 @@ def _enable(options: argparse.Namespace) -> int:
     found = project_profile.enable(options.folder)
     print(f"{'written' if found.written else 'there already'}: {found.path}")
     for name in found.apart:
-        print(f"apart: the profile {name} of yours does not include registry, which it stands in")
+        print(
+            f"note: your profile {name} does not include registry: a workflow that uses it does "
+            "not find the backend snakemake; add registry to its includes"
+        )
     print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
     return 0
 
@@ -503,37 +499,37 @@ def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
     return compiled.execution, sorted(modules)
 
 
-_RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
-    "init": _init,
-    "translate": _translate,
+#: Commands that are of no use if what they say cannot be written.
+_ANSWERING: dict[str, Callable[[argparse.Namespace], int]] = {
     "why": _why,
     "explain": _explain,
     "forecast": _forecast,
-    "check": _check,
     "doctor": _doctor,
-    "site": _site,
     "status": _status,
     "report": _report,
     "compare": _compare,
-    "watch": _watch,
     "sizes": _sizes,
-    "clean": _clean,
-    "attach": _attach,
-    "cancel": _cancel,
-    "retry": _retry,
     "pack": _pack,
-    "export": _export,
-    "enable": _enable,
-    "disable": _disable,
     "ops": _ops,
     "schema": _schema,
     "completion": _completion,
 }
-#: Commands that are of no use if what they say cannot be written.
-_ANSWERS = (
-    "why", "explain", "forecast", "doctor", "status", "report", "compare", "sizes", "pack", "ops",
-    "schema", "completion",
-)  # fmt: skip
+#: All commands but ``run``, and ``help``, which the parser answers.
+_RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
+    **_ANSWERING,
+    "init": _init,
+    "translate": _translate,
+    "check": _check,
+    "site": _site,
+    "watch": _watch,
+    "clean": _clean,
+    "attach": _attach,
+    "cancel": _cancel,
+    "retry": _retry,
+    "export": _export,
+    "enable": _enable,
+    "disable": _disable,
+}
 
 
 def _start(

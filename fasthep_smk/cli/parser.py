@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
 
 __all__ = ["make_parser", "misplaced", "names_of_options", "parse"]
 
-_COMMANDS = (
-    "run", "init", "translate", "why", "explain", "check", "doctor", "site", "status", "report",
-    "compare", "watch", "sizes", "forecast", "attach", "cancel", "retry", "clean", "pack",
-    "export", "enable", "disable", "ops", "schema", "completion", "help",
-)  # fmt: skip
-
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Return the options, and what stands after ``--``.
@@ -38,27 +33,27 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         cut = arguments.index("--")
         arguments, extra = arguments[:cut], arguments[cut + 1 :]
     parser = make_parser()
-    options, unknown = parser.parse_known_args(_with_command(arguments))
+    options, unknown = parser.parse_known_args(_with_command(arguments, subcommands(parser)))
     if unknown:
         actions = [options.action] if "action" in options else []
         raise unknown_words(parser, [options.command, *actions], unknown)
     return options, extra
 
 
-def _with_command(arguments: list[str]) -> list[str]:
+def _with_command(arguments: list[str], commands: Collection[str]) -> list[str]:
     """Return a command line that begins with a command, or asks for help."""
     if not arguments:
         raise UsageError("name a workflow or a command\n    hint: 'fasthep-smk help' lists them")
     first, *rest = arguments
     if first == "help":
         topics = [word for word in rest if not word.startswith("-")]
-        if topics and topics[0] not in _COMMANDS:
+        if topics and topics[0] not in commands:
             first, rest = topics[0], topics[1:]
         else:
             return [*(word for word in topics if word != "help"), "--help"]
-    if first in (*_COMMANDS, "-h", "--help", "--version"):
+    if first in (*commands, "-h", "--help", "--version"):
         return arguments
-    if problem := not_a_command(first, _COMMANDS):
+    if problem := not_a_command(first, commands):
         raise problem
     # The short form: a workflow instead of a command.
     return ["run", *arguments]
@@ -370,7 +365,7 @@ def _add_ops(commands: Commands) -> None:
 
 
 def _add_help(commands: Commands) -> None:
-    """Add what explains the command line itself."""
+    """Add what explains the command line itself: last, as ``help`` takes the commands before it."""
     commands.add_parser(
         "schema",
         help="print the JSON schema of a workflow, for editors",
@@ -386,7 +381,7 @@ def _add_help(commands: Commands) -> None:
     )
     completion.add_argument("shell", choices=tuple(SHELLS))
     help_ = commands.add_parser("help", help="explain a command")
-    help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=_COMMANDS)
+    help_.add_argument("topic", nargs="*", metavar="COMMAND", choices=tuple(commands.choices))
 
 
 def _add_pack(commands: Commands) -> None:

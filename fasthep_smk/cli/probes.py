@@ -20,6 +20,7 @@ from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, Route
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.executors import job_events
+from fasthep_smk.executors.read_as_text import said_of_failed_job
 from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run.snakemake_output import Reader
@@ -48,7 +49,6 @@ _LOOK, _GRACE = 2.0, 30.0
 _MARK = "fasthep-smk: "
 #: Of what Snakemake and batch systems print, nobody reads lines with words as long as that.
 _WORD = re.compile(r"\S{120}")
-_ADVICE = "For further error details see"
 _SHARED = (
     "do the workers see what this site says they do (this folder; with staging.mode: transfer, its "
     "staging.folder)? Try a submission by hand"
@@ -93,7 +93,7 @@ def send_probes(
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fasthep-smk-doctor-") as name:
         place = Path(name)
         _write(rules, placement, place)
-        with _outfit(rules, execution, modules, place, folder) as arguments:
+        with _prepared_transfer(rules, execution, modules, place, folder) as arguments:
             heard = _run(place, rules, placement.site.system, timeout, arguments)
         return [
             answer_of(place / f"{rule.name}.json")
@@ -103,10 +103,10 @@ def send_probes(
 
 
 @contextlib.contextmanager
-def _outfit(
+def _prepared_transfer(
     rules: Iterable[Rule], execution: Execution, modules: list[str], place: Path, folder: Path
 ) -> Iterator[list[str]]:
-    """Have what probes travel with, where jobs do; yield arguments for Snakemake."""
+    """Prepare what is sent with probes, if the site sends jobs; yield arguments for Snakemake."""
     system, environment = execution.site.system, execution.environment
     if not execution.staging.sends(system) or environment is None:
         yield []
@@ -170,8 +170,7 @@ class _Heard(Reader):
     def event(self, event: job_events.Event) -> None:
         super().event(event)
         if isinstance(event, job_events.JobFailed):
-            said = event.message.partition(_ADVICE)[0]
-            self.failed[event.rule] = "" if said == "None" else " ".join(said.split())
+            self.failed[event.rule] = said_of_failed_job(event.message)
 
 
 def _run(

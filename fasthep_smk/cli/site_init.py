@@ -69,7 +69,8 @@ def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
 
 def _invented(draft: sites.Draft) -> str:
     lines = "".join(f"#     {text}\n" for text in draft.invented)
-    return f"# Invented, as nobody has said it; adapt it to your jobs:\n{lines}" if lines else ""
+    title = "# Example values, which the batch system does not give; adapt them to your jobs:"
+    return f"{title}\n{lines}" if lines else ""
 
 
 def _yaml(content: Mapping[str, object]) -> str:

@@ -12,6 +12,7 @@ from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse.store import read
 from fasthep_smk.run.engine import Outcome
 from fasthep_smk.storage.damage import GONE
+from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.translation import Translation
 
 __all__ = ["as_data", "as_text", "unbundled"]
@@ -34,10 +35,11 @@ def unbundled(outcome: Outcome, translation: Translation) -> Outcome:
 
 def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -> str:
     """Return the jobs that would run, grouped by rule and reason; ``each`` names every job."""
-    count = sum(len(rule.jobs) for rule in translation.rules)
+    count, sample = _wanted(translation), translation.sample
+    said = [f"Sample: {said_of_sample(sample.as_data())}"] if sample else []
     if outcome.total == 0:
-        return f"Nothing to do: all {count} jobs are up to date.\n"
-    lines = [f"{outcome.total} of {count} jobs would run:"]
+        return "\n".join([*said, f"Nothing to do: all {count} jobs are up to date."]) + "\n"
+    lines = [*said, f"{outcome.total} of {count} jobs would run:"]
     for rule in translation.rules:
         if not outcome.jobs.get(rule.name):
             continue
@@ -57,6 +59,8 @@ def as_text(outcome: Outcome, translation: Translation, *, each: bool = False) -
 def as_data(outcome: Outcome, translation: Translation) -> dict[str, object]:
     """Return the same as plain data: each job that would run, with its reason.
 
+    ``sample`` tells which part of the partitions is wanted, ``None`` for all.
+
     ``made`` are the files for the user that are then there, as far as they are known, ``left_over``
     those that are there now and that nothing makes; both relative to the build folder.
     """
@@ -67,8 +71,9 @@ def as_data(outcome: Outcome, translation: Translation) -> dict[str, object]:
             for rule in translation.rules
             for job in _running(rule, outcome)
         ],
-        "up_to_date": sum(len(rule.jobs) for rule in translation.rules) - outcome.total,
+        "up_to_date": _wanted(translation) - outcome.total,
         "restored": translation.reuse.restored,
+        "sample": translation.sample.as_data() if translation.sample else None,
         "made": made,
         "left_over": sorted(_in_artifacts(translation.earlier) - {*made}),
     }
@@ -87,6 +92,12 @@ def _made(translation: Translation) -> list[str]:
         without=translation.left_out,
         exports=exports_of(translation.document),
     )
+
+
+def _wanted(translation: Translation) -> int:
+    """Return how many jobs there are, but for those that a sample leaves out."""
+    left_out = translation.sample.unneeded(translation.rules) if translation.sample else set()
+    return sum(len(rule.jobs) for rule in translation.rules) - len(left_out)
 
 
 def _in_artifacts(build: Path) -> set[str]:

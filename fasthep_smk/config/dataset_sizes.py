@@ -54,10 +54,12 @@ class DatasetSize:
         return self.layers[leaf].place((self.name, leaf))
 
     def means(self, dataset: str, file: str, datasets: Iterable[str]) -> bool:
-        """Whether a file of a dataset is meant; a pattern is none if a ``dataset`` has its name."""
+        """Whether a file of a dataset is meant; a name of one of the ``datasets`` is no pattern."""
         if self.name in datasets:
             return self.name == dataset
-        return bool(_PATTERN & set(self.name)) and fnmatchcase(file, self.name)
+        return file == self.name or (
+            bool(_PATTERN & set(self.name)) and fnmatchcase(file, self.name)
+        )
 
 
 def of_datasets(

@@ -19,7 +19,7 @@ from fasthep_smk.config import schema
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.util import executor_plugins as plugins
-from fasthep_smk.util.bounded_yaml import load
+from fasthep_smk.util.bounded_yaml import load_each_key_once
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.units import parse_bytes, parse_duration
@@ -225,7 +225,7 @@ def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
 
 def _read(path: Path) -> Any:
     try:
-        return load(path) or {}
+        return load_each_key_once(path) or {}
     except (OSError, ValueError, yaml.YAMLError) as error:
         text = " ".join(str(error).split())
         raise Findings([Finding(file=str(path), problem=f"cannot be read: {text}")]) from error

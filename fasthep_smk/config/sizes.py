@@ -14,7 +14,7 @@ import yaml
 
 from fasthep_smk.config import schema
 from fasthep_smk.util import units
-from fasthep_smk.util.bounded_yaml import load
+from fasthep_smk.util.bounded_yaml import load_each_key_once
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
 from fasthep_smk.util.yaml_values import as_yaml
@@ -53,8 +53,8 @@ def read_sizes(path: Path) -> list[Size]:
         Findings: it cannot be read, or something in it is wrong.
     """
     try:
-        content = load(path)
-    except FileNotFoundError:
+        content = load_each_key_once(path)
+    except (FileNotFoundError, IsADirectoryError):
         raise WrongArgument.one(
             "there is no such file",
             key="--sizes",

@@ -1,8 +1,9 @@
-"""What is read of other programs' texts in a run: all of it, each with its reason.
+"""What is read of the texts that Snakemake and its executors print in a run, each with its reason.
 
-All else is events (`job_events`) or exit statuses. The tests compare each with the text of the
-program that is installed. Elsewhere, what FAST-HEP's compiler refuses is read in
-``flow/compiler_messages.py``, and what refuses a credential in ``credentials/refusals.py``.
+All else of a run is events (`job_events`) or exit statuses. The tests compare each with the text of
+the program that is installed. What batch systems answer to our own commands is read in ``sites/``,
+what FAST-HEP's compiler refuses in ``flow/compiler_messages.py``, and what refuses a credential in
+``credentials/refusals.py``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fasthep_smk.sites.slurm import NO_ANSWER as SLURM_IS_SILENT
 from fasthep_smk.sites.slurm import NO_WORD as SBATCH_HEARD_NOTHING
 
 __all__ = [
+    "ADVICE",
     "BEFORE_HTCONDOR",
     "HTCONDOR_HEARD_NOTHING",
     "HTCONDOR_IS_SILENT",
@@ -28,6 +30,7 @@ __all__ = [
     "SLURM_IS_SILENT",
     "SRUN_IS_SILENT",
     "said_by_sbatch",
+    "said_of_failed_job",
 ]
 
 # --- Snakemake ---
@@ -40,6 +43,8 @@ IS_LOCKED = re.compile(r"Directory cannot be locked")
 IS_MISSING = re.compile(r"^(/.+) \(missing locally")
 #: It reads its command line before it has a logger.
 IS_UNUSABLE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
+#: How the sentence begins that it adds to what an executor says of a failed job.
+ADVICE = "For further error details see"
 
 # --- Slurm, and Snakemake's plugin for it; where it is silent: sites/slurm.py ---
 
@@ -67,6 +72,12 @@ MAY_PASS = re.compile(
     r"|standby mode|zero bytes|unexpected message|failed to send|create new cluster|\[Errno ",
     re.IGNORECASE,
 )
+
+
+def said_of_failed_job(message: str) -> str:
+    """Return what an executor says of a failed job, without the advice that each of them has."""
+    said = " ".join(message.partition(ADVICE)[0].split())
+    return "" if said == "None" else said
 
 
 def said_by_sbatch(message: str) -> str:

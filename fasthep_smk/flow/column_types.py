@@ -168,7 +168,7 @@ def inverted(
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
             turned = ast.unparse(part.operand)
             if _values(_column(events, turned, ctx)).dtype.kind in "iu":
-                problem = f"'~' turns the bits of a whole number: ~({turned}) is a yes for 0 and 1"
+                problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 yield text, problem, f"write {turned} == 0"
 
 

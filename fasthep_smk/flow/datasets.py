@@ -160,7 +160,7 @@ def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Fi
                 key=f"{key}.eventtype",
                 problem="is neither data nor mc: no stage for one of them would see the dataset",
                 value=as_yaml(value),
-                expected="data or mc, or a word of yours that is not nearly one of them",
+                expected="data or mc, or a word of your own that does not resemble them",
                 hint=f"did you mean {meant!r}?",
             )
 

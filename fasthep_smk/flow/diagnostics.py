@@ -66,11 +66,11 @@ class Measured(ABC):
         """Return what is wrong with an engine, and what to write; ``None`` if nothing is."""
         if engine is None:
             return None
-        if engine not in cls.ENGINES:
+        if not isinstance(engine, str) or engine not in cls.ENGINES:
             close = nearest(str(engine), cls.ENGINES)
             hint = f": did you mean {close!r}?" if close else f", not {engine!r}"
             return f"engine is one of {', '.join(cls.ENGINES)}{hint}"
-        package = cls.ENGINES[str(engine)]
+        package = cls.ENGINES[engine]
         if package and importlib.util.find_spec(package) is None:
             return f"there is no {package} here: pip install {package}, or leave out 'engine'"
         return None

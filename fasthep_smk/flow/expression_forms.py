@@ -139,7 +139,7 @@ def _values_of(
         if given != function.nin:
             yield f"{name} takes {_counted(function.nin)}, not {given}", hint
         elif unknown := next((one for one in words if one not in _OF_UFUNC), None):
-            yield f"{name} takes nothing called {unknown}", hint
+            yield f"{name} has no parameter {unknown}", hint
         return
     if function is np.where:  # of a condition alone it would make the numbers of the events
         if given + len(words) != _OF_WHERE:
@@ -151,7 +151,7 @@ def _values_of(
     except ValueError:  # it does not say what it takes
         return
     except TypeError as error:
-        yield f"{name} cannot be called so: {error}", hint
+        yield f"{name} cannot be called with these values: {error}", hint
 
 
 def _counted(number: int) -> str:

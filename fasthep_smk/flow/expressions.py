@@ -161,7 +161,7 @@ class _Reading:
                 yield f"{word!r} does not combine columns: {sign!r} does", hint
             turned = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
             if isinstance(node, ast.UnaryOp) and turned and self._is_column(node.operand):
-                yield "'not' does not turn a column around: '~' does", "write ~(…)"
+                yield "'not' does not negate a column: '~' does", "write ~(…)"
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
                 yield from self._power(node)
             if isinstance(node, ast.IfExp) and self._is_column(node.test):

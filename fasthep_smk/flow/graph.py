@@ -2,7 +2,7 @@
 
 All decisions that belong to FAST-HEP (which node is active for a dataset, which reference replaces
 that to an inactive node, when a sink runs, which products outlive a partition) are asked of
-FAST-HEP here, so that the planning rooms are pure functions over plain data.
+FAST-HEP here, so that the planning rooms work on plain data.
 """
 
 from __future__ import annotations

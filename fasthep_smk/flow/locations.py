@@ -16,6 +16,7 @@ import yaml
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.yaml_places import yaml_places
+from fasthep_smk.util.bounded_yaml import repeated_keys
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_values import as_yaml
 
@@ -107,7 +108,7 @@ def yaml_slips(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Fin
         with contextlib.suppress(yaml.YAMLError, OSError, UnicodeError, RecursionError):
             with file.open(encoding="utf-8") as stream:
                 root = yaml.compose(stream, Loader=_Loader)
-            found += _repeated(root, name)
+            found += repeated_keys(root, name)
             found += _other_numbers(root, name)
     return found
 
@@ -143,34 +144,6 @@ def _other_numbers(root: yaml.Node | None, file: str) -> Iterator[Finding]:
                 at=f"{file}, line {node.start_mark.line + 1}",
                 hint=f"write {plain}, or quotes around a text" if written[1] else None,
             )
-
-
-def _repeated(root: yaml.Node | None, file: str) -> Iterator[Finding]:
-    left, seen = [root], set()
-    while left:
-        node = left.pop()
-        if id(node) in seen:  # an alias
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            left += node.value
-        if not isinstance(node, yaml.MappingNode):
-            continue
-        lines: dict[str, int] = {}
-        for key, value in node.value:
-            left += [key, value]
-            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
-                continue
-            line = key.start_mark.line + 1
-            if key.value in lines:
-                yield Finding(
-                    file=file,
-                    key=key.value,
-                    problem="stands twice in one mapping: only the last would count",
-                    at=f"{file}, lines {lines[key.value]} and {line}",
-                    expected="each key once",
-                )
-            lines[key.value] = line
 
 
 def _with_place(finding: Finding, text: _Text | None, workflow: Path, shown: str) -> Finding:

@@ -31,7 +31,7 @@ __all__ = [
     "merged_hooks",
     "relocate",
     "renamed_bundle",
-    "retold",
+    "rewrite_as_named",
     "summarise",
 ]
 
@@ -138,28 +138,29 @@ def summarise(
 
 
 @quick_yaml()
-def retold(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
-    """Write a run's summary and reports as FAST-HEP's command will, which was told ``outdir``.
+def rewrite_as_named(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
+    """Write a run's summary and reports again, with the paths that ``outdir`` gives them.
 
-    It writes them once more, and names paths as its user has typed them. Returns the summary but
-    for what it adds itself, and the files that are others now, relative to ``outdir``.
+    FAST-HEP's command writes the summary once more at its end, and names paths as its user has
+    typed them. Returns the summary without the reports, which that command adds itself, and the
+    files that have changed, relative to ``outdir``.
     """
     paths = upstream.BuildPaths.from_plan(plan, outdir=outdir)
     path = Path(paths.run_summary())
     known = parse_written(path.read_bytes())
     added = {name: value for name, value in known.items() if name != "reports"}
-    told = {
+    named = {
         **added,
         "summary_path": str(path),
         "artifacts_path": str(paths.artifacts_root()),
     }
-    if told == added:
-        return told, []
-    reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=told)
-    whole = {**told, "reports": reports} if reports else told
+    if named == added:
+        return named, []
+    reports = upstream.run_workflow_reports(plan, outdir=paths.root, summary=named)
+    whole = {**named, "reports": reports} if reports else named
     upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
     written = [path, *(Path(one.get("path") or "") for one in reports or ())]
-    return told, [str(one.relative_to(outdir)) for one in written if outdir in one.parents]
+    return named, [str(one.relative_to(outdir)) for one in written if outdir in one.parents]
 
 
 def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:

@@ -172,7 +172,7 @@ def _unchanged(
             yield Finding(
                 file=workflow,
                 key=f"{key}.replace",
-                problem=f"replaces {name!r}, which stands nowhere that is looked at",
+                problem=f"replaces {name!r}, which is in no place where names are replaced",
                 expected=_REPLACED,
                 hint="let a stage with op: hep.define make a column of it, and replace it there",
             )

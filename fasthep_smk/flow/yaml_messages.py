@@ -16,12 +16,12 @@ __all__ = ["unreadable_finding", "yaml_finding"]
 _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"found character '\\t' that cannot start",
-        "a tab is where spaces belong",
+        "a tab is used where YAML takes spaces only",
         "indent with spaces",
     ),
     (
         r"mapping values are not allowed",
-        "a ':' is where none can be",
+        "a ':' is used where YAML takes none",
         "put quotes around a text that has a ': ', and begin a key below the ones beside it",
     ),
     (

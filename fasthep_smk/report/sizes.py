@@ -86,11 +86,14 @@ def _amount(
     history = [Sample(value, one.events) for value, one in zip(values, jobs, strict=True)]
     ask = proposal(history, name) or 0
     known = [(had, time) for had, time in zip(asked, times, strict=True) if had is not None]
+    enough = max((had for had, _ in known), default=None)
+    if enough is not None and max(values) <= enough:  # a worker may have no more than that
+        ask = min(ask, enough)
     return Amount(
         least=min(values),
         median=statistics.median(values),
         most=max(values),
-        asked=max((had for had, _ in known), default=None),
+        asked=enough,
         ask=ask,
         saved=sum((had - ask) * time for had, time in known) if known else None,
     )

@@ -220,7 +220,7 @@ def _files(old: list[str], now: list[str]) -> Iterator[str]:
             elif both:
                 yield f"input {path} was written to (another modification time)"
             else:
-                yield f"input {path} is known by other means or has another content"
+                yield f"input {path} has another content, or another --identity was asked for"
     if len(old) != len(now):
         yield "the list of input files has changed"
 

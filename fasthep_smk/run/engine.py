@@ -182,7 +182,7 @@ class Engine:
     def _start(
         self, folder: Path, arguments: list[str], variables: dict[str, str], connection: Connection
     ) -> SnakemakeProcess:
-        """Take over the process that was started ahead of the run, or start one."""
+        """Take over the process that was prestarted, or start one."""
         taken = self.prestarted and self.prestarted.take_snakemake(arguments, variables)
         return taken or SnakemakeProcess(
             self.system,
@@ -246,7 +246,7 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
 def _prestarted_server(
     prestarted: Prestarted | None, variables: dict[str, str], here: bool
 ) -> ForkServer | None:
-    """Return the fork server that was started ahead of the run, if it is one for this."""
+    """Return the fork server that was prestarted, if its environment is that of this run."""
     if prestarted is not None and not here:
         prestarted.discard()
     return prestarted.take_worker(variables) if prestarted is not None else None

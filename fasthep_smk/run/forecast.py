@@ -32,6 +32,12 @@ def forecast_of(placed: Placed) -> Forecast:
     limits = dict(placement.workers)
     if here is None and jobs:
         limits = {one: min(jobs, limits.get(one, jobs)) for one in _pools(placed)}
+    if here is not None and here.memory:  # shared by as many jobs as it is enough for
+        for attempts in placement.attempts.values():
+            pool, asked = attempts[0].pool, attempts[0].request.memory
+            if asked:
+                fitting = max(1, here.memory // asked)
+                limits[pool] = min(limits.get(pool, fitting), fitting)
     run = facts.run
     places = dict(run.get("limits", {})) if run else {}
     events = counting(placed.variations, placed.inputs)

@@ -129,12 +129,12 @@ def _run_jobs(translation: Translation, session: Session) -> Finished:
     settings, build = translation.settings, translation.build
     # Imported when needed: a run with nothing to do needs none of it.
     from fasthep_smk.run import engine, recovery
-    from fasthep_smk.transfer.setup import equipped
+    from fasthep_smk.transfer.setup import prepared
 
     obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
     warn(credential_need.warnings_of(translation, valid=translation.reuse.valid))
     tell = None if settings.quiet else sys.stderr
-    with equipped(translation, tell=tell) as travelling:
+    with prepared(translation, tell=tell) as travelling:
         snakemake = engine.Engine.of(
             translation,
             output=sys.stderr,
@@ -178,27 +178,33 @@ def conclude(finished: Finished) -> Concluded:
     return Concluded(translation, finished.done, disk, incomplete)
 
 
-#: All steps of a run.
+#: All steps of a run. `run_whole` takes those from ``reconcile`` on one by one: earlier batch jobs
+#: are settled before them, and ``run`` takes a session besides.
 STEPS: tuple[Callable[..., object], ...] = (
     load, compile_plans, plan, place, reconcile, write, run, conclude,
 )  # fmt: skip
 
 
-def up_to(last: Callable[..., Made], start: Start) -> Made:
-    """Take the steps from the first to ``last``, one of those before ``run``.
+def up_to(
+    last: Callable[..., Made], given: Start, *, after: Callable[..., Start] | None = None
+) -> Made:
+    """Take the steps up to ``last``, one of those before ``run``.
+
+    They begin with the first one, or with the one after that which has made ``given``.
 
     Raises:
         Findings: everything that one of the steps has found to be wrong.
     """
-    made: Any = start
-    for step in STEPS[: STEPS.index(last) + 1]:
+    made: Any = given
+    first = 0 if after is None else STEPS.index(after) + 1
+    for step in STEPS[first : STEPS.index(last) + 1]:
         made = step(made)
     return made  # type: ignore[no-any-return]
 
 
 def accepted(placed: Placed) -> Translation:
     """Take the steps after ``place`` up to ``write``, by which the build folder changes."""
-    return write(reconcile(placed))
+    return up_to(write, placed, after=place)
 
 
 def accepted_beside_jobs(placed: Placed, *, cancel: bool = False) -> Translation:

@@ -49,7 +49,7 @@ def _has_cache() -> bool:
 
 
 class Prestarted:
-    """Processes that were started ahead of a run, until it takes them over."""
+    """Processes that were started before a run, until it takes them over."""
 
     def __init__(self, build: Path, held: int) -> None:
         # A call with nothing to do needs neither.
@@ -106,14 +106,14 @@ def prestart(build: Path, held: int | None, *, wanted: bool) -> Iterator[Prestar
         yield None
         return
     try:
-        ahead = Prestarted(build, held)
+        prestarted = Prestarted(build, held)
     except OSError:  # no space for a folder: the run says so, if it comes to that
         yield None
         return
     try:
-        yield ahead
+        yield prestarted
     finally:
-        ahead.discard()
+        prestarted.discard()
 
 
 def is_likely_idle(workflow: Path, build: Path) -> bool:

@@ -80,10 +80,18 @@ def run_to_the_end(
             elif limit is None or failures.some_refused(build):
                 raise  # with a renewed credential nothing would be missing
             elif rounds_left > 0 and kinds & _GOES_ON:
-                print(f"{error}\nsome of them because of other files: all again", file=output)
+                print(
+                    f"{error}\nsome failed because files are damaged or have changed: "
+                    "all jobs that failed run again",
+                    file=output,
+                )
             elif not apart and accept_missing.lost_with_others(error, translation):
                 apart = True
-                print(f"{error}\nwhat shared a batch job with one of them runs alone", file=output)
+                print(
+                    f"{error}\npartitions that shared a batch job with a failed one run again, "
+                    "each in a batch job of its own",
+                    file=output,
+                )
             else:
                 without = accept_missing.to_leave_out(error, translation, limit)
                 count = len(without)

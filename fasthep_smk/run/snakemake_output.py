@@ -15,7 +15,7 @@ from textwrap import shorten
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
-from fasthep_smk.executors.read_as_text import IS_LOCKED
+from fasthep_smk.executors.read_as_text import IS_LOCKED, said_of_failed_job
 from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.run.display import Screen
 from fasthep_smk.run.job_counts import Facts, Tally
@@ -31,7 +31,6 @@ _FOLDER = re.compile(r"^(?:(\S+)/record\.json|(smk/bundles/\S+\.json))(?: \(.*)?
 _ALL = "all"
 #: Of a longer reason, the rest is for the end of the run.
 _LONG = 120
-_ADVICE = "For further error details see"
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Reader:
 
     def _note(self, name: str, log: str, message: str) -> None:
         self.failed_logs[name] = log
-        self.messages[log] = _in_short(message)
+        self.messages[log] = said_of_failed_job(message)
 
     def _progressed(self, event: job_events.Progressed) -> None:
         if event.done < event.total and self._screen is not None:
@@ -197,9 +196,3 @@ _FOLLOW: dict[type[Event], Callable[..., None]] = {
     job_events.Progressed: Reader._progressed,
     job_events.Problem: Reader._problem,
 }
-
-
-def _in_short(message: str) -> str:
-    """Return what Snakemake says of a failed job, without what it says of every one."""
-    text = " ".join(message.partition(_ADVICE)[0].split())
-    return "" if text == "None" else text

@@ -47,7 +47,7 @@ def run_whole(
         here = settings.profile in (None, "local")
         wanted = here and not is_likely_idle(settings.workflow, build)
         with prestart(build, held, wanted=wanted) as prestarted:
-            # Imported now: what was started ahead does not wait for the compiler's import.
+            # Imported now: what is prestarted does not wait for the compiler's import.
             from fasthep_smk import sites
             from fasthep_smk.run import pipeline
             from fasthep_smk.translate.translation import Start

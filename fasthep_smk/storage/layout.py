@@ -150,7 +150,8 @@ _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "grap
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"
 ARCHIVE = "products.zip"
-#: How the name of a cached stream ends: a job keeps it only to make the next edit cheap.
+#: How the name of a cached stream ends: a job keeps it only to make the next edit cheap. Finished
+#: jobs have files of this name, and records that name them: another one would lose these.
 CACHED = ".spare.arrow"
 
 

@@ -27,6 +27,7 @@ class Taken:
     stages: tuple[str, ...]
     pool: str
     dataset: str | None
+    file: str
     memory: int
     seconds: float
     events: int | None
@@ -102,6 +103,7 @@ def _taken(job: TaskJob, head: JsonObject, events: int | None) -> Taken | None:
         stages=job.stages,
         pool=str(asked.get("pool") or ""),
         dataset=job.entry.dataset,
+        file=job.entry.file or "",
         memory=memory,
         seconds=max(0.0, ended - started),
         events=_whole(head.get("events")) or events,

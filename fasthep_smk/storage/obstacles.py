@@ -79,7 +79,7 @@ def check_folders(build: Path) -> None:
         if path.parent.is_dir() and os.path.lexists(path) and not path.is_dir()
     ]
     found += [
-        in_the_way(path, "a pipe, socket or device is where files belong")
+        in_the_way(path, "is a pipe, socket or device, which cannot be in a build folder")
         for path in _special(build)
     ]
     if found:

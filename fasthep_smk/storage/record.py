@@ -104,7 +104,10 @@ def made_of(job: _Signed, known: Mapping[str, NodeFacts], origin: OriginFacts | 
 
 
 class ProductEntry(TypedDict):
-    """A product of a job. ``live`` are the columns of a stream, ``None``: all of them."""
+    """A product of a job. ``live`` are the columns of a stream, ``None``: all of them.
+
+    ``spare``, as records have called it from the first, is that of a cached stream.
+    """
 
     node: str
     port: str

@@ -100,12 +100,14 @@ def open_parcel(
         listed: dict[str, Member] = _manifest(tar, path)["files"]
         for name in listed:
             if not may_hold(name):
-                raise Damaged(f"{path.name}: {name!r} is not what this job may send")
+                raise Damaged(f"{path.name}: {name!r} is no file that this job sends")
         left = dict(listed)
         while (member := tar.next()) is not None:
             known = left.pop(member.name, None)
             if known is None or not _is_plain(member) or member.size != known["size"]:
-                raise Damaged(f"{path.name}: {member.name!r} is not what its list says")
+                raise Damaged(
+                    f"{path.name}: {member.name!r} differs from its entry in the list of files"
+                )
             goal = folder / member.name
             goal.parent.mkdir(parents=True, exist_ok=True)
             _copy(_stream(tar, member), goal, known, f"{path.name}: {member.name!r}")

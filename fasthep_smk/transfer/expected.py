@@ -87,7 +87,7 @@ class Expected:
             if name in self._notes:
                 return self._problem_of_note(path, self._notes[name])
             if _OBSERVED.fullmatch(name):
-                return None if observed.is_of(path) else "is not what its name says"
+                return None if observed.is_of(path) else "differs from the checksum in its name"
         except (ValueError, RecursionError, products.Damaged) as error:
             return f"cannot be read: {failures.one_line(error)}"
         return None
@@ -100,7 +100,7 @@ class Expected:
             return f"is not a record: {where}: {failures.one_line(error)}"
         mine = (self._rule, key, self._jobs[key].signature)
         if (record["rule"], record["key"], record["signature"]) != mine:
-            return "is the record of another job, or version of it"
+            return "is the record of another job, or of another version of this one"
         # What a failed job leaves for the user are diagnostics, of which no record tells.
         missing = record["results"].keys() - present
         return f"names {min(missing)!r}, which did not come" if missing else None

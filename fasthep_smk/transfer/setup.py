@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Travel
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["Setup", "equipped"]
+__all__ = ["Setup", "prepared"]
 
 
 @contextlib.contextmanager
-def equipped(translation: Translation, *, tell: TextIO | None = None) -> Iterator[list[str]]:
-    """Have what jobs travel with for a run; yield arguments for Snakemake, none if they do not.
+def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterator[list[str]]:
+    """Prepare what is sent with a run's jobs; yield arguments for Snakemake, none if nothing is.
 
     Their environment is packed, unless workers have it. ``tell`` is told what takes a while.
 
@@ -41,7 +41,9 @@ def equipped(translation: Translation, *, tell: TextIO | None = None) -> Iterato
     if not placement.transfers:
         yield []
         return
-    assert placement.environment is not None, "a site was refused whose jobs would have none"
+    assert placement.environment is not None, (
+        "loading refuses a site that sends jobs without an environment"
+    )
     modules = {name for one in translation.variations for name in modules_of(one.graph.plan)}
     setup = Setup(
         translation.build,

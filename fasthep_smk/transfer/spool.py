@@ -82,7 +82,7 @@ class Spool:
 
     def command(self, sending: Sending, *, attempt: int, threads: int) -> list[str]:
         """Return what a worker runs that sees the spool."""
-        assert self.spool is not None, "what is sent has places of its own"
+        assert self.spool is not None, "this batch system sends the files itself: there is no spool"
         options = ["--attempt", str(attempt), "--threads", str(threads)]
         for kind, path in sending.credentials.items():
             options += ["--credential", f"{kind}={path}"]
@@ -120,7 +120,7 @@ class Spool:
 
     def _put(self, kind: str, path: Path) -> Path:
         """Put a credential into the spool, as it is now, for nobody else to read."""
-        assert self.spool is not None, "what is sent has places of its own"
+        assert self.spool is not None, "this batch system sends the files itself: there is no spool"
         folder = self.spool / _CREDENTIALS
         folder.mkdir(mode=0o700, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=folder)  # of mode 600

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 
 from fasthep_smk.config.dataset_sizes import DatasetSize, unknown_datasets
 from fasthep_smk.config.requests import Attempt, leaf_of
@@ -19,7 +20,7 @@ from fasthep_smk.storage.job_settings import place_in
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Own", "by_snakemake_job", "named", "own_amounts", "unfit"]
+__all__ = ["Own", "by_snakemake_job", "named", "of_bundles", "own_amounts", "unfit"]
 
 #: The attempts of jobs, by their places.
 Own = Mapping[str, tuple[Attempt, ...]]
@@ -97,6 +98,24 @@ def named(rule: Rule, sizes: Sequence[DatasetSize]) -> dict[str, list[str]]:
     }
 
 
+def of_bundles(rule: Rule, apart: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return which amounts Snakemake's jobs of a rule have of their own, by their places.
+
+    ``apart`` says it of each job; a bundle has those of any of its jobs.
+    """
+    if not rule.bundles:
+        return dict(apart)
+    found: dict[str, list[str]] = {}
+    for bundle in rule.bundles.values():
+        jobs = [rule.jobs[key] for key in bundle.jobs]
+        dataset = jobs[0].wildcards["dataset"]
+        each = [apart.get(place_in(one.wildcards), apart.get(dataset, [])) for one in jobs]
+        if any(each):
+            place = f"{dataset}/{bundle.place[-1]}"
+            found[place] = list(dict.fromkeys(chain(found.get(place, []), *each)))
+    return found
+
+
 def _said(rule: Rule, sizes: Sequence[DatasetSize]) -> Iterator[tuple[str, list[DatasetSize]]]:
     """Yield places of jobs with what is said of them, the strongest last."""
     datasets = list(dict.fromkeys(job.dataset for job in rule.jobs.values() if job.dataset))
@@ -167,14 +186,23 @@ def by_snakemake_job(
 
 
 def _most(each: Sequence[tuple[Attempt, ...]]) -> tuple[Attempt, ...]:
-    """Return at each attempt the most that any of several asks for."""
+    """Return at each attempt the most that any of several asks for.
+
+    One of which no memory or disk is said asks for less than the others; one without a limit of
+    time has none.
+    """
     merged: list[Attempt] = []
     for attempts in zip(*each, strict=True):
-        most: dict[str, int] = {}
+        request, origins = attempts[0].request, dict(attempts[0].origins)
         for leaf in _AMOUNTS:
-            known = [getattr(one.request, leaf) for one in attempts]
-            if None not in known:
-                most[leaf] = max(known)
-        first = attempts[0]
-        merged.append(replace(first, request=replace(first.request, **most)))
+            known = [one for one in attempts if getattr(one.request, leaf) is not None]
+            if not known or (leaf == "walltime" and len(known) < len(attempts)):
+                request = replace(request, **{leaf: None})
+                origins.pop(leaf_of(leaf), None)
+                continue
+            most = max(known, key=lambda one: int(getattr(one.request, leaf)))
+            request = replace(request, **{leaf: getattr(most.request, leaf)})
+            if (origin := most.origins.get(leaf_of(leaf))) is not None:
+                origins[leaf_of(leaf)] = origin
+        merged.append(replace(attempts[0], request=request, origins=origins))
     return tuple(merged)

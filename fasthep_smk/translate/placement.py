@@ -14,6 +14,7 @@ from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
 from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measures
+from fasthep_smk.storage.measured import Taken
 from fasthep_smk.translate import by_dataset, pilots, snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.sizes import (
@@ -32,6 +33,8 @@ from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
 
+#: Amounts that may follow from what earlier jobs took.
+_MEASURED = frozenset(("memory", "walltime"))
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 
@@ -62,8 +65,14 @@ def place(
         return Placement(site), findings, notes
     notes += sites.notes(site.system)
     stated: dict[str, tuple[Attempt, ...]] = {}
-    special = [one.name for one in execution.by_dataset]
-    known = history(build, rules, execution.router, without=special) if build else {}
+    datasets = {job.dataset for rule in rules for job in rule.jobs.values() if job.dataset}
+
+    def is_special(one: Taken) -> bool:
+        return one.dataset is not None and any(
+            size.means(one.dataset, one.file, datasets) for size in execution.by_dataset
+        )
+
+    known = history(build, rules, execution.router, is_special=is_special) if build else {}
     proposed = proposals(known)
     measured: dict[str, Measures] = {}
     own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
@@ -71,8 +80,11 @@ def place(
     for rule in rules:
         # A batch system ends what takes more: it must be possible to ask for more then.
         again = here is not None or rule.route.retries > 0
-        given = sized(rule, sizes, proposed if again else [], execution.router)
-        before = sized(rule, sizes, [], execution.router)
+        free = _MEASURED
+        if rule.route.retries == 0:  # one that took longer than others would have failed
+            free = _MEASURED - {"walltime"}
+        given = sized(rule, sizes, proposed if again else [], execution.router, free)
+        before = sized(rule, sizes, [], execution.router, free)
         if here is not None:
             before = tuple(sites.shrink(one, here)[0] for one in before)
         largest: tuple[int | None, ...] = (None,) * len(given)
@@ -93,7 +105,9 @@ def place(
         )
         learnt = None
         if again:
-            learnt = measuring(rule, before, sizes, known, execution.router, largest=largest)
+            learnt = measuring(
+                rule, before, sizes, known, execution.router, free=free, largest=largest
+            )
         if learnt is not None:
             stated[rule.name] = tuple(contained(one, execution) for one in before)
             measured[rule.name] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -92,17 +92,17 @@ History = Mapping[tuple[str, tuple[str, ...], str], Sequence[Taken]]
 
 
 def history(
-    build: Path, rules: Iterable[Rule], router: Router, *, without: Collection[str] = ()
+    build: Path, rules: Iterable[Rule], router: Router, *, is_special: Callable[[Taken], bool]
 ) -> History:
     """Return what the jobs that earlier runs have left took, if a rule asks for that.
 
-    ``without`` are datasets whose jobs are not like the others.
+    Left out are those that are special: not like the others.
     """
     routes = [(pool, rule.stages) for rule in rules for pool in rule.route.pools]
     found: dict[tuple[str, tuple[str, ...], str], list[Taken]] = defaultdict(list)
     if any(router.measures(pool, stages) for pool, stages in routes):
         with contextlib.suppress(OSError, SmkError):  # what cannot be read says nothing
-            for one in (one for one in taken(build) if one.dataset not in without):
+            for one in (one for one in taken(build) if not is_special(one)):
                 found[one.scope, one.stages, one.pool].append(one)
     return found
 
@@ -130,24 +130,27 @@ def measuring(
     known: History,
     router: Router,
     *,
+    free: Collection[str],
     largest: Sequence[int | None],
 ) -> Measures | None:
     """Return what a run has to know to size the jobs of a rule while it goes on, if it does.
 
-    ``largest`` is the memory of the largest node for each attempt, where nobody says what a worker
-    has.
+    ``free`` are the amounts that may follow from what others took, ``largest`` is the memory of the
+    largest node for each attempt, where nobody says what a worker has.
     """
 
     def names(attempt: Attempt) -> list[str]:
         said = entry_of(sizes, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
-        return [] if said or attempt.pilot else [*router.measures(attempt.pool, rule.stages)]
+        if said or attempt.pilot:
+            return []
+        return [name for name in router.measures(attempt.pool, rule.stages) if name in free]
 
-    free = [names(attempt) for attempt in stated]
-    if not any(free):
+    named = [names(attempt) for attempt in stated]
+    if not any(named):
         return None
     return {
         "most": [asked_of(attempt) for attempt in stated],
-        "names": free,
+        "names": named,
         "taken": {
             pool: [(one.memory, one.seconds, one.events) for one in jobs]
             for pool in rule.route.pools
@@ -160,12 +163,13 @@ def measuring(
 
 
 def sized(
-    rule: Rule, sizes: Sequence[Size], found: Sequence[Size], router: Router
+    rule: Rule, sizes: Sequence[Size], found: Sequence[Size], router: Router, free: Collection[str]
 ) -> tuple[Attempt, ...]:
     """Return the attempts of a rule's jobs, asking for what a file says, or for what was ``found``.
 
-    What is tried again asks for more memory, up to all that a worker of its pool has, and for all
-    the time of its pool. Jobs of pilots ask for nothing: their slots are cut.
+    ``free`` are the amounts that may follow from the latter. What is tried again asks for more
+    memory, up to all that a worker of its pool has, and for all the time of its pool. Jobs of
+    pilots ask for nothing: their slots are cut.
     """
     made: list[Attempt] = []
     for attempt in rule.route.attempts:
@@ -173,7 +177,8 @@ def sized(
         of_rule = partial(entry_of, scope=rule.scope, stages=rule.stages, pool=attempt.pool)
         entries = of_rule(sizes)
         if not entries:
-            names = router.measures(attempt.pool, rule.stages)
+            measured = router.measures(attempt.pool, rule.stages)
+            names = tuple(name for name in measured if name in free)
             entries = of_rule(found) if names else []
         if not entries or attempt.pilot:
             made.append(attempt)
@@ -243,17 +248,18 @@ def _sized(
     """Return an attempt that has ``before`` others in its pool before it."""
     most = router.pools.by_name[attempt.pool].settings.request
     request, origins = attempt.request, dict(attempt.origins)
-    memories = [one.memory for one in entries if one.memory is not None]
+    memories = {one.memory: one for one in reversed(entries) if one.memory is not None}
     if memories and "memory" in names:
         growth = Fraction(str(router.growth(attempt.pool, rule.stages)))
         memory = math.ceil(growth**before * max(memories))
         request = replace(request, memory=min(memory, most.memory or memory))
-        origins[leaf_of("memory")] = entries[0].place("ask.memory")
+        origins[leaf_of("memory")] = memories[max(memories)].place("ask.memory")
     times = [one.walltime for one in entries if one.walltime is not None]
-    if times and "walltime" in names and not before:
-        walltime = sum(times)  # one after the other
+    # One after the other; of one that says no time, nobody knows how long it takes.
+    if len(times) == len(entries) and "walltime" in names and not before:
+        walltime = sum(times)
         request = replace(request, walltime=min(walltime, most.walltime or walltime))
-        origins[leaf_of("walltime")] = entries[0].place("ask.walltime")
+        origins[leaf_of("walltime")] = ", ".join(one.place("ask.walltime") for one in entries)
     return replace(attempt, request=request, origins=origins)
 
 

@@ -248,6 +248,7 @@ def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Pat
             most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
             found[rule.name] = {
                 **one,
+                "apart": by_dataset.of_bundles(rule, one["apart"]),
                 # Rules that were bundled since have other names for their jobs.
                 "wildcards": [*rule.named_by],
                 "together": most,

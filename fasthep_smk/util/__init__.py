@@ -1,1 +1,1 @@
-"""Errors, files, names, units: knows nothing of the project."""
+"""Errors, files, names, units, processes: what any room may need."""

@@ -11,13 +11,14 @@ import contextlib
 import io
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
-from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.errors import Finding, Findings
 
-__all__ = ["check", "checked", "load"]
+__all__ = ["check", "checked", "load", "load_each_key_once", "repeated_keys"]
 
 #: Bytes of a file; 100,000 input files are listed in some 15 MB.
 _LARGEST = 20_000_000
@@ -43,6 +44,48 @@ def load(path: Path) -> object:
     """
     with path.open(encoding="utf-8") as stream:
         return yaml.safe_load(checked(stream, str(path)))
+
+
+def load_each_key_once(path: Path) -> object:
+    """Return the value of a YAML file of a person's.
+
+    Raises:
+        Findings: the same, or a key stands twice in one mapping.
+    """
+    value = load(path)
+    root = yaml.compose(path.read_text(encoding="utf-8"), Loader=_PARSER)
+    if found := [*repeated_keys(root, str(path))]:
+        raise Findings(found)
+    return value
+
+
+def repeated_keys(root: yaml.Node | None, file: str) -> Iterator[Finding]:
+    """Yield keys that stand twice in one mapping, of which YAML's readers take the last."""
+    left, seen = [root], set()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            left += [key, value]
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            line = key.start_mark.line + 1
+            if key.value in lines:
+                yield Finding(
+                    file=file,
+                    key=key.value,
+                    problem="stands twice in one mapping: only the last would count",
+                    at=f"{file}, lines {lines[key.value]} and {line}",
+                    expected="each key once",
+                )
+            lines[key.value] = line
 
 
 def checked(stream: object, file: str) -> str:

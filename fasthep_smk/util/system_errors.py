@@ -50,13 +50,13 @@ def finding(error: OSError) -> Finding:
         problem, fix = _LIMITS[error.errno]
         return Finding(file=file, problem=problem, hint=f"{fix}, {_AGAIN}" if fix else None)
     if path is not None and error.errno in (errno.EISDIR, errno.ENOTEMPTY):
-        return in_the_way(path, "a folder is where this file belongs")
+        return in_the_way(path, "is a folder; a file of this name is needed")
     if path is not None and error.errno == errno.ENOENT and path.is_symlink():
-        return in_the_way(path, "a symbolic link to nothing is where this file belongs")
+        return in_the_way(path, "is a symbolic link to nothing; a file of this name is needed")
     if path is not None and error.errno == errno.ELOOP:
-        return in_the_way(path, "a symbolic link is where this file belongs")
+        return in_the_way(path, "is a symbolic link; a file of this name is needed")
     if path is not None and error.errno == errno.ENOTSUP:
-        return in_the_way(path, "a pipe or device is where this file belongs")
+        return in_the_way(path, "is a pipe or device; a file of this name is needed")
     if path is not None and error.errno in (errno.ENOTDIR, errno.EEXIST):
         nearest = (one for one in (path, *path.parents) if os.path.lexists(one))
         if (there := next(nearest, path)) and not there.is_dir():
@@ -79,7 +79,7 @@ def in_the_way(path: Path, problem: str) -> Finding:
 def no_folder(path: Path) -> str:
     """Return what to say of something that is not the folder that it should be."""
     what = "a symbolic link to nothing" if path.is_symlink() and not path.exists() else "a file"
-    return f"{what} is where this folder belongs"
+    return f"is {what}; a folder of this name is needed"
 
 
 def clear(path: Path) -> None:

@@ -71,7 +71,7 @@ def run_end(job: Job, session: Session, folder: Path, store: Store) -> Ending:
     """Run what comes at the end of a run, or take it over; files go below ``folder``.
 
     ``store`` holds the products of the run and gets those of the end. Without ``written``, what
-    ran cannot be told apart: it has said something that belongs to no node.
+    ran cannot be told apart: it has recorded a warning or resource of the whole job.
 
     Raises:
         StageError: a node failed.
@@ -321,7 +321,7 @@ def _run_there(node: str) -> bytes:
         if not _child.styles.are_kept_by(node):
             return pickle.dumps(f"{node} changes how plots look")
         if _said(session) != said:
-            return pickle.dumps(f"{node} says something that belongs to no node")
+            return pickle.dumps(f"{node} records a warning or resource of the whole job")
         made = {key: value for key, value in store.items() if key[0] == node}
         operations = session.record(replayed=first).operations
         return pickle.dumps((folder, Ending(made, operations, {node: written})))

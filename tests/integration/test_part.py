@@ -229,9 +229,9 @@ def cut(path: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "a spare stream with a bit flipped": ("*.spare.arrow", flip),
-    "a spare stream that is truncated": ("*.spare.arrow", cut),
-    "a spare stream that is deleted": ("*.spare.arrow", Path.unlink),
+    "a cached stream with a bit flipped": ("*.spare.arrow", flip),
+    "a cached stream that is truncated": ("*.spare.arrow", cut),
+    "a cached stream that is deleted": ("*.spare.arrow", Path.unlink),
     "an archive with a bit flipped": ("products.zip", flip),
     "an archive that is deleted": ("products.zip", Path.unlink),
     "a record with a bit flipped": ("record.json", flip),

@@ -1,4 +1,4 @@
-"""What is started ahead of a run is used by it, or ends without a trace."""
+"""What is prestarted is used by the run, or ends without a trace."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def test_a_full_run_goes_on_from_a_sample(varied: Path, smk: Run) -> None:
     again = smk("workflow.yaml", *CUT, "--sample", "30%", *tell, cwd=varied)
     assert "everything was up to date" in again.stdout, again.stderr
     assert (varied / "told.txt").read_text() == "sample"
+    dry = smk("workflow.yaml", *CUT, "--sample", "30%", "-n", cwd=varied).stdout
+    assert re.match(r"Sample: 4 of 9 partitions \(.*\)\nNothing to do: all (\d+) jobs", dry), dry
 
     full = smk("workflow.yaml", *CUT, *tell, cwd=varied)
     assert full.returncode == 0, full.stderr

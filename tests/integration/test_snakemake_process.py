@@ -57,10 +57,12 @@ class Follower(Reader):
         return [event for event in self.reported if isinstance(event, kind)]
 
 
-def run(folder: Path, script: str, *arguments: str, ahead: bool = False) -> tuple[int, Follower]:
+def run(
+    folder: Path, script: str, *arguments: str, prestarted: bool = False
+) -> tuple[int, Follower]:
     (folder / "Snakefile").write_text(SNAKEFILE.replace("{SCRIPT}", script))
     wanted = ["--cores", "1", "--nocolor", *arguments]
-    if ahead:
+    if prestarted:
         process = SnakemakeProcess("local", folder, os.environ)
         assert process.tell(wanted)
     else:
@@ -69,9 +71,9 @@ def run(folder: Path, script: str, *arguments: str, ahead: bool = False) -> tupl
     return process.follow(reader), reader
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path, ahead: bool) -> None:
-    status, reader = run(tmp_path, WELL, ahead=ahead)
+@pytest.mark.parametrize("prestarted", [False, True])
+def test_a_run_is_reported_from_its_plan_to_its_end(tmp_path: Path, prestarted: bool) -> None:
+    status, reader = run(tmp_path, WELL, prestarted=prestarted)
     assert status == 0
     assert reader.of(JobsPlanned) == [JobsPlanned({"make": 2, "all": 1})]
     started = {(one.rule, *one.outputs) for one in reader.of(JobStarted)}  # type: ignore[union-attr]
@@ -143,15 +145,15 @@ def test_a_logger_of_the_users_own_gets_the_events_and_disturbs_nothing(
 
 def test_one_that_has_died_while_it_waited_is_not_told_anything(tmp_path: Path) -> None:
     held = os.open(tmp_path / "lock", os.O_CREAT)
-    ahead = Prestarted(tmp_path, held)
+    prestarted = Prestarted(tmp_path, held)
     try:
-        assert ahead._snakemake is not None
-        ahead._snakemake.signal(signal.SIGKILL)
-        ahead._snakemake._process.wait()
+        assert prestarted._snakemake is not None
+        prestarted._snakemake.signal(signal.SIGKILL)
+        prestarted._snakemake._process.wait()
         wanted = environment(tmp_path, held)
-        assert [ahead.take_snakemake(["--version"], wanted) for _ in range(2)] == [None, None]
+        assert [prestarted.take_snakemake(["--version"], wanted) for _ in range(2)] == [None, None]
     finally:
-        ahead.discard()
+        prestarted.discard()
         os.close(held)
 
 

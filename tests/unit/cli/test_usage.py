@@ -12,7 +12,7 @@ import pytest
 from fasthep_smk.api import _words
 from fasthep_smk.cli import main as command
 from fasthep_smk.cli.main import main
-from fasthep_smk.cli.parser import _COMMANDS, make_parser, parse
+from fasthep_smk.cli.parser import make_parser, parse
 from fasthep_smk.cli.usage import subcommands
 from fasthep_smk.config.schema import bundled
 
@@ -104,11 +104,10 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 
 
 def test_every_command_is_known_everywhere() -> None:
-    assert tuple(sorted(subcommands(make_parser()))) == tuple(sorted(_COMMANDS))
-    assert set(command._RUN_NOTHING) == {*_COMMANDS} - {"run", "help"}
+    assert set(command._RUN_NOTHING) == {*subcommands(make_parser())} - {"run", "help"}
 
 
-@pytest.mark.parametrize("topic", [*_COMMANDS, "site init", ""])
+@pytest.mark.parametrize("topic", [*subcommands(make_parser()), "site init", ""])
 def test_help_of_every_command(capsys: pytest.CaptureFixture[str], topic: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["help", *topic.split()])

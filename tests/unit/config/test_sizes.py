@@ -41,6 +41,11 @@ sizes:
     ("text", "message"),
     [
         ("[]", "sizes.yaml: is a list\n    found: []\n    expected: a mapping with sizes"),
+        (
+            "sizes:\n- {stages: [A], pool: p, ask: {memory: 1GB, memory: 9GB}}",
+            "sizes.yaml: memory: stands twice in one mapping: only the last would count\n"
+            "    at: sizes.yaml, lines 2 and 2\n    expected: each key once",
+        ),
         ("sizes: []\nsize: []", "sizes.yaml: size: unknown key\n    expected: sizes"),
         (
             "sizes: [{stages: [A], pool: p, asks: {memory: 1GB}}]",

@@ -30,7 +30,7 @@ from fasthep_smk.worker.limits import TimeLimit, time_limit
 from tests.support.credentials import token, write
 
 REQUIRED = (Requirement("token"),)
-MEND = "get a new token"
+RENEWAL = "get a new token"
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_gate_is_shut_while_the_token_has_ended(file: Path) -> None:
     assert found.is_open()
     assert len(told) == 2  # each change once
     assert told[0].startswith(f"the bearer token ({file}) expired at ")
-    assert f": jobs wait; renew it: {MEND}" in told[0]
+    assert f": jobs wait; renew it: {RENEWAL}" in told[0]
     assert told[1].startswith("the bearer token was renewed, until ")
     now = 4.0
     file.unlink()
@@ -166,7 +166,7 @@ def test_any_error_after_the_end_is_that_of_the_credential(file: Path) -> None:
     assert isinstance(found, Refused)
     host = socket.gethostname()
     assert str(found).endswith(f", and no new one came in time, on {host} (ValueError: bad)")
-    assert found.fix.startswith(MEND)
+    assert found.fix.startswith(RENEWAL)
 
 
 def test_it_waits_and_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

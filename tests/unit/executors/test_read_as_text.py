@@ -126,6 +126,14 @@ def test_htcondor_does_not_answer() -> None:
     assert read_as_text.HTCONDOR_IS_SILENT.search(str(there.value))
 
 
+def test_of_a_failed_job_all_executors_add_the_same_advice() -> None:
+    interface = importlib.import_module("snakemake_interface_executor_plugins.executors.remote")
+    assert read_as_text.ADVICE in inspect.getsource(interface)
+    said = f"held by\n HTCondor. {read_as_text.ADVICE} the log files"
+    assert read_as_text.said_of_failed_job(said) == "held by HTCondor."
+    assert read_as_text.said_of_failed_job("None") == ""
+
+
 def test_the_plugin_for_htcondor_says_what_htcondor_said() -> None:
     plugin = importlib.import_module("snakemake_executor_plugin_htcondor")
     (text,) = texts_of(plugin, "Failed to submit HTCondor job")

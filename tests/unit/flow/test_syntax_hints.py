@@ -16,7 +16,7 @@ def said(text: str) -> list[str]:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("!good", "'!' does not turn a column around: '~' does; write ~(…)"),
+        ("!good", "'!' does not negate a column: '~' does; write ~(…)"),
         ("n <> 2", "'<>' does not compare: '!=' does; write !="),
         ("n = 2", "'=' does not compare: '==' does; write =="),
         ("n => 2", "'=>' does not compare: '>=' does; write >="),

@@ -20,6 +20,7 @@ def job(**told: Any) -> Taken:
         "stages": ("Cuts", "Met"),
         "pool": "default",
         "dataset": "dy",
+        "file": "",
         "memory": 1 * GB,
         "seconds": 360.0,
         "events": None,
@@ -39,6 +40,14 @@ def test_the_evidence_of_a_rule() -> None:
     assert (memory.asked, memory.ask) == (4 * GB, 4 * GB)
     assert other.memory.ask == 1.38 * GB
     assert other.memory.saved == pytest.approx((4 - 1.38) * GB * 360)
+
+
+def test_no_more_is_proposed_than_was_enough() -> None:
+    """A worker may have no more than that: a run would refuse it."""
+    (found,) = sizes.evidence([job(memory=3.9 * GB, asked_time=400)] * 3)
+    assert (found.memory.ask, found.walltime.ask) == (4 * GB, 400)
+    (found,) = sizes.evidence([job(memory=4.1 * GB)] * 3)
+    assert found.memory.ask > 4.1 * GB
 
 
 def test_partitions_of_another_length_are_sized_by_the_longest() -> None:

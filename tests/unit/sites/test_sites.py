@@ -221,7 +221,7 @@ def test_a_first_profile_of_this_machine_can_be_used(tmp_path: Path) -> None:
         init_site("local", tmp_path / "here")
 
 
-def test_what_nobody_has_said_is_said_to_be_invented(
+def test_what_no_batch_system_says_is_named_as_an_example_value(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slurm names no time for a job; a profile without one would be of no use."""
@@ -233,7 +233,9 @@ def test_what_nobody_has_said_is_said_to_be_invented(
     text = "default.config.walltime, 01:00:00: Slurm ends a job that takes longer"
     assert invented == [text]
     lines = (tmp_path / "site/pools.yaml").read_text().splitlines()
-    assert "# Invented, as nobody has said it; adapt it to your jobs:" in lines
+    assert (
+        "# Example values, which the batch system does not give; adapt them to your jobs:" in lines
+    )
     assert f"#     {text}" in lines
 
 

@@ -89,15 +89,15 @@ def paths(parts: Iterable[Freeable]) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("keep", ["all", "auto", "none"])
-def test_spare_streams_may_go_but_are_kept_for_a_rerun(build: Path, keep: Keep) -> None:
-    spare = write(build, f"{CUT[0].folder}/cut.spare.arrow", 1000)
+def test_cached_streams_may_go_but_are_kept_for_a_rerun(build: Path, keep: Keep) -> None:
+    cached = write(build, f"{CUT[0].folder}/cut.spare.arrow", 1000)
     other = write(build, f"{CUT[0].folder}/value.arrow", 1000)  # of a product that is no stream
     found = survey_of(build)
     assert found.usage["event streams"] == Amount(4, 4000)
     names = {one.path for part in cleanable(found) for one in part.files}
     gone = {one.path for part in after_success(found, keep, []) for one in part.files}
-    assert str(spare.relative_to(build)) in names
-    assert (str(spare.relative_to(build)) in gone) == (keep == "none")
+    assert str(cached.relative_to(build)) in names
+    assert (str(cached.relative_to(build)) in gone) == (keep == "none")
     assert str(other.relative_to(build)) not in names | gone
 
 

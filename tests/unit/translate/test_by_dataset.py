@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from fasthep_smk.config.dataset_sizes import DatasetSize
 from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.plan.bundles import bundle
@@ -14,7 +15,7 @@ from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.translate import profile
-from fasthep_smk.translate.by_dataset import by_snakemake_job
+from fasthep_smk.translate.by_dataset import by_snakemake_job, of_bundles
 from fasthep_smk.translate.placement import place
 from fasthep_smk.translate.profile import Placement
 from tests.unit.plans import define, graph, node
@@ -90,6 +91,36 @@ def test_a_bundle_asks_for_the_most_of_any_of_its_jobs() -> None:
         "ttbar/bundle_0": 8 * GB,  # its other file asks for what the pool has
         "dy": 2 * GB,
     }
+
+
+@pytest.mark.parametrize("name", ["tt/0.root", "tt/1.root"])
+def test_a_bundle_of_jobs_without_amounts_has_those_of_the_one_that_has_some(name: str) -> None:
+    pools = "pools: {default: {config: {sizes: fixed, retries: 2}}}"
+    placement, rule, _ = placed(f"{{{name}: {{memory: 6GB, walltime: 1h}}}}", pools)
+    bundle([rule], 2)
+    own = placement.by_dataset[rule.name]
+    found = by_snakemake_job(rule, own, placement.attempts[rule.name])
+    first = found["ttbar/bundle_0"][0]
+    assert first.request.memory == 6 * GB
+    assert first.place("resources.memory").endswith("memory")
+    assert first.request.walltime is None  # the other file may take any time
+
+
+def test_what_is_said_of_a_file_is_said_of_its_bundle() -> None:
+    """A run that measures others does not change it."""
+    pools = POOLS.replace("retries: 2", "retries: 2, sizes: auto")
+    placement, rule, _ = placed("{'tt/1.root': {memory: 1GB}, dy: {disk: 2GB}}", pools)
+    bundle([rule], 2)
+    apart = placement.measuring[rule.name]["apart"]
+    assert apart == {"ttbar/1_0": ["memory"], "dy": ["disk"]}
+    assert of_bundles(rule, apart) == {"ttbar/bundle_0": ["memory"], "dy/bundle_0": ["disk"]}
+
+
+def test_a_file_may_have_the_brackets_of_a_pattern_in_its_name() -> None:
+    said = DatasetSize(name="tt/a[1].root", layers={}, memory=GB)
+    assert said.means("ttbar", "tt/a[1].root", ["ttbar"])
+    assert said.means("ttbar", "tt/a1.root", ["ttbar"])
+    assert not said.means("ttbar", "tt/a2.root", ["ttbar"])
 
 
 def resource(system: str, name: str, by_dataset: str, execution: str = POOLS) -> Any:

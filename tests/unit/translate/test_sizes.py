@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,23 @@ def test_stages_that_run_together_now_take_the_most_memory_and_all_their_time() 
     both = size(stages=("A",), memory=1 * GB, walltime=60)
     source = size(stages=("read.events",), memory=3 * GB, walltime=30, key="sizes[1]")
     assert asked(None, both, source)[0] == (3 * GB, 90)
+    untimed = size(stages=("read.events",), memory=3 * GB, key="sizes[1]")
+    assert asked(None, both, untimed)[0] == (3 * GB, 7200)  # nobody knows how long that takes
+
+
+def test_an_amount_is_said_to_be_that_of_the_stage_that_takes_most() -> None:
+    execution, rules = workflow()
+    entries = [
+        size(memory=1 * GB, walltime=60),
+        size(stages=("read.events",), memory=3 * GB, walltime=30, key="sizes[1]"),
+    ]
+    placement, _, _ = place(rules, execution, sizes=entries)
+    (rule,) = (one for one in rules if "A" in one.stages)
+    first = placement.attempts[rule.name][0]
+    assert first.place("resources.memory") == "s.yaml: sizes[1].ask.memory"
+    assert first.place("config.walltime") == (
+        "s.yaml: sizes[0].ask.walltime, s.yaml: sizes[1].ask.walltime"
+    )
 
 
 @pytest.mark.parametrize(
@@ -219,6 +237,37 @@ def test_on_a_batch_system_a_job_without_another_attempt_asks_for_what_its_pool_
         (rule,) = (one for one in rules if "A" in one.stages)
         assert placement.attempts[rule.name][0].request.memory == memory
         assert (rule.name in placement.measuring) == (memory < 4 * GB)
+
+
+def test_on_one_machine_a_job_without_another_attempt_may_last_as_long_as_its_pool_says(
+    three_done: Path,
+) -> None:
+    """It would be ended there, too, and there would be no attempt with more time."""
+    for retries, walltime in ((0, 7200), (1, 180)):
+        text = AUTO.replace("retries: 3", f"retries: {retries}")
+        found, rules = workflow(None, text)
+        placement, _, _ = place(rules, found, build=three_done)
+        (rule,) = (one for one in rules if "A" in one.stages)
+        first = placement.attempts[rule.name][0].request
+        assert (first.memory, first.walltime) == (1190 * MB, walltime)
+        assert ("walltime" in placement.measuring[rule.name]["names"][0]) == (retries > 0)
+
+
+@pytest.mark.parametrize("name", ["sim", "s.root", "s*"])
+def test_jobs_with_amounts_of_their_own_are_no_measure_of_others(
+    name: str, three_done: Path
+) -> None:
+    own = f"sizes: {{by_dataset: {{'{name}': {{disk: 1GB}}}}}}"
+    found, rules = workflow(None, f"{AUTO}{own}\n")
+    (path,) = three_done.rglob("tasks/*.json")
+    table = json.loads(path.read_text())
+    for job in table["jobs"].values():
+        job["dataset"] = "sim"
+        job["partition"] = {"id": "p", "file": "s.root", "start": None, "stop": None}
+    path.write_text(json.dumps(table))
+    placement, _, _ = place(rules, found, build=three_done)
+    (rule,) = (one for one in rules if "A" in one.stages)
+    assert placement.attempts[rule.name][0].request.memory == 4 * GB
 
 
 def first_asked(execution: str, build: Path | None = None) -> list[int | None]:

@@ -244,7 +244,7 @@ class TestNodesAtTheEnd:
             (fails, "ValueError: no such colour"),
             (write("index.html"), "two of them have written one file"),
             (paints, "b changes how plots look"),
-            (warns, "says something that belongs to no node"),
+            (warns, "records a warning or resource of the whole job"),
         ],
     )
     def test_run_in_one_if_that_goes_wrong(

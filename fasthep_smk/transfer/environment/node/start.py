@@ -34,7 +34,7 @@ USAGE, NO_ROOM, DAMAGED, NOT_OURS, NOT_HERE = 64, 75, 76, 77, 78
 GRACE = 60
 STALE = 600
 #: What unpacking leaves free on a disk, in bytes.
-SPARE = 50_000_000
+LEFT_FREE = 50_000_000
 _UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _FRAME = 0x184D2A50.to_bytes(4, "little") + (4).to_bytes(4, "little")
 
@@ -180,8 +180,8 @@ def make_room(cache: Cache, key: str, size: int, there: int) -> None:
 
     def lacking() -> str:
         free = shutil.disk_usage(cache.folder).free
-        if size - there + SPARE > free:
-            return f"{_shown(free)} are free, {_shown(size - there + SPARE)} are needed"
+        if size - there + LEFT_FREE > free:
+            return f"{_shown(free)} are free, {_shown(size - there + LEFT_FREE)} are needed"
         if cache.limit is not None and taken + size > cache.limit:
             return f"its limit of {_shown(cache.limit)} leaves less than the {_shown(size)} needed"
         return ""
