@@ -72,10 +72,3 @@ def test_each_text_is_complete(path: Path) -> None:
     assert modules
     assert not [module for module in modules if not (ROOT / module).is_file()]
     assert max(map(len, path.read_text().splitlines())) <= 110
-
-
-def test_the_table_has_each_text_and_no_other() -> None:
-    rows = re.findall(
-        r"^\| \[[^]]+\]\(([^)]+)\) \|", (FOLDER / "README.md").read_text(), re.MULTILINE
-    )
-    assert sorted(rows) == [path.name for path in TEXTS]

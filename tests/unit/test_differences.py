@@ -52,7 +52,7 @@ def test_each_text_has_one_row_in_the_table_of_texts() -> None:
 
 
 def test_each_wrong_or_lost_result_is_a_difference() -> None:
-    """But for one of a class that only fasthep-smk and FAST-HEP's Dask package use."""
+    """But for one that shows where references are read from files, as here between jobs."""
     index = (DOCS / "upstream" / "README.md").read_text()
     wrong = {
         name for row in rows(section(index, "Wrong or lost results")) for name in linked(row[0], "")
