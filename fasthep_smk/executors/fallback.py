@@ -10,7 +10,6 @@ is handed back when it is known to be gone without having started.
 from __future__ import annotations
 
 import importlib
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,11 +24,10 @@ from fasthep_smk.executors.sizes import Sizes
 from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import MOVED
+from fasthep_smk.storage.job_settings import MOVED, read_requests
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.snakemake_types import Scheduler
-    from fasthep_smk.storage.job_settings import Requests
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
 __all__ = ["Queue", "as_sent", "number", "prepare_routes"]
@@ -76,8 +74,7 @@ class Queue:
 
     def __post_init__(self) -> None:
         try:
-            text = (self.build / layout.REQUESTS).read_text(encoding="utf-8")
-            self._requests: Requests = json.loads(text)
+            self._requests = read_requests(self.build)
             self._after: Mapping[str, int] = self._requests["fallback_after"]
         except (OSError, ValueError, KeyError):
             self._after = {}  # an older translation

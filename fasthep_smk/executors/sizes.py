@@ -20,13 +20,13 @@ from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, next_request, sizing, whole
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, word
+from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, read_requests, word
 from fasthep_smk.storage.jobs import TaskJob, jobs_of
 from fasthep_smk.storage.measured import entries, events_of, taken_by
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Measuring, Requests
+    from fasthep_smk.storage.job_settings import Measuring
     from fasthep_smk.storage.record import Asked
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
@@ -85,7 +85,7 @@ class Sizes:
         self._rules: dict[str, Measuring] = {}
         with contextlib.suppress(OSError, ValueError, KeyError):
             rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text("utf-8"))
-            self._requests: Requests = json.loads((build / layout.REQUESTS).read_text("utf-8"))
+            self._requests = read_requests(build)
             self._rules = rules
         self._known: dict[_Name, _Known] = {}
         for rule, said in self._rules.items():
