@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +26,7 @@ from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.run_lock import Holder
 from fasthep_smk.util.errors import RunFailed, SmkError, WrongArgument, nearest
 from fasthep_smk.util.names import shell
+from fasthep_smk.util.waiting import until
 
 __all__ = ["attach", "cancel", "detach", "retry"]
 
@@ -63,9 +66,7 @@ def detach(words: Sequence[str], build: Path) -> int:
         return run.returncode
     log = build / layout.OUTPUT
     run.send_signal(signal.SIGHUP)
-    end = time.monotonic() + 10
-    while not log.exists() and run.poll() is None and time.monotonic() < end:
-        time.sleep(_PAUSE)
+    until(lambda: log.exists() or run.poll() is not None, seconds=10, pause=_PAUSE)
     print(f"the run goes on as process {run.pid}; its output is in {log}")
     for verb, what in (
         ("attach", "shows its output"),
@@ -199,11 +200,10 @@ def _cancel(left: Left, build: Path) -> None:
     number, system = left.queued.batch_id, left.job.system
     batch_jobs.again(build, left.job.token)  # before its run hears of its end
     answer = order(sites.system(system).cancel([number]))
-    problem, end = answer.problem, time.monotonic() + _GOES
-    while answer.well and (problem := _still_there(number, system, build)):
-        if time.monotonic() > end:
-            break
-        time.sleep(_PAUSE)
+    problem = answer.problem
+    if answer.well:
+        there = partial(_still_there, number, system, build)
+        problem = until(there, seconds=_GOES, pause=_PAUSE, enough=operator.not_)
     if problem:
         # Where it is not known, its end may still come, and is what was asked for.
         if not answer.well or problem != _silent(system):
@@ -232,11 +232,8 @@ def _stop(build: Path, who: Holder) -> None:
         )
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGINT)
-    end = time.monotonic() + _STOPS
-    while run_lock.holder(build) is not None:
-        if time.monotonic() > end:
-            raise lock.Held.by(who, build)
-        time.sleep(_PAUSE)
+    if not until(lambda: run_lock.holder(build) is None, seconds=_STOPS, pause=_PAUSE):
+        raise lock.Held.by(who, build)
 
 
 def _process(who: Holder) -> str:

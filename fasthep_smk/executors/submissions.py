@@ -36,6 +36,7 @@ from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.observed import environment_of
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.snakemake_types import Workflow
@@ -207,9 +208,7 @@ class Submissions:
         """End this process when no submission is under way; all jobs stay in the queue."""
         with self._lock:
             self._leaving = True
-        end = time.monotonic() + _PATIENCE
-        while self._under_way and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: not self._under_way, seconds=_PATIENCE, pause=0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _ask(self) -> list[Queued] | None:

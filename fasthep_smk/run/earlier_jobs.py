@@ -7,7 +7,7 @@ same files is submitted.
 
 from __future__ import annotations
 
-import time
+import operator
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from fasthep_smk.storage.observed import variables_of_run
 from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.util.errors import RunFailed
 from fasthep_smk.util.names import shell
+from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
@@ -157,20 +158,22 @@ def await_end(build: Path) -> None:
     Raises:
         RunFailed: they do not end: what is submitted now would run beside them.
     """
-    end = time.monotonic() + _END
-    while any(not one.signature for one in batch_jobs.read(build)):
-        found = find(build)
-        left = [one for one in found or () if not one.job.signature]
-        if found is not None and not left:
-            return
-        if time.monotonic() > end:
-            if found is None:
-                raise RunFailed(_unanswered(batch_jobs.read(build), "an earlier run"))
-            raise RunFailed(
-                f"cancelled jobs are still in the queue after {_END:.0f} s: {_ids(left)}\n"
-                "run again later"
-            )
-        time.sleep(_PAUSE)
+    left = until(lambda: _left(build), seconds=_END, pause=_PAUSE, enough=lambda found: found == [])
+    if left is None:
+        raise RunFailed(_unanswered(batch_jobs.read(build), "an earlier run"))
+    if left:
+        raise RunFailed(
+            f"cancelled jobs are still in the queue after {_END:.0f} s: {_ids(left)}\n"
+            "run again later"
+        )
+
+
+def _left(build: Path) -> list[Left] | None:
+    """Return the jobs in the queue that were given up; ``None`` if a system does not answer."""
+    if all(one.signature for one in batch_jobs.read(build)):
+        return []
+    found = find(build)
+    return None if found is None else [one for one in found if not one.job.signature]
 
 
 def take_back(build: Path) -> str | None:
@@ -230,13 +233,12 @@ def _cancel(build: Path, jobs: Collection[Left], seconds: float) -> list[Left]:
         ]
         for start in range(0, len(ids), _AT_ONCE):
             ask(sites.system(system).cancel(ids[start : start + _AT_ONCE]))
-    end = time.monotonic() + seconds
-    while True:
+
+    def still() -> list[Left]:
         queued = {system: sites.system(system).queued(build) for system in _systems(jobs)}
-        still = [left for left in jobs if _is_among(left, queued[left.job.system])]
-        if not still or time.monotonic() > end:
-            return still
-        time.sleep(_PAUSE)
+        return [left for left in jobs if _is_among(left, queued[left.job.system])]
+
+    return until(still, seconds=seconds, pause=_PAUSE, enough=operator.not_)
 
 
 def _systems(jobs: Iterable[Left]) -> list[str]:

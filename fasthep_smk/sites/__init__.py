@@ -286,7 +286,9 @@ def common_resources(attempt: Attempt) -> dict[str, int]:
     """Return what a job asks for in terms that need no profile: every Snakefile of ours has them.
 
     ``mem_mb`` and ``disk_mb`` are in units of 10⁶ bytes, ``runtime`` in minutes. HTCondor's plugin
-    reads its own words only, in units of 2²⁰ bytes.
+    reads its own words only, in units of 2²⁰ bytes: they are there for every site, so that a folder
+    which was translated for another one runs on HTCondor with nothing but a profile such as
+    ``profiles/htcondor``.
     """
     request = attempt.request
     found: dict[str, int] = {}

@@ -17,6 +17,7 @@ from fasthep_smk import sites
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.util import files
+from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
@@ -95,15 +96,14 @@ def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:
     if a system does not answer.
     """
     noted = batch_jobs.read(build)
-    end = time.monotonic() + patience
-    while True:
-        found = _matching(noted, build)
-        if found is None or time.monotonic() > end:
-            return found
-        seen = {left.job.token for left in found}
-        if all(one.batch_id or one.token in seen for one in noted):
-            return found
-        time.sleep(_PAUSE)
+
+    def is_complete(found: list[Left] | None) -> bool:
+        seen = {left.job.token for left in found or ()}
+        return found is None or all(one.batch_id or one.token in seen for one in noted)
+
+    return until(
+        lambda: _matching(noted, build), seconds=patience, pause=_PAUSE, enough=is_complete
+    )
 
 
 def _matching(noted: list[BatchJob], build: Path) -> list[Left] | None:

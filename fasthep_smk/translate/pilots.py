@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from fasthep_smk.config.requests import Attempt, Pilot
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crew, Crews
-from fasthep_smk.translate.snakefile import pool_token
+from fasthep_smk.translate.profile import pool_token
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
 

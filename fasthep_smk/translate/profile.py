@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,12 @@ from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.storage.pilots import Crews
 from fasthep_smk.translate.by_dataset import Own, by_snakemake_job
-from fasthep_smk.translate.snakefile import has_pools, lengthened, pool_token, resources
+from fasthep_smk.translate.snakefile import lengthened, resources
 from fasthep_smk.translate.snakemake_release import container_settings
 from fasthep_smk.util.files import digest_of
-from fasthep_smk.util.names import literal
+from fasthep_smk.util.names import encode, literal
 
-__all__ = ["Placement", "may_spread", "render"]
+__all__ = ["Placement", "may_spread", "pool_token", "render"]
 
 #: For every site. Thousands of short jobs: Snakemake's default scheduler and rate limit would cost
 #: more than the jobs do.
@@ -158,20 +158,23 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     for layer in (dict(system.settings(site)), limits, _adjusted(site)):
         _lay(settings, layer)
     rules = list(rules)
-    pools = has_pools(rules)
     own: dict[str, dict[str, str | int]] = {}
     threads: dict[str, int] = {}
     defaults = _as_mapping(settings.get("default-resources") or {})
+    limited = _as_mapping(settings.get("resources") or {})
 
     def asked(rule: Rule, attempts: Iterable[Attempt]) -> dict[str, Sequence[object]]:
         here = lengthened(rule, attempts, placement.longest)
-        # A limit of workers counts jobs by their pool.
-        common = resources(here, pools=pools or bool(placement.workers))
-        return {**common, **_of_system(here, system, common, defaults)}
+        common = resources(here)
+        return {
+            **_tokens(here, limited),
+            **common,
+            **_of_system(here, system, common, defaults),
+        }
 
     for rule in rules:
         given = placement.attempts[rule.name]
-        stated = resources(lengthened(rule, rule.route.attempts), pools=pools)
+        stated = resources(lengthened(rule, rule.route.attempts))
         wanted = asked(rule, given)
         apart = by_snakemake_job(rule, placement.by_dataset.get(rule.name, {}), given)
         others = {place: asked(rule, attempts) for place, attempts in apart.items()}
@@ -203,6 +206,21 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
     settings = {name: value for name, value in settings.items() if value not in ({}, [])}
     header = "# Run this workflow with: snakemake --profile THIS_FOLDER\n"
     return header + str(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True, width=10000))
+
+
+def pool_token(pool: str) -> str:
+    """Return the name of the resource that counts the jobs of a pool."""
+    return f"pool_{encode(pool)}"
+
+
+def _tokens(attempts: Iterable[Attempt], limited: Container[str]) -> dict[str, list[int]]:
+    """Return what a job counts as at each attempt in the pools whose jobs are ``limited``."""
+    attempts = list(attempts)
+    return {
+        token: [int(attempt.pool == pool) for attempt in attempts]
+        for pool in dict.fromkeys(attempt.pool for attempt in attempts)
+        if (token := pool_token(pool)) in limited
+    }
 
 
 def may_spread(rule: Rule) -> bool:
@@ -247,7 +265,7 @@ def _default(value: object) -> object:
 def _of_system(
     attempts: Iterable[Attempt],
     system: sites.System,
-    common: Mapping[str, list[str | int]],
+    common: Mapping[str, Sequence[int]],
     defaults: Mapping[str, object],
 ) -> dict[str, list[object]]:
     """Return the resources that only this batch system knows, with their values by attempt.

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fasthep_smk import sites
-from fasthep_smk.config.pools import DEFAULT_POOL
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.plan.rules import Rule, output_files
 from fasthep_smk.storage import layout
 from fasthep_smk.translate.waits_for import files_read
-from fasthep_smk.util.names import comment, encode, literal
+from fasthep_smk.util.names import comment, literal
 
 __all__ = [
     "COMMON",
     "by_attempt",
-    "has_pools",
     "lengthened",
-    "pool_token",
     "render",
     "render_probe",
     "resources",
@@ -182,17 +179,28 @@ _SENTENCE = {
     "publish": "Write the manifests that all variations share",
 }
 
+#: What only HTCondor's plugin reads.
+_HTCONDORS = frozenset({"htcondor_request_mem_mb", "htcondor_request_disk_mb", "request_gpus"})
+_ON_HTCONDOR = """\
+# These rules run on any executor, with any profile: in place of mem_mb, disk_mb and gpu, HTCondor's
+# plugin reads htcondor_request_mem_mb, htcondor_request_disk_mb and request_gpus.
+"""
 
-def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
+
+def render(
+    rules: Iterable[Rule], *, workflow: str, outside: Collection[str], conda: bool = True
+) -> str:
     """Return the Snakefile of a workflow. ``workflow`` is named in its first line.
 
-    Without ``conda`` the rules name no environment.
+    ``outside`` are the names of the rules with jobs that wait for files from outside the build
+    folder. Without ``conda`` the rules name no environment.
     """
     rules = list(rules)
     bundle = "" if not any(rule.bundles for rule in rules) else '    bundle="bundle_[0-9]+",\n'
     parts = [
         f"# Rules of the FAST-HEP workflow {comment(workflow)}, written by fasthep-smk.\n"
         "# The next translation overwrites this file: change the workflow or the profile instead.\n"
+        f"{_on_htcondor(rules)}"
         "\n\n"
         'include: "common.smk"\n'
         "\n\n"
@@ -208,8 +216,7 @@ def render(rules: Iterable[Rule], *, workflow: str, conda: bool = True) -> str:
         "        shown(),\n"
     ]
     makers = {job.folder: rule for rule in rules for job in rule.jobs.values()}
-    pools = has_pools(rules)
-    parts += [_rule(rule, makers, conda=conda, pools=pools) for rule in rules]
+    parts += [_rule(rule, makers, conda=conda, outside=rule.name in outside) for rule in rules]
     return "\n\n".join(parts)
 
 
@@ -237,7 +244,7 @@ def render_probe(rules: Iterable[Rule]) -> str:
     return "\n\n".join(parts)
 
 
-def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -> str:
+def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, outside: bool) -> str:
     place = [f"{{{name}}}" for name in rule.named_by]
     folder = layout.job_folder(rule.name, place)
     paths = {name: f"{folder}/{file}" for name, file in output_files(rule).items()}
@@ -248,7 +255,7 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
     words = ["sh smk/worker {log} {resources.attempt} {threads}", rule.name]
     words += [f"{{wildcards.{name}}}" for name in rule.named_by]
     cpus = by_attempt([attempt.request.cpus for attempt in rule.route.attempts])
-    given = resources(lengthened(rule, rule.route.attempts), pools=pools)
+    given = resources(lengthened(rule, rule.route.attempts))
     asked = "".join(f"        {name}={by_attempt(values)},\n" for name, values in given.items())
     retries = f"    retries: tries({rule.route.retries})\n" if rule.route.fixed else ""
     stages = ", ".join(comment(stage) for stage in rule.stages)
@@ -257,7 +264,7 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
     return (
         f"rule {rule.name}:\n"
         f"{_docstring(sentence)}"
-        f"{_inputs(rule, makers)}"
+        f"{_inputs(rule, makers, outside=outside)}"
         "    output:\n"
         f"{outputs}"
         "    log:\n"
@@ -275,12 +282,21 @@ def _rule(rule: Rule, makers: Mapping[str, Rule], *, conda: bool, pools: bool) -
     )
 
 
-def _inputs(rule: Rule, makers: Mapping[str, Rule]) -> str:
-    """Return the input section: which files of which rules the jobs of this one wait for."""
+def _on_htcondor(rules: Iterable[Rule]) -> str:
+    """Return the comment on resources that only HTCondor reads, where a rule asks for some."""
+    asked = [resources(list(rule.route.attempts)) for rule in rules]
+    return _ON_HTCONDOR if any(_HTCONDORS & one.keys() for one in asked) else ""
+
+
+def _inputs(rule: Rule, makers: Mapping[str, Rule], *, outside: bool) -> str:
+    """Return the input section: which files, of which rules, the jobs of this one wait for.
+
+    ``outside``: some of them also wait for files from outside the build folder.
+    """
     name = literal(rule.name)
     if rule.bundles:
         return f"    input:\n        inputs_of({name}),\n"
-    lines = [f"        input_files({name}),\n"] if rule.scope in ("partition", "side") else []
+    lines = [f"        input_files({name}),\n"] if outside else []
     if patterns := _awaited(rule, makers):
         lines += ["        awaited(\n", f"            {name},\n", *patterns, "        ),\n"]
     return f"    input:\n{''.join(lines)}" if lines else ""
@@ -324,22 +340,9 @@ def _lines(items: Iterable[str], *, indent: int) -> list[str]:
     return [f"{' ' * indent}{item},\n" for item in items]
 
 
-def has_pools(rules: Iterable[Rule]) -> bool:
-    """Whether a workflow speaks of pools: otherwise all its jobs are of the same one."""
-    return any(one.pool != DEFAULT_POOL for rule in rules for one in rule.route.attempts)
-
-
-def resources(attempts: list[Attempt], *, pools: bool = True) -> dict[str, list[str | int]]:
-    """Return the resources that a rule asks for, each with its value at every attempt.
-
-    With ``pools``, ``pool`` is the pool's name, and a job of pool ``gpu`` counts as one
-    ``pool_gpu``, so that ``--resources pool_gpu=2`` lets two of them run at a time on any executor.
-    """
-    found: dict[str, list[str | int]] = {}
-    if pools:
-        found["pool"] = [attempt.pool for attempt in attempts]
-        for pool in dict.fromkeys(attempt.pool for attempt in attempts):
-            found[pool_token(pool)] = [int(attempt.pool == pool) for attempt in attempts]
+def resources(attempts: list[Attempt]) -> dict[str, list[int]]:
+    """Return the resources that a rule asks for, each with its value at every attempt."""
+    found: dict[str, list[int]] = {}
     common = [sites.common_resources(attempt) for attempt in attempts]
     for name in dict.fromkeys(name for one in common for name in one):
         # A job needs as much wherever it runs: a pool that says nothing takes the other's word.
@@ -347,11 +350,6 @@ def resources(attempts: list[Attempt], *, pools: bool = True) -> dict[str, list[
         missing = 0 if name in ("gpu", "request_gpus") else stated
         found[name] = [one.get(name, missing) for one in common]
     return found
-
-
-def pool_token(pool: str) -> str:
-    """Return the name of the resource that counts the jobs of a pool."""
-    return f"pool_{encode(pool)}"
 
 
 def lengthened(

@@ -23,7 +23,7 @@ from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util.remote import is_remote
 
-__all__ = ["partitions_text", "table_texts"]
+__all__ = ["partitions_text", "reads_files", "table_texts"]
 
 Sources = Mapping[str, Source]
 #: A table of more jobs is one line.
@@ -69,6 +69,11 @@ def table_texts(
         # For people where they could read it; indented text takes four times as long.
         texts[rule.name] = table.to_text(indent=1 if len(jobs) <= _READABLE else None)
     return texts
+
+
+def reads_files(rule: Rule, root: Path) -> bool:
+    """Whether Snakemake is told of files from outside the build folder for some job of a rule."""
+    return any(_local_files(job, root) for job in rule.jobs.values())
 
 
 def partitions_text(rules: Iterable[Rule]) -> str:
@@ -141,14 +146,18 @@ def _makes_results(rule: Rule, job: Job, left_out: Container[Place]) -> bool:
     return bool(job.measured) or any(writers)
 
 
-def _entry(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -> JobEntry:
+def _local_files(job: Job, root: Path) -> list[str]:
+    """Return the files from outside that Snakemake is told of, with absolute paths."""
     local = [os.path.normpath(root / file) for file in job.files if not is_remote(file)]
     # Snakemake would take braces in a path for wildcards, and has no way to write them otherwise.
     # The signature knows the file too, so that a change of it is not missed.
     # What is no file at all is a key that the workflow's own source understands.
-    inputs = [path for path in local if not set(path) & set("{}") and Path(path).is_file()]
+    return [path for path in local if not set(path) & set("{}") and Path(path).is_file()]
+
+
+def _entry(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -> JobEntry:
     return JobEntry(
-        inputs=(*inputs, *awaited),
+        inputs=(*_local_files(job, root), *awaited),
         record=f"{job.folder}/{RECORD}",
         target=False,
         signature=job.signature,

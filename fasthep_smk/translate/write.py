@@ -154,7 +154,8 @@ def write(contents: Contents) -> Written:
     files.write_text(
         build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)
     )
-    text = snakefile.render(rules, workflow=workflow.name, conda=conda)
+    outside = [rule.name for rule in rules if task_tables.reads_files(rule, root)]
+    text = snakefile.render(rules, workflow=workflow.name, outside=outside, conda=conda)
     files.write_text(written.snakefile, text)
     for other in written.profile.glob("*"):
         if other.name != "config.yaml":  # Snakemake would read config.v9+.yaml in its place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from fasthep_smk.report import document
 from fasthep_smk.report.facts import gather
 from fasthep_smk.storage import layout
 from tests.clusters.conftest import Cluster
-from tests.support import events
+from tests.support import events, warm
 from tests.support.browser import show
 from tests.support.recomputed import differences
 
@@ -110,11 +111,17 @@ def stat(pid):
 """
 
 
-def three_pools(folder: Path) -> Path:
-    """FAST-HEP's example of three pools (index, inference, histogram), with events of its own."""
+def three_pools(folder: Path, *, each: int = 2) -> Path:
+    """FAST-HEP's example of three pools (index, inference, histogram), with events of its own.
+
+    Each of its two datasets has two files, or one.
+    """
     for file in (ROOT / "workflow" / "pools").glob("*"):
         if file.suffix in (".yaml", ".py"):
             shutil.copy(file, folder)
+    if each == 1:
+        analysis = folder / "analysis.yaml"
+        analysis.write_text(re.sub(r", data/\w+_1\.root", "", analysis.read_text()))
     for seed, name in enumerate(("data_0", "data_1", "dy_0", "dy_1")):
         path = folder / "data" / f"{name}.root"
         events.analysis_file(path, 400 + 100 * seed, seed, is_data=name.startswith("data"))
@@ -179,6 +186,13 @@ def set_mood(folder: Path, **mood: Any) -> None:
     temporary = folder / "mood.json.new"
     temporary.write_text(json.dumps(mood))
     temporary.rename(folder / "mood.json")
+
+
+def at_home(folder: Path, workflow: str, outdir: str, *options: str) -> Path:
+    """Run an analysis on this machine alone, for results to compare with; its build folder."""
+    done = warm.run(workflow, "-o", outdir, *options, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder / outdir
 
 
 def has_a_right_page(build: Path, scratch: Path) -> None:

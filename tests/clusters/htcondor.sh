@@ -10,6 +10,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 SLOTS=3
+# As whom its daemons run that need not be root.
+CONDOR_UID=20002
 RELEASE=trixie
 TREE=$CACHE/htcondor-$RELEASE
 # Where jobs have their scratch folders.
@@ -27,54 +29,20 @@ Sizes are claims: the slots share this machine's processors and memory.
   slot2    8             128 GB
   slot3    4             16 GB     one GPU
 
-FASTHEP_SMK_TEST_CACHE=FOLDER keeps the installation, 0.4 GB; tests/.cache if not given.
+FASTHEP_SMK_TEST_CACHE=FOLDER keeps the tree, 0.2 GB; tests/.cache if not given.
 FASTHEP_SMK_TEST_OWNER=PID stops it when that process ends.
 END
     exit 2
 }
 
 install() {
+    [ ! -d "$TREE" ] || return 0
+    say "unpacking HTCondor below $CACHE"
     mkdir -p "$CACHE"
-    (
-        flock 8
-        [ -d "$TREE" ] || install_tree
-    ) 8>"$TREE.lock"
-}
-
-install_tree() {
-    local mirror
-    install_packages debootstrap debootstrap
-    mirror=$(mirror_of_debian)
-    if [ -z "$mirror" ]; then
-        apt-get update >"$CACHE/apt.log" 2>&1 || true
-        mirror=$(mirror_of_debian)
-    fi
-    [ -n "$mirror" ] || fail "apt names no mirror of Debian; see $CACHE/apt.log"
-    say "installing HTCondor below $CACHE"
-    rm -rf "$TREE.new"
-    unshare --mount --propagation private "$SCRIPT" build "$mirror" >"$CACHE/htcondor.log" 2>&1 ||
-        { tail -n 20 "$CACHE/htcondor.log" >&2 && fail "could not install HTCondor"; }
-    mv "$TREE.new" "$TREE"
-}
-
-# The mirror that this machine's apt uses; apt knows it only after "apt-get update".
-mirror_of_debian() {
-    # shellcheck disable=SC2016
-    apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' \
-        'Label: Debian' 'Component: main' | head -n 1
-}
-
-# build MIRROR: in a mount name space of its own.
-build() {
-    debootstrap --variant=minbase "$RELEASE" "$TREE.new" "$1"
-    mount -t proc proc "$TREE.new/proc"
-    printf '#!/bin/sh\nexit 101\n' >"$TREE.new/usr/sbin/policy-rc.d"
-    chmod +x "$TREE.new/usr/sbin/policy-rc.d"
-    cp /etc/resolv.conf "$TREE.new/etc/"
-    # debootstrap --include cannot resolve what minicondor needs; apt can.
-    DEBIAN_FRONTEND=noninteractive chroot "$TREE.new" \
-        sh -c 'apt-get update && apt-get install -y --no-install-recommends minicondor'
-    chroot "$TREE.new" apt-get clean
+    "$REPOSITORY/tests/support/debian.sh" "$RELEASE" "$TREE" \
+        base-files base-passwd bash coreutils condor dash grep gzip sed tar util-linux \
+        >"$CACHE/htcondor.log" 2>&1 ||
+        { tail -n 20 "$CACHE/htcondor.log" >&2 && fail "could not unpack HTCondor"; }
 }
 
 configure() {
@@ -96,8 +64,8 @@ LOCAL_DIR = $FOLDER/state
 LOG = $FOLDER/log
 SPOOL = $FOLDER/state/spool
 LOCK = $FOLDER/state/lock
-# This machine has no user condor; the tree has.
-CONDOR_IDS = $(awk -F : '$1 == "condor" {print $3 "." $4}' "$TREE/etc/passwd")
+# Only the daemons' view has a user condor.
+CONDOR_IDS = $CONDOR_UID.$CONDOR_UID
 END
     cat "$FOLDER/condor_config" - >"$FOLDER/daemons_config" <<END
 EXECUTE = $EXECUTE
@@ -197,7 +165,7 @@ prepare_view() { :; }
 
 login_variables() {
     echo "CONDOR_CONFIG=$FOLDER/condor_config"
-    echo "PATH=$FOLDER/bin:$PATH"
+    echo "PATH=$FOLDER/bin:\$PATH"
 }
 
 daemons() {
@@ -213,6 +181,8 @@ daemons() {
     mount -t overlay overlay \
         -o "lowerdir=$TREE,upperdir=$memory/changes,workdir=$memory/work" "$root"
     add_user "$root/etc"
+    echo "condor:x:$CONDOR_UID:$CONDOR_UID::/:/usr/sbin/nologin" >>"$root/etc/passwd"
+    echo "condor:x:$CONDOR_UID:" >>"$root/etc/group"
     mkdir -p "$root/machine" "$root$EXECUTE" "$FOLDER/state/execute"
     chmod 1777 "$FOLDER/state/execute"
     mount --rbind / "$root/machine"
@@ -225,7 +195,7 @@ daemons() {
     mkdir -p "$root$FOLDER"
     mount --bind "$FOLDER" "$root$FOLDER"
     mount --bind "$FOLDER/state/execute" "$root$EXECUTE"
-    chroot "$root" chown -R condor:condor "$FOLDER"/{log,run} "$FOLDER"/state/{spool,lock}
+    chroot "$root" chown -R "$CONDOR_UID:$CONDOR_UID" "$FOLDER"/{log,run} "$FOLDER"/state/{spool,lock}
     CONDOR_CONFIG=$FOLDER/daemons_config chroot "$root" condor_master -f
 }
 
@@ -238,8 +208,4 @@ is_ready() {
 
 describe() { echo "$SCRIPT run $FOLDER"; }
 
-if [ "${1:-}" = build ]; then
-    build "$2"
-else
-    main "$@"
-fi
+main "$@"

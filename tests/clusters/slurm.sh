@@ -148,13 +148,13 @@ keep() {
         pid=$!
         until [ -e "$off" ]; do
             kill -0 "$pid" 2>/dev/null || return 0
-            sleep 0.5
+            pause 0.5
         done
         kill -KILL "$pid"
         wait "$pid" || true
         kill_jobs_on "$name"
         echo killed >"$off"
-        while [ -e "$off" ]; do sleep 0.5; done
+        while [ -e "$off" ]; do pause 0.5; done
     done
 }
 

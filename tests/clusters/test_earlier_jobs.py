@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.analyses import records, set_mood
+from tests.clusters.analyses import FASTHEP_SMK, records, set_mood
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_slurm import (
-    FASTHEP_SMK,
     Run,
     at,
     in_trouble,
@@ -81,11 +80,9 @@ def gone(slurm: Cluster, folder: Path, seconds: float = 60) -> None:
         time.sleep(0.5)
 
 
-# The other case on HTCondor: what differs between them is no matter of the batch system.
-@pytest.mark.parametrize(
-    "snakemake",
-    [pytest.param(True, id="all"), pytest.param(False, id="not Snakemake", marks=LONG)],
-)
+# Shorter: below, where the last submission has left no answer, and on HTCondor but for Snakemake.
+@LONG
+@pytest.mark.parametrize("snakemake", [True, False], ids=["all", "not Snakemake"])
 def test_jobs_of_a_killed_run_go_on(slurm: Cluster, moody_reference: Path, snakemake: bool) -> None:
     """What runs and what waits is taken over: no job is computed twice, none loses its place."""
     folder, run, left = one_runs_one_waits(slurm)
@@ -165,6 +162,7 @@ def test_what_a_killed_run_has_submitted_last_is_found_by_its_name(
     assert sum(tries(folder).values()) == 3
     assert never_twice(folder)
     is_right(folder, moody_reference)
+    assert not path.exists()
 
 
 def test_jobs_that_ended_between_two_calls_count(slurm: Cluster, moody_reference: Path) -> None:
@@ -179,6 +177,7 @@ def test_jobs_that_ended_between_two_calls_count(slurm: Cluster, moody_reference
     is_right(folder, moody_reference)
 
 
+@LONG  # shorter: the same on HTCondor, and here for jobs that would run elsewhere now
 def test_jobs_for_another_workflow_are_cancelled_first(slurm: Cluster) -> None:
     """A stage was edited after the kill: what was submitted before is no result of it."""
     folder = in_trouble(slurm, sleep=20)

@@ -120,18 +120,23 @@ def set_state(slurm: Cluster, partition: str, state: str) -> None:
 
 
 # On HTCondor, jobs leave in the same way whose pilots never come, or that start at that moment.
+@pytest.mark.waits
 @pytest.mark.parametrize("system", ["slurm", pytest.param("htcondor", marks=LONG)])
 def test_a_pool_that_takes_nothing_is_left_for_the_fallback(
     system: str, request: pytest.FixtureRequest, moody_reference: Path
 ) -> None:
-    """A partition that is down, requirements that no slot meets: the first attempt counts on."""
+    """A partition that is down, requirements that no slot meets: the first attempt counts on.
+
+    Jobs that come from elsewhere count for the workers of the fallback: one at a time.
+    """
     cluster: Cluster = request.getfixturevalue(system)
-    folder = prepared(cluster, system)
+    folder = prepared(cluster, system, workers=1, sleep=2)
     with drained(cluster, "gpu") if system == "slurm" else nullcontext():
         said = Run(cluster, folder / "workflow.yaml").ended()
     assert went(said) == 3
     assert "failed" not in said
     assert tries(folder) == {"default data": 2, "default dy": 1}
+    assert most_at_a_time([(one["started"], one["ended"]) for one in moody(folder)]) == 1
     for record in moody(folder):
         assert (record["attempt"], record["earlier"]) == (1, [])
         assert (record["asked"]["pool"], record["waited_for"]) == ("default", "gpu")
@@ -166,7 +171,8 @@ def test_a_pool_with_one_slot_keeps_the_job_that_runs_there(
     assert not compare_builds(moody_reference, folder / "build")
 
 
-@pytest.mark.parametrize("number", some(range(8), 1))
+@LONG  # shorter: no job goes that starts at that moment, and one slot keeps the job that runs there
+@pytest.mark.parametrize("number", range(8))
 def test_a_pool_that_comes_at_that_moment(
     slurm: Cluster, moody_reference: Path, number: int
 ) -> None:
@@ -197,19 +203,6 @@ def test_a_retry_goes_on_in_the_fallback(slurm: Cluster, moody_reference: Path) 
     assert (record["attempt"], record["waited_for"]) == (3, "gpu")
     earlier = [(one["attempt"], one["pool"]) for one in record["earlier"]]
     assert earlier == [(1, "default"), (2, "default")]
-    assert not compare_builds(moody_reference, folder / "build")
-
-
-@pytest.mark.waits
-def test_the_workers_of_the_fallback_are_not_exceeded(
-    slurm: Cluster, moody_reference: Path
-) -> None:
-    """Jobs that come from elsewhere count: one at a time."""
-    folder = prepared(slurm, "slurm", workers=1, sleep=2)
-    with drained(slurm, "gpu"):
-        Run(slurm, folder / "workflow.yaml").ended()
-    assert tries(folder) == {"default data": 2, "default dy": 1}
-    assert most_at_a_time([(one["started"], one["ended"]) for one in moody(folder)]) == 1
     assert not compare_builds(moody_reference, folder / "build")
 
 

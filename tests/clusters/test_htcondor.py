@@ -191,10 +191,7 @@ def prepare_moody(
 
 def local_run(folder: Path, workflow: str, outdir: str, *options: str) -> Path:
     """Run an analysis on this machine alone; its build folder."""
-    command = [analyses.FASTHEP_SMK, workflow, "-o", outdir, "--profile", "local", *options]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return folder / outdir
+    return analyses.at_home(folder, workflow, outdir, "--profile", "local", *options)
 
 
 @pytest.fixture(scope="module")
@@ -255,9 +252,9 @@ SITE = {
 #: What each rule of the three pools asks for, and where it has to run.
 EXPECTED = {
     # rule: jobs, slot, processors, megabytes of 2**20 bytes, GPUs, seconds
-    "stage_BuildIndex": (4, "slot2", 8, 122071, 0, 600),
-    "stage_RunInference": (4, "slot3", 1, 15259, 1, 300),
-    "stages_Muons_to_MuonPt": (4, "slot1", 1, 3815, 0, 600),
+    "stage_BuildIndex": (2, "slot2", 8, 122071, 0, 600),
+    "stage_RunInference": (2, "slot3", 1, 15259, 1, 300),
+    "stages_Muons_to_MuonPt": (2, "slot1", 1, 3815, 0, 600),
     "finish": (1, "slot1", 1, 3815, 0, 600),
 }
 
@@ -266,7 +263,7 @@ def test_three_pools_are_three_kinds_of_slots(htcondor: Cluster, tmp_path: Path)
     """Each rule runs on the slots of its pool with the requests and options of its pool, by
     HTCondor's own records; never more jobs than workers; the results are those of this machine."""
     folder = htcondor.new_folder()
-    analyses.three_pools(folder)
+    analyses.three_pools(folder, each=1)
     analyses.site(folder, SITE, **SETTINGS)
     said = Run(htcondor, folder).ended().splitlines()
 
@@ -282,17 +279,16 @@ def test_three_pools_are_three_kinds_of_slots(htcondor: Cluster, tmp_path: Path)
             assert (ad["JobStatus"], ad["ExitCode"], ad["NumJobStarts"]) == (4, 0, 1)
             has_the_options_of_its_pool(ad, rule)
 
-    # One worker has a GPU, two have much memory.
-    for rule, workers in (("stage_RunInference", 1), ("stage_BuildIndex", 2)):
-        ours = [r for r in analyses.records(folder / "build") if r["rule"] == rule]
-        assert most_at_a_time([(r["started"], r["ended"]) for r in ours]) <= workers
-        assert most_at_a_time(spans_of(by_rule[rule])) <= workers
+    # One worker has a GPU. (That two have much memory is seen on Slurm, with more jobs.)
+    ours = [r for r in analyses.records(folder / "build") if r["rule"] == "stage_RunInference"]
+    assert most_at_a_time([(r["started"], r["ended"]) for r in ours]) == 1
+    assert most_at_a_time(spans_of(by_rule["stage_RunInference"])) == 1
 
     # The plan, a line per finished job, the results; neither warnings nor command lines.
-    assert said[0].startswith("13 jobs to run: 4 x stage_BuildIndex")
-    counted = [line.partition(" jobs done")[0] for line in said[1:14]]
-    assert counted == [f"[{number}/13]" for number in range(1, 14)]
-    assert said[14].startswith("13 jobs done; results in")
+    assert said[0].startswith("7 jobs to run: 2 x stage_BuildIndex")
+    counted = [line.partition(" jobs done")[0] for line in said[1:8]]
+    assert counted == [f"[{number}/7]" for number in range(1, 8)]
+    assert said[8].startswith("7 jobs done; results in")
     analyses.has_a_right_page(folder / "build", tmp_path)
 
     local_run(folder, "inline.yaml", "local", "--shrink-to-fit")
@@ -420,6 +416,8 @@ def test_where_the_pool_has_no_more_memory_the_end_is_clear(htcondor: Cluster) -
     assert is_empty_within(htcondor, folder, 10)
 
 
+# Shorter: the same on Slurm; HTCondor's own limit is in its records of the three pools.
+@pytest.mark.long
 def test_a_job_that_takes_too_long_says_so(htcondor: Cluster) -> None:
     """``timeout: 5`` ends a job that sleeps; HTCondor has the limit too, as a second guard."""
     folder = in_trouble(

@@ -12,6 +12,8 @@ from tests.clusters.conftest import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.xdist_group("htcondor")]
 
+#: Shorter: our own jobs in three pools, in test_htcondor.py.
+LONG = pytest.mark.long
 SNAKEMAKE = Path(sys.executable).parent / "snakemake"
 
 # Jobs know their own number from the record that HTCondor gives them along.
@@ -71,6 +73,7 @@ def jobs(htcondor: Cluster) -> dict[str, dict[str, str]]:
     }
 
 
+@LONG
 @pytest.mark.parametrize(
     ("rule", "slot", "processors", "memory"),
     [
@@ -90,6 +93,7 @@ def test_a_rule_runs_in_a_slot_that_has_what_it_asked_for(
     assert job["RequestMemory"] == memory
 
 
+@LONG
 def test_only_the_rule_that_asks_gets_a_gpu(jobs: dict[str, dict[str, str]]) -> None:
     """``request_gpus=1`` becomes a GPU of the job; others have none."""
     gpus = {rule: job.get("RequestGPUs", "none") for rule, job in jobs.items()}

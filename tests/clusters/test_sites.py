@@ -53,7 +53,7 @@ def on_both(first: str) -> pytest.MarkDecorator:
 @pytest.fixture
 def folder(cluster: Cluster) -> Path:
     """A folder with the three-pool workflow."""
-    return three_pools(cluster.new_folder()).parent
+    return three_pools(cluster.new_folder(), each=1).parent
 
 
 def hurry(site: Path, system: str) -> None:

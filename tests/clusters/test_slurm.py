@@ -20,7 +20,7 @@ import pytest
 
 from fasthep_smk.storage import failures
 from tests.clusters.analyses import (
-    FASTHEP_SMK,
+    at_home,
     demo,
     given_away,
     has_a_right_page,
@@ -188,15 +188,7 @@ def moody_reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def local_run(folder: Path, workflow: Path, *options: str) -> Path:
     """Run an analysis on this machine, without Slurm; its build folder."""
-    done = subprocess.run(
-        [FASTHEP_SMK, workflow.name, "-o", "reference", "--profile", "local", *options],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder / "reference"
+    return at_home(folder, workflow.name, "reference", "--profile", "local", *options)
 
 
 def is_right(folder: Path, reference: Path) -> None:
@@ -300,15 +292,8 @@ def test_three_pools_are_three_partitions(slurm: Cluster, tmp_path: Path) -> Non
 
     machine = {"machine": {"cpus": 16, "memory": "256GB", "gpus": 1}}
     site(folder, machine, executor="local")
-    done = subprocess.run(
-        [FASTHEP_SMK, workflow.name, "-o", "reference", "--profile", "site"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    assert not compare_builds(folder / "reference", build)
+    reference = at_home(folder, workflow.name, "reference", "--profile", "site")
+    assert not compare_builds(reference, build)
 
 
 @pytest.mark.long

@@ -11,6 +11,8 @@ from tests.clusters.conftest import Cluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.xdist_group("slurm")]
 
+#: Shorter: our own jobs in three pools, in test_slurm.py.
+LONG = pytest.mark.long
 SNAKEMAKE = Path(sys.executable).parent / "snakemake"
 
 SNAKEFILE = """\
@@ -65,6 +67,7 @@ def jobs(slurm: Cluster) -> dict[str, dict[str, str]]:
     }
 
 
+@LONG
 @pytest.mark.parametrize(
     ("rule", "nodes", "asked"),
     [
@@ -85,6 +88,7 @@ def test_a_rule_runs_in_its_partition_with_what_it_asked_for(
     assert job["TimeLimit"] == "00:05:00"
 
 
+@LONG
 def test_only_the_rule_that_asks_gets_a_gpu(jobs: dict[str, dict[str, str]]) -> None:
     """``gpu=1`` becomes a GPU of the job; others have none."""
     gpus = {rule: job.get("TresPerJob", "none") for rule, job in jobs.items()}

@@ -24,7 +24,7 @@ data:
 sources:
   events: {kind: root_tree, tree: events}
 styles:
-  met: {op: hep.render.hist1d, figure: {dpi: 40}, axes: {x: {name: met}, y: {name: events}}}
+  met: {op: hep.render.hist1d, style: {experiment: ""}, figure: {dpi: 40}, axes: {x: {name: met}}}
 analysis:
   stages:
     - id: Vars
@@ -56,9 +56,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def packages_are_read_once() -> None:
+def packages_and_files_are_read_once() -> None:
     """Tests that compile in the process of pytest do so in less time."""
     warm.read_packages_once()
+    warm.read_entries_once()
 
 
 @pytest.fixture(scope="session")

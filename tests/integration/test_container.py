@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import WORKFLOW, Run
+from tests.support import warm
 
 pytestmark = pytest.mark.integration
 
@@ -66,14 +67,14 @@ def test_every_job_runs_in_the_image(analysis: Path, image: Path, smk: Run) -> N
 
 @pytest.mark.parametrize("name", ["it's mine", "$HOME", "a,b", "a:b"])
 def test_a_folder_that_no_container_can_be_shown_is_refused(
-    analysis: Path, image: Path, smk: Run, name: str
+    analysis: Path, image: Path, name: str
 ) -> None:
     folder = analysis / name
     folder.mkdir()
     (folder / "data").symlink_to((analysis / "data").readlink())
     workflow = WORKFLOW.replace("analysis:", CONTAINED.format(image=image))
     (folder / "workflow.yaml").write_text(workflow)
-    done = smk("workflow.yaml", "-j", "2", cwd=folder)
+    done = warm.run("workflow.yaml", "-j", "2", cwd=folder)
     assert done.returncode == 1
     assert "environment.type: a container cannot be shown this folder" in done.stderr
     assert not (image.parent / "calls").exists()
@@ -94,11 +95,11 @@ def test_probes_run_with_the_python_of_the_image(analysis: Path, image: Path, sm
 
 
 def test_without_a_runtime_it_is_said_before_anything_runs(
-    analysis: Path, smk: Run, monkeypatch: pytest.MonkeyPatch
+    analysis: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
     workflow = WORKFLOW.replace("analysis:", CONTAINED.format(image="docker://hep:1"))
     (analysis / "workflow.yaml").write_text(workflow)
-    done = smk("workflow.yaml", cwd=analysis)
+    done = warm.run("workflow.yaml", cwd=analysis)
     assert done.returncode == 1
     assert "workflow.yaml: environment.type: there is no runtime for containers" in done.stderr

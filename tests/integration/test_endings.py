@@ -31,7 +31,7 @@ PLOTTED = """\
 """
 #: The small analysis with four plots.
 PLOTS = (
-    WORKFLOW.replace(
+    WORKFLOW.replace(' style: {experiment: ""},', "").replace(
         "analysis:",
         "  plain: {op: hep.render.hist1d, figure: {dpi: 40}, axes: {x: {name: x}, y: {name: n}}}\n"
         "  titled: {op: hep.render.hist1d, figure: {dpi: 40}, axes: {x: {name: x}, y: {name: m}}}\n"
@@ -213,7 +213,7 @@ def test_plots_that_write_one_file_are_drawn_together(
     heats = (
         (PLOTS[: PLOTS.index("    - id: Fine")] + HEATS).replace(
             "analysis:",
-            "  heat: {op: hep.render.heatmap2d, heatmap2d: {per_dataset: true},"
+            "  heat: {op: hep.render.heatmap2d, figure: {dpi: 40}, heatmap2d: {per_dataset: true},"
             " axes: {x: {name: x, label: A}, y: {name: y}}}\nanalysis:",
             1,
         )

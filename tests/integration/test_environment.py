@@ -24,6 +24,7 @@ from fasthep_smk.transfer.environment.pack import NEEDED, archive_path, pack
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.worker.probe import describe_worker
 from tests.integration.conftest import Run
+from tests.support import warm
 from tests.support.compare import compare_builds
 from tests.support.debian import DebianUnavailableError, debian_tree, in_tree
 from tests.support.packed import Node, small_parts
@@ -115,11 +116,11 @@ def test_it_is_built_once(project: Project, archive: Path, smk: Run) -> None:
     ]
 
 
-def test_the_doctor_says_which_one_it_is(project: Project, archive: Path, smk: Run) -> None:
+def test_the_doctor_says_which_one_it_is(project: Project, archive: Path) -> None:
     text = (project.folder / "workflow.yaml").read_text()
     asking = text.replace("execution:\n", "execution:\n  environment: {type: packed-venv}\n")
     (project.folder / "asking.yaml").write_text(asking)
-    done = smk("doctor", "asking.yaml", "--json", cwd=project.folder)
+    done = warm.run("doctor", "asking.yaml", "--json", cwd=project.folder)
     (check,) = (item for item in json.loads(done.stdout) if item["what"] == "environment")
     key = archive.stem.removeprefix("packed-venv-")
     size = archive.stat().st_size / 1e6

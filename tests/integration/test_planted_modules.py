@@ -29,6 +29,10 @@ SPEC = {"name": "own.mine", "kind": "transform", "params": {},
 def run(*, stream, **_):
     return stream
 """
+#: The small analysis without its plot, with one file of data: what is looked at are imports.
+SMALL = WORKFLOW.replace(", data/data_1.root", "").replace(
+    "      render: {style: met, when: final}\n", ""
+)
 AS_COMMAND = [str(Path(sys.executable).with_name("fasthep-smk"))]
 AS_MODULE = [sys.executable, "-m", "fasthep_smk"]
 
@@ -39,7 +43,7 @@ def project(tmp_path: Path, small_files: Path) -> Path:
     folder = tmp_path / "project"
     folder.mkdir(mode=0o755)
     (folder / "data").symlink_to(small_files)
-    text = WORKFLOW.replace("  - id: Vars\n", "  - {id: Mine, op: own.mine}\n    - id: Vars\n")
+    text = SMALL.replace("  - id: Vars\n", "  - {id: Mine, op: own.mine}\n    - id: Vars\n")
     registry = "registry: {transforms: {own.mine: {spec: 'mine:SPEC', impl: 'mine:run'}}}\n"
     (folder / "workflow.yaml").write_text(registry + text)
     (folder / "mine.py").write_text(writes("mine") + MINE)
@@ -271,7 +275,7 @@ def test_whoever_has_written_the_workflow_is_trusted(project: Path) -> None:
 
 
 def test_without_modules_such_a_folder_is_worth_a_warning(project: Path) -> None:
-    (project / "workflow.yaml").write_text(WORKFLOW)
+    (project / "workflow.yaml").write_text(SMALL)
     project.chmod(0o777)
     done = smk(AS_COMMAND, project, "workflow.yaml", "-j", "2", "--trust-build")
     assert done.returncode == 0, done.stderr

@@ -160,10 +160,12 @@ def test_another_site_is_another_profile_and_the_same_snakefile(examples: Path, 
         assert settings["executor"] == system
         assert settings["resources"]["pool_high_memory"] == 2
         own = settings["set-resources"]["stage_BuildIndex"]
+        assert own["pool_high_memory"] == 1
         # Slurm's megabyte is 2**20 bytes; HTCondor's request stands in the Snakefile.
         assert own.get("mem_mb") == (122071 if system == "slurm" else None)
     assert texts[0] == texts[1]
     assert b"htcondor_request_mem_mb=122071," in texts[0]
+    assert b"pool" not in texts[0]
 
 
 def test_a_pool_changes_no_signature(inline: Path, smk: Run) -> None:

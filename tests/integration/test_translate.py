@@ -66,11 +66,13 @@ def test_each_stage_is_a_rule_with_all_that_snakemake_offers(analysis: Path, smk
     assert text.count("shell:") == 7
     assert "run:" not in text
     assert "script:" not in text
+    # Only what reads events waits for files from outside.
+    assert re.findall(r'input_files\("(\w+)"\)', text) == ["read_events"]
     # Who feeds whom is seen: file by file for one partition, and all of a rule for an end.
     selected = '"smk/work/stage_Cuts/{dataset}/{part}/Cuts.arrow",'
     assert selected in text[text.index("rule stage_Met:") : text.index("rule merge:")]
     assert '**jobs_of("merge"),' in text[text.index("rule finish:") :]
-    assert "pool" not in text  # the workflow names none
+    assert "pool" not in text  # the profile says what is counted in them
     assert "1 x finish" in done.stdout
 
 

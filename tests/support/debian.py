@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,7 +11,11 @@ __all__ = ["RELEASE", "DebianUnavailableError", "debian_tree", "in_tree"]
 #: Older than the Debian of this machine, so that its C library is too.
 RELEASE = "bullseye"
 CACHE = Path(os.environ.get("FASTHEP_SMK_TEST_CACHE", Path(__file__).parents[1] / ".cache"))
-_APT = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+#: What a shell script of a packed environment, and the tests themselves, call there.
+_PACKAGES = (
+    "base-files", "base-passwd", "coreutils", "dash", "grep", "gzip", "libc-bin", "sed", "tar",
+    "util-linux",
+)  # fmt: skip
 
 
 class DebianUnavailableError(RuntimeError):
@@ -25,11 +27,10 @@ def debian_tree() -> Path:
     if os.geteuid() != 0:
         raise DebianUnavailableError("this is not root")
     tree = CACHE / f"debian-{RELEASE}"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / f"debian-{RELEASE}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not tree.is_dir():
-            _make(tree)
+    command = [Path(__file__).with_name("debian.sh"), RELEASE, tree, *_PACKAGES]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise DebianUnavailableError(f"debian.sh: {(done.stdout + done.stderr)[-500:]}")
     return tree
 
 
@@ -49,38 +50,3 @@ def in_tree(tree: Path, folder: Path, *command: str, user: int = 1234) -> list[s
     )
     unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh"]
     return [*unshare, str(tree), str(folder), str(user), *command]
-
-
-def _make(tree: Path) -> None:
-    new = tree.with_name(f"{tree.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    if shutil.which("debootstrap") is None:
-        _call("apt-get", "install", "-y", "debootstrap")
-    mirror = _mirror()
-    if not mirror:
-        _call("apt-get", "update")
-        mirror = _mirror()
-    if not mirror:
-        raise DebianUnavailableError("apt names no mirror of Debian")
-    _call("debootstrap", "--variant=minbase", RELEASE, str(new), mirror)
-    new.rename(tree)
-
-
-def _mirror() -> str:
-    """The mirror that apt uses here, as tests/clusters/htcondor.sh finds it."""
-    which = ("Created-By: Packages", "Origin: Debian", "Label: Debian", "Component: main")
-    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", *which]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except OSError:
-        return ""
-    return (done.stdout.split() or [""])[0]
-
-
-def _call(*command: str) -> None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, env=_APT)
-    except OSError as error:
-        raise DebianUnavailableError(f"{command[0]}: {error.strerror}") from None
-    if done.returncode:
-        raise DebianUnavailableError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-500:]}")

@@ -21,6 +21,7 @@ import functools
 import gc
 import importlib
 import importlib.metadata
+import io
 import json
 import os
 import runpy
@@ -34,7 +35,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-__all__ = ["FASTHEP", "SNAKEMAKE", "fasthep", "read_packages_once", "run"]
+__all__ = ["FASTHEP", "SNAKEMAKE", "fasthep", "read_entries_once", "read_packages_once", "run"]
 
 #: What the three processes import, besides `processes.MODULES` and what plots need.
 _MODULES = (
@@ -45,6 +46,8 @@ _MODULES = (
     "fasthep_smk.cli.hand_over",
     "fasthep_smk.cli.report",
     "fasthep_smk.cli.why",
+    "fasthep_smk.executors.direct",
+    "fasthep_smk.executors.forked_jobs",
     "fasthep_smk.executors.logger_plugin",
     "fasthep_smk.executors.sizes",
     "fasthep_smk.executors.start",
@@ -52,6 +55,7 @@ _MODULES = (
     "fasthep_smk.flow.compile",
     "fasthep_smk.flow.operation",
     "fasthep_smk.flow.references",
+    "fasthep_smk.flow.trial",
     "fasthep_smk.report.compare",
     "fasthep_smk.report.page",
     "fasthep_smk.report.rule_pages",
@@ -79,6 +83,7 @@ _MODULES = (
     "fasthep_curator.compile_hooks.root_tree_metadata",
     "fasthep_curator.profiles",
     "fasthep_render.graph.compile_hooks",
+    "fasthep_render.graph.d2",
     "fasthep_render.hist.comparison",
     "fasthep_render.hist.data_mc",
     "fasthep_render.hist.heatmap2d",
@@ -88,6 +93,7 @@ _MODULES = (
     "fasthep_toolbench.graph.d2",
     "fasthep_toolbench.profiles",
     "snakemake.cli",
+    "snakemake.storage",
     # What Snakemake imports to open a Snakefile.
     "smart_open",
 )
@@ -232,6 +238,52 @@ def read_packages_once() -> None:
         one.metadata  # noqa: B018
 
 
+def read_entries_once() -> None:
+    """Keep how many entries FAST-HEP's compiler has read in a ROOT file, in this process.
+
+    It reads each file for each plan of each compile. What is kept belongs to a file as it is.
+    """
+    name = "fasthep_curator.compile_hooks.root_tree_metadata"
+    inspecting: Any = importlib.import_module(name)
+    inspect = inspecting._inspect_file_tree_entries
+    if hasattr(inspect, "__wrapped__"):
+        return
+    known: dict[object, dict[str, int]] = {}
+
+    @functools.wraps(inspect)
+    def kept(file_path: str, tree_names: list[str]) -> dict[str, int]:
+        try:
+            found = os.stat(file_path)  # noqa: PTH116
+        except OSError:  # a server's
+            return dict(inspect(file_path, tree_names))
+        about = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        key = (*about, *tree_names)
+        if key not in known:
+            known[key] = inspect(file_path, tree_names)
+        return dict(known[key])
+
+    inspecting._inspect_file_tree_entries = kept
+
+
+def _draw_once() -> None:
+    """Let matplotlib find its fonts and make its parser of formulas: half the work of a first plot.
+
+    What a style sets is put back, and no figure is kept.
+    """
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    mplhep: Any = importlib.import_module("mplhep")
+    with rc_context():
+        mplhep.style.use("CMS")
+        canvas = FigureCanvasAgg(Figure(dpi=40))
+        axes = canvas.figure.subplots()
+        axes.set(xlabel="x", ylabel="y")
+        mplhep.cms.label(data=False, ax=axes)
+        canvas.print_png(io.BytesIO())
+
+
 def _one_thread() -> dict[str, str]:
     from fasthep_smk.worker.processes import ONE_THREAD
 
@@ -252,6 +304,7 @@ def _serve() -> None:
         # It imports its plugins.
         importlib.import_module("snakemake.cli").get_argument_parser()
         importlib.import_module("PIL.Image").preinit()
+        _draw_once()
         read_packages_once()
         gc.freeze()
         runner.run, _Command.run_job = _Command.run, runner.run

@@ -4,7 +4,8 @@ It reads each of its profiles some eight times, reads the plans that it has just
 each twice. Most of a compile's time is PyYAML's, which is written in Python.
 
 - A text of a person's is parsed once, by PyYAML: its messages name lines and columns.
-- A text that PyYAML itself has just written is parsed by libyaml: the values are the same.
+- A text that PyYAML itself has just written is parsed by libyaml: the values are the same. It is
+  parsed once, too: a plan is read to draw its graph, for its digest, and by us.
 - What is made of plain printable text is written by libyaml, too: so are its texts. They differ
   where characters are escaped, and for keys that are empty or very long.
 """
@@ -34,6 +35,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER = getattr(yaml, "CSafeDumper", None)
 #: What was read -> its value, pickled.
 _known: dict[str, bytes] = {}
+#: Digests of what was written in a block and read there -> their values, pickled; until it ends.
+_parsed: dict[bytes, bytes] = {}
 
 
 @contextlib.contextmanager
@@ -52,9 +55,13 @@ def quick_yaml() -> Iterator[None]:
             return load(stream)
         if text in _known:
             return pickle.loads(_known[text])
-        if _digest(text) in written:
+        digest = _digest(text)
+        if digest in written:
             with contextlib.suppress(yaml.YAMLError):  # half of a pair of surrogates
-                return parse_written(text)
+                found = parse_written(text)
+                if digest not in _parsed:
+                    _parsed[digest] = pickle.dumps(found)  # before the caller can change it
+                return found
         value = load(stream)
         if len(text) <= _LONGEST and len(_known) < _TEXTS:
             with contextlib.suppress(Exception):  # too deep, or of a kind that cannot be copied
@@ -72,12 +79,17 @@ def quick_yaml() -> Iterator[None]:
         stream.write(text)
         return None
 
-    with QUICK_YAML.made(yaml, safe_load=quick_load, safe_dump=quick_dump):
-        yield
+    try:
+        with QUICK_YAML.made(yaml, safe_load=quick_load, safe_dump=quick_dump):
+            yield
+    finally:
+        _parsed.clear()
 
 
 def parse_written(text: str | bytes) -> Any:
     """Return the value of a text that PyYAML has written."""
+    if _parsed and (known := _parsed.get(_digest(text))):
+        return pickle.loads(known)
     return yaml.load(text, Loader=_LOADER)
 
 
@@ -131,5 +143,6 @@ def _text_of(stream: object) -> str | None:
     return text
 
 
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+def _digest(text: str | bytes) -> bytes:
+    content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return hashlib.sha256(content).digest()

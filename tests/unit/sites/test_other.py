@@ -54,7 +54,7 @@ def test_a_job_gets_the_resources_that_every_plugin_knows(tmp_path: Path) -> Non
     assert settings["executor"] == "lsf"
     assert settings["resources"] == {"pool_large": 5}  # the workers of the pool
     own: Any = settings["set-resources"]
-    assert own["stage_A"] == {"lsf_project": '"atlas"'}
+    assert own["stage_A"] == {"pool_large": 1, "lsf_project": '"atlas"'}
     assert sites.common_resources(attempt) == {
         "mem_mb": 8000, "disk_mb": 1000, "runtime": 60, "gpu": 1,
         # Which others do not look at.

@@ -146,6 +146,16 @@ def test_a_job_needs_as_much_wherever_it_runs() -> None:
     assert settings["set-resources"]["stage_A"]["mem_mb"] == 4096  # type: ignore[index]
 
 
+def test_only_jobs_of_pools_with_workers_are_counted() -> None:
+    spot, safe = (Attempt(name, ResourceRequest()) for name in ("spot", "safe"))
+    settings = rendered(placed("slurm", spot, safe, workers={"spot": 2}), spot, safe)
+    assert settings["resources"] == {"pool_spot": 2}
+    found = settings["set-resources"]["stage_A"]  # type: ignore[index]
+    assert [at(found["pool_spot"], attempt) for attempt in (1, 2, 3)] == [1, 0, 0]
+    assert "pool_safe" not in found
+    assert "set-resources" not in rendered(placed("slurm", spot, safe), spot, safe)
+
+
 def test_workers_and_company_are_snakemakes_limits_and_groups() -> None:
     attempt = Attempt("my pool", ResourceRequest())
     placement = placed("slurm", attempt, workers={"my pool": 3}, together={"stage_A": 10})
@@ -197,7 +207,7 @@ def test_the_sites_own_settings_have_the_last_word(tmp_path: Path) -> None:
     assert settings["resources"] == {"pool_default": 2, "mem_mb": 9}
     own = settings["set-resources"]["stage_A"]  # type: ignore[index]
     assert own.pop("pool_default") == 1  # what the limit counts
-    assert own == {"pool": '"default"', "slurm_partition": "mine", "qos": '"q"'}
+    assert own == {"slurm_partition": "mine", "qos": '"q"'}
     assert settings["jobscript"] == str(tmp_path / "script.sh")
 
 

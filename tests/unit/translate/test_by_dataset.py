@@ -165,7 +165,7 @@ def test_the_snakefile_and_what_jobs_compute_stay_the_same() -> None:
     from fasthep_smk.translate.snakefile import render
 
     (_, one), (_, other) = (workflow(f"{{ttbar: {{memory: {size}GB}}}}") for size in (1, 2))
-    assert render(one, workflow="w") == render(other, workflow="w")
+    assert render(one, workflow="w", outside=[]) == render(other, workflow="w", outside=[])
     assert [job.signature for rule in one for job in rule.jobs.values()] == [
         job.signature for rule in other for job in rule.jobs.values()
     ]

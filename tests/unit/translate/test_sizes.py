@@ -154,7 +154,7 @@ def test_what_no_rule_takes_is_said() -> None:
 def test_the_snakefile_stays_the_same_and_the_profile_asks_for_what_was_measured() -> None:
     execution, rules = workflow()
     placement, _, _ = place(rules, execution, sizes=[size(memory=1 * GB)])
-    assert "mem_mb=4000," in render(rules, workflow="w")
+    assert "mem_mb=4000," in render(rules, workflow="w", outside=[])
     own = yaml.safe_load(profile.render(rules, placement))["set-resources"]
     assert {one["mem_mb"] for one in own.values()} == {
         "[1000, 2000, 4000, 4000][min(attempt, 4) - 1]"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.flow.patches.quick_yaml import is_plain, quick_yaml
+from fasthep_smk.flow.patches.quick_yaml import is_plain, parse_written, quick_yaml
 
 TEXT = "a: &x [1, 2.5, 2026-11-22, !!binary aGVw, ~, !!set {s}]\nb: *x\n"
 
@@ -70,7 +70,8 @@ def test_texts_and_values_are_those_of_pyyaml(plain: bool, options: dict[str, An
         expected = yaml.safe_load(text)
         with quick_yaml():
             assert yaml.safe_dump(value, **options) == text
-            assert repr(yaml.safe_load(text)) == repr(expected)
+            for _ in range(2):
+                assert repr(yaml.safe_load(text)) == repr(parse_written(text)) == repr(expected)
         assert expected == value
         assert not plain or is_plain(value)
 
@@ -89,6 +90,18 @@ def test_what_was_written_is_read_again_in_no_time(
             found = yaml.safe_load(stream)
     assert found == value
     assert list(found["order"]) == ["b", "a"]
+
+
+def test_a_plan_is_parsed_once_however_often_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = yaml.load, []
+    monkeypatch.setattr(yaml, "load", lambda *a, **b: parsed.append(a) or parse(*a, **b))
+    with quick_yaml():
+        text = yaml.safe_dump({"plan": [1, 2]})
+        yaml.safe_load(text)["plan"].append("changed")
+        assert yaml.safe_load(text) == parse_written(text.encode()) == {"plan": [1, 2]}
+        assert len(parsed) == 1
+    assert parse_written(text) == {"plan": [1, 2]}
+    assert len(parsed) == 2
 
 
 def _only_with(wanted: type, load: Any) -> Any:
