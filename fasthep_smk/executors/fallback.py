@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from fasthep_smk.executors.snakemake_types import Scheduler
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
-__all__ = ["Queue", "as_sent", "number", "prepare_routes"]
+__all__ = ["COUNTED", "Queue", "as_sent", "number", "prepare_routes"]
 
 #: The jobs that are in their fallback, by rule and wildcards: those of this process's run.
 _moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
 #: So many jobs are named in one command; the others have their turn at the next look.
 _AT_ONCE = 500
 #: What Snakemake's scheduler keeps of a job: what it counts against what there is.
-_COUNTED = "_scheduler_resources"
+COUNTED = "_scheduler_resources"
 #: How the resources begin that count the jobs of a pool.
 _TOKEN = "pool_"
 
@@ -194,11 +194,11 @@ def prepare_routes() -> None:
                 sizes.stop()  # a Snakemake on the node evaluates anew what jobs ask for
             sizes.refresh(jobs, self.running)
         for job in jobs:
-            counted = getattr(job, _COUNTED, None)
+            counted = getattr(job, COUNTED, None)
             if counted is not None and (job.attempt > 1 or _is_moved(job)):
                 asked = job.resources.items()
                 tokens = {name: value for name, value in asked if name.startswith(_TOKEN)}
-                setattr(job, _COUNTED, {**counted, **tokens})
+                setattr(job, COUNTED, {**counted, **tokens})
         chosen = choose(self, jobs)
         sizes.chosen(chosen)
         return chosen
