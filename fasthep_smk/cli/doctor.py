@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Placed
     from fasthep_smk.worker.probe import Answer
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "credential_checks", "examine"]
 
 State = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
@@ -66,7 +66,11 @@ def examine(
     With a ``workflow``, ``placing`` takes the steps of a run up to that which places its jobs. No
     probe is sent while a run would be refused.
     """
-    checks = [*_system(execution), _folder(execution, folder), *_credentials(execution.credentials)]
+    checks = [
+        *_system(execution),
+        _folder(execution, folder),
+        *credential_checks(execution.credentials),
+    ]
     rules, placement, modules, found = _placed(execution, placing)
     checks += found
     if modules is not None and (check := _environment(execution, folder, workflow, modules)):
@@ -126,7 +130,7 @@ def _folder(execution: Execution, folder: Path) -> Check:
     return Check("this folder", "ok" if free > 1 else "note", f"{folder}: {free} GB free")
 
 
-def _credentials(required: Iterable[Requirement]) -> Iterator[Check]:
+def credential_checks(required: Iterable[Requirement]) -> Iterator[Check]:
     """Yield those that are required, and all others that are there."""
     wanted = {one.kind: one for one in required}
     now = time.time()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.storage import layout
+from fasthep_smk.storage.job_settings import read_requests
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import Requirement
-    from fasthep_smk.storage.job_settings import Requests
 
 __all__ = ["required_of"]
 
@@ -18,7 +16,7 @@ __all__ = ["required_of"]
 def required_of(build: Path) -> tuple[Requirement, ...]:
     """Return the credentials that the jobs of a build folder require."""
     try:
-        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests = read_requests(build)
         said = requests.get("credentials") or []
     except (OSError, ValueError):
         return ()

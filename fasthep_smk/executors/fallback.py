@@ -10,7 +10,6 @@ is handed back when it is known to be gone without having started.
 from __future__ import annotations
 
 import importlib
-import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,21 +24,20 @@ from fasthep_smk.executors.sizes import Sizes
 from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.job_settings import MOVED
+from fasthep_smk.storage.job_settings import MOVED, read_requests
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.snakemake_types import Scheduler
-    from fasthep_smk.storage.job_settings import Requests
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
-__all__ = ["Queue", "as_sent", "number", "prepare_routes"]
+__all__ = ["COUNTED", "Queue", "as_sent", "number", "prepare_routes"]
 
 #: The jobs that are in their fallback, by rule and wildcards: those of this process's run.
 _moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
 #: So many jobs are named in one command; the others have their turn at the next look.
 _AT_ONCE = 500
 #: What Snakemake's scheduler keeps of a job: what it counts against what there is.
-_COUNTED = "_scheduler_resources"
+COUNTED = "_scheduler_resources"
 #: How the resources begin that count the jobs of a pool.
 _TOKEN = "pool_"
 
@@ -76,8 +74,7 @@ class Queue:
 
     def __post_init__(self) -> None:
         try:
-            text = (self.build / layout.REQUESTS).read_text(encoding="utf-8")
-            self._requests: Requests = json.loads(text)
+            self._requests = read_requests(self.build)
             self._after: Mapping[str, int] = self._requests["fallback_after"]
         except (OSError, ValueError, KeyError):
             self._after = {}  # an older translation
@@ -197,11 +194,11 @@ def prepare_routes() -> None:
                 sizes.stop()  # a Snakemake on the node evaluates anew what jobs ask for
             sizes.refresh(jobs, self.running)
         for job in jobs:
-            counted = getattr(job, _COUNTED, None)
+            counted = getattr(job, COUNTED, None)
             if counted is not None and (job.attempt > 1 or _is_moved(job)):
                 asked = job.resources.items()
                 tokens = {name: value for name, value in asked if name.startswith(_TOKEN)}
-                setattr(job, _COUNTED, {**counted, **tokens})
+                setattr(job, COUNTED, {**counted, **tokens})
         chosen = choose(self, jobs)
         sizes.chosen(chosen)
         return chosen

@@ -20,7 +20,7 @@ from fasthep_smk.executors.direct import is_alone
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.worker.fork_client import GO_ON
-from fasthep_smk.worker.hand_over import hand_over
+from fasthep_smk.worker.to_fork_server import hand_over
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.snakemake_types import Workflow

@@ -18,12 +18,12 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import attempts_of
+from fasthep_smk.storage.job_settings import attempts_of, read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Measuring, Requests
+    from fasthep_smk.storage.job_settings import Measuring
     from fasthep_smk.storage.record import Asked
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
@@ -52,7 +52,7 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
     if job.is_group() or not place or job.attempt > job.restart_times:
         return
     rule, key = place
-    requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+    requests = read_requests(build)
     fate = sites.system(requests["system"]).fate
     notes = _notes(build, rule, key, job.attempt)
     died = [(note, failures.earlier(build, rule, note.key, fate)[-1]) for note in notes]

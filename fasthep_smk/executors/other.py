@@ -7,7 +7,6 @@ leave jobs of which nobody knows.
 from __future__ import annotations
 
 import importlib
-import json
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,8 @@ from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.flow import patches
-from fasthep_smk.storage import layout, run_lock
+from fasthep_smk.storage import run_lock
+from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class Noting(_Executor):
 
 def main() -> None:
     """Run Snakemake's command line."""
-    name = str(json.loads(Path(layout.REQUESTS).read_text(encoding="utf-8"))["system"])
+    name = read_requests(Path())["system"]
     plugin = importlib.import_module(module_of(name))
     executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
     patches.OTHER.make(plugin, Executor=executor)

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.flow import patches
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, next_request, sizing, whole
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, word
+from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, read_requests, word
 from fasthep_smk.storage.jobs import TaskJob, jobs_of
 from fasthep_smk.storage.measured import entries, events_of, taken_by
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Measuring, Requests
+    from fasthep_smk.storage.job_settings import Measuring
     from fasthep_smk.storage.record import Asked
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
@@ -37,8 +38,6 @@ __all__ = ["Sizes"]
 _LAST, _MORE = 500, 1.3
 #: What Snakemake calls an amount: one that a site's profile has set is left alone.
 _RESOURCE = {"memory": "mem_mb", "walltime": "runtime"}
-#: What Snakemake keeps of what it has evaluated of a job.
-_EVALUATED = ("_resources", "_scheduler_resources")
 #: How a job says that it has lacked it.
 _LACKED = {"memory": "memory", "walltime": "time"}
 #: How it has ended if nothing says what it lacked: the last attempt lacks nothing.
@@ -85,7 +84,7 @@ class Sizes:
         self._rules: dict[str, Measuring] = {}
         with contextlib.suppress(OSError, ValueError, KeyError):
             rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text("utf-8"))
-            self._requests: Requests = json.loads((build / layout.REQUESTS).read_text("utf-8"))
+            self._requests = read_requests(build)
             self._rules = rules
         self._known: dict[_Name, _Known] = {}
         for rule, said in self._rules.items():
@@ -235,7 +234,7 @@ class Sizes:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
         for job in jobs:
             if (name := self.name(job)) is not None and self._is_old(job, *name):
-                for kept in _EVALUATED:
+                for kept in patches.JOB_FIELDS:
                     setattr(job, kept, None)
 
     def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:

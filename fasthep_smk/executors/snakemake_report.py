@@ -138,7 +138,8 @@ def _bundles(build: Path) -> dict[str, list[str]]:
     """Return the folders of the jobs in each bundle, by its marker."""
     found: dict[str, list[str]] = {}
     for path in (build / layout.TASKS).glob("*.json"):
-        table = json.loads(files.read_plain(path))  # Snakemake has read it, too
+        # Snakemake has read it, too. Two keys are looked up: no objects for all jobs are needed.
+        table = json.loads(files.read_plain(path))
         for one in table["bundles"].values():
             found[one["marker"]] = [table["jobs"][key]["folder"] for key in one["jobs"]]
     return found

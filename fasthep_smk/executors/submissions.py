@@ -32,6 +32,7 @@ from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
+from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.observed import environment_of
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
@@ -40,6 +41,7 @@ from fasthep_smk.util.waiting import until
 if TYPE_CHECKING:
     from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.sites import Queued
+    from fasthep_smk.storage.job_settings import Requests
     from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker
 
     class _Executor:
@@ -344,11 +346,11 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
     )
     if not alone:
         return found
-    requests = _json(build / layout.REQUESTS)
+    requests = _requests(build)
     asked = requests.get("submitted_as", {}).get(rule, [""])
     return replace(
         found,
-        signature=_signature(_json(build / layout.table(rule)), key),
+        signature=_signature(_table(build / layout.table(rule)), key),
         asked=asked[min(number(job), len(asked)) - 1],
         environment=batch_jobs.environment(environment_of(build)),
     )
@@ -364,8 +366,17 @@ def _signature(table: JsonObject, key: str) -> str:
     return str(entry["signature"]) if entry else ""
 
 
+@lru_cache(maxsize=1)
+def _requests(build: Path) -> Requests:
+    """Return what jobs ask for: it does not change while Snakemake runs."""
+    return read_requests(build)
+
+
 @lru_cache(maxsize=64)
-def _json(path: Path) -> JsonObject:
-    """Return what a file of the translation says: it does not change while Snakemake runs."""
+def _table(path: Path) -> JsonObject:
+    """Return a task table as JSON: it does not change while Snakemake runs.
+
+    Signatures alone are looked up: objects for all jobs of a rule would take time and memory.
+    """
     found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
     return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.report.status import State, state_of
-from fasthep_smk.storage import failures, last_run, layout, run_lock
+from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
+from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.queue import Waited, noted
 from fasthep_smk.storage.run_lock import Holder
-from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
@@ -332,7 +331,7 @@ def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> list[Lackin
 def _asked(build: Path) -> dict[str, JsonObject]:
     """Return what the jobs of each rule ask for first: their pool, and amounts."""
     try:
-        rules = json.loads(files.read_plain(build / layout.REQUESTS))["rules"]
+        rules = read_requests(build)["rules"]
         return {str(rule): _mapping(asked[0]) for rule, asked in rules.items()}
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
         return {}

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from fasthep_smk.storage import batch_jobs, failures, layout, obstacles, queue
+from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.storage.run_lock import MARK, holder, is_orphan, read_lock
 from fasthep_smk.util import disk_full, files, system_errors
@@ -326,5 +327,5 @@ def _is_job(note: failures.Failure) -> bool:
 def _system(build: Path) -> str:
     """Return the batch system of the last run."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))["system"])
+        return str(read_requests(build)["system"])
     return "local"

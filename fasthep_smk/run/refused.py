@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +11,11 @@ from fasthep_smk import sites
 from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.failures import span
+from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Requests
     from fasthep_smk.storage.task_table import JobEntry
 
 __all__ = ["message"]
@@ -59,7 +58,7 @@ def _entries(places: Iterable[tuple[str, str]], build: Path) -> Iterator[JobEntr
 def _pools(places: Iterable[tuple[str, str]], build: Path) -> list[str]:
     """Return the pools of jobs at their first attempts."""
     with contextlib.suppress(OSError, KeyError, ValueError):
-        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests = read_requests(build)
         rules = dict.fromkeys(rule for rule, _ in places)
         return list(dict.fromkeys(requests["rules"][rule][0]["pool"] for rule in rules))
     return []

@@ -28,6 +28,7 @@ __all__ = [
     "fate",
     "longest",
     "machine",
+    "memory_limits",
     "problems",
     "queued",
     "remedy",
@@ -156,12 +157,12 @@ def _memory() -> int | None:
     # Where it is not known, nothing is refused for want of it.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    found += _limits()
+    found += memory_limits()
     # In whole megabytes, as Snakemake counts.
     return min(found) // 1000**2 * 1000**2 if found else None
 
 
-def _limits(
+def memory_limits(
     own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
 ) -> list[int]:
     """Return what control groups let this process have of memory: a container's, or a session's.

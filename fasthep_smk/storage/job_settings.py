@@ -6,8 +6,13 @@ sent what they need. (Their places: `fasthep_smk.storage.layout`.)
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict, TypeVar
+
+from fasthep_smk.storage import layout
+from fasthep_smk.util import files
 
 if TYPE_CHECKING:
     from fasthep_smk.config.credentials import RequirementData
@@ -27,6 +32,7 @@ __all__ = [
     "heard",
     "log_of_attempt",
     "place_in",
+    "read_requests",
     "word",
 ]
 
@@ -126,6 +132,21 @@ def at_place(own: Mapping[str, _Said], wildcards: Mapping[str, str]) -> _Said | 
     """Return what is said of a job at its place, or else of its dataset."""
     found = own.get(place_in(wildcards))
     return own.get(wildcards.get("dataset", "")) if found is None else found
+
+
+def read_requests(build: Path) -> Requests:
+    """Return what the jobs of a build folder ask for.
+
+    An older version may have written it: then keys may be missing.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+        ValueError: it is no JSON object.
+    """
+    found: Requests = json.loads(files.read_plain(build / layout.REQUESTS))
+    if not isinstance(found, dict):
+        raise ValueError(f"{build / layout.REQUESTS} is no JSON object")
+    return found
 
 
 def attempts_of(requests: Requests, rule: str, key: str) -> list[Asked]:

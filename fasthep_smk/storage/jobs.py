@@ -10,16 +10,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, WrongArgument, nearest
-
-if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Requests
 
 __all__ = [
     "TaskJob",
@@ -165,7 +162,7 @@ def waited_for(build: Path, job: TaskJob) -> str | None:
 def fallbacks(build: Path) -> dict[str, str]:
     """Return the pools that jobs go to which wait too long for their own, by their rules."""
     try:
-        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests = read_requests(build)
         last = {rule: requests["rules"][rule][-1] for rule in requests["fallback_after"]}
         return {rule: str(attempt["pool"]) for rule, attempt in last.items()}
     except (OSError, ValueError, KeyError, TypeError, IndexError):
@@ -216,7 +213,7 @@ def _jobs(table: TaskTable) -> list[TaskJob]:
 def _rules_in_order(build: Path) -> Iterable[str]:
     """Return the rules in the order of the run, as far as it is known."""
     try:
-        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests = read_requests(build)
         return [str(rule) for rule in requests["rules"]]
     except (OSError, ValueError, KeyError, TypeError):
         return []

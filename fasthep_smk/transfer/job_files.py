@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
 from fasthep_smk.storage import failures, hard_links, layout, products
-from fasthep_smk.storage.job_settings import attempts_of
+from fasthep_smk.storage.job_settings import attempts_of, read_requests
 from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.remote import is_remote
@@ -112,7 +112,8 @@ class _Loading:
             cached={one: known for one, known in table.cached.items() if one in signed},
         )
         content[f"{BUILD}/{layout.table(self.found.rule)}"] = table.to_text().encode("utf-8")
-        requests: Requests = read_json(self.build / layout.REQUESTS)
+        changed = (self.build / layout.REQUESTS).stat().st_mtime_ns
+        requests = _requests(self.build, changed)
         rule = self.found.rule
         mine = {rule: attempts_of(requests, rule, "/".join(self.found.place))}
         content[f"{BUILD}/{layout.REQUESTS}"] = _as_bytes(
@@ -208,6 +209,12 @@ def read_table(build: Path, rule: str, key: str) -> TaskTable:
 def read_json(path: Path) -> Any:
     """Return a file of the translation, which stays as it is while jobs are sent."""
     return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _requests(build: Path, _changed: int) -> Requests:
+    """Return what jobs ask for: read once, while many jobs are sent."""
+    return read_requests(build)
 
 
 @lru_cache(maxsize=16)

@@ -44,6 +44,7 @@ __all__ = [
     "Written",
     "begin_alone",
     "refuse_unseen",
+    "worker_script",
     "write",
 ]
 
@@ -143,7 +144,7 @@ def write(contents: Contents) -> Written:
     files.write_text(build / layout.RUN, json.dumps(_launch(contents), indent=1) + "\n")
     files.write_text(smk / "common.smk", snakefile.COMMON)
     files.write_text(smk / "envs" / "fasthep-smk.yaml", ENVIRONMENT)
-    files.write_text(build / layout.WORKER, _worker_script(rules), executable=True)
+    files.write_text(build / layout.WORKER, worker_script(rules), executable=True)
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = Written.below(build)
@@ -297,7 +298,7 @@ def begin_alone(more: str = "") -> str:
     )
 
 
-def _worker_script(rules: Iterable[Rule]) -> str:
+def worker_script(rules: Iterable[Rule]) -> str:
     # -P: the build folder, where Snakemake starts jobs, must not be searched for modules.
     command = shell([sys.executable, "-P", "-m", "fasthep_smk.worker"])
     client = shell([sys.executable, "-I", "-S", CLIENT])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
-from fasthep_smk.worker.hand_over import hand_over
+from fasthep_smk.worker.to_fork_server import hand_over
 
 __all__ = ["run"]
 

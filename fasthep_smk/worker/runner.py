@@ -22,7 +22,7 @@ from fasthep_smk.flow import local_modules
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.operation import current_operation
 from fasthep_smk.storage import failures, layout, pickles
-from fasthep_smk.storage.job_settings import MOVED, attempts_of, heard
+from fasthep_smk.storage.job_settings import MOVED, attempts_of, heard, read_requests
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record, Used
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
@@ -48,7 +48,7 @@ from fasthep_smk.worker.planned import Changed, check_files, check_modules
 from fasthep_smk.worker.processes import LOG
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Launch, Requests
+    from fasthep_smk.storage.job_settings import Launch
 
 __all__ = ["main", "note_bad_end", "run"]
 
@@ -494,7 +494,7 @@ def _sent(build: Path, given: argparse.Namespace, warm: bool) -> Sent:
     number, own = heard(given.attempt)  # what this job alone has asked for
     moved, attempt = divmod(number, MOVED)
     try:
-        requests: Requests = json.loads((build / layout.REQUESTS).read_text(encoding="utf-8"))
+        requests = read_requests(build)
         attempts = attempts_of(requests, given.rule, "/".join(given.place))
         asked = {**attempts[min(number, len(attempts)) - 1], **own}
         waited_for = attempts[0].get("pool") if moved else None

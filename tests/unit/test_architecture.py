@@ -13,6 +13,22 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "fasthep_smk"
 #: What stands beside the rooms: the command, and the public names.
 ENTRANCES = {"__init__", "__main__", "api", "py"}  # py.typed
+#: Modules that are named by a text in a room below theirs: each is started or read by another
+#: process, or opened as a file, so nothing is imported upwards.
+NAMED_BELOW = {
+    # Files of the build folder say what Snakemake starts or imports.
+    ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
+    ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),
+    # A run starts Snakemake through the module that its batch system names.
+    ("fasthep_smk.sites.htcondor", "fasthep_smk.executors.htcondor"),
+    ("fasthep_smk.sites.local", "fasthep_smk.executors.local"),
+    ("fasthep_smk.sites.other", "fasthep_smk.executors.other"),
+    ("fasthep_smk.sites.slurm", "fasthep_smk.executors.slurm"),
+    # A batch job starts what keeps a fork server on its node.
+    ("fasthep_smk.executors.pilot_parsl", "fasthep_smk.run.pilot"),
+    # The schema of FAST-HEP's language is a file beside the code that follows it.
+    ("fasthep_smk.config.schema", "fasthep_smk.flow"),
+}
 
 
 def rooms() -> list[str]:
@@ -49,6 +65,21 @@ def imports() -> list[tuple[str, str]]:
     return sorted(found)
 
 
+def named() -> set[tuple[str, str]]:
+    """Each module or package of ours that a text of another module names, docstrings left out."""
+    found = set()
+    for name, path in modules().items():
+        tree = ast.parse(path.read_text())
+        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or id(node) in said:
+                continue
+            if isinstance(node.value, str):
+                targets = re.findall(r"\bfasthep_smk(?:\.[a-z_]+)+", node.value)
+                found |= {(name, target) for target in targets}
+    return found
+
+
 def room_of(module: str) -> str:
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
@@ -69,6 +100,17 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
         if room_of(name) == room and room_of(target) not in below | ENTRANCES
     ]
     assert upwards == []
+
+
+def test_a_room_names_modules_above_it_only_where_other_processes_use_them() -> None:
+    order = rooms()
+    upwards = {
+        (name, target)
+        for name, target in named()
+        if room_of(name) in order and room_of(target) in order
+        if order.index(room_of(target)) < order.index(room_of(name))
+    }
+    assert upwards == NAMED_BELOW
 
 
 def test_no_room_imports_an_entrance() -> None:

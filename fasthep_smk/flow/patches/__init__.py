@@ -5,6 +5,12 @@ text for the project that it belongs to, and when it is deleted. It is made thro
 which refuses what is not registered; ``tests/unit/flow/patches/test_patches.py`` finds those that
 are made without one, and compares all of them with the packages that are installed. What was
 measured without each is in ``docs/measurements.md``.
+
+A patch changes what a module or a class does. What is set on one object of another project, as its
+state, is none: the number of an attempt of Snakemake's job (``job.attempt``, a public attribute),
+the settings of Matplotlib (``rcParams``), and Python's own hooks (``sys.path_hooks``, audit hooks).
+Fields of Snakemake's jobs that are private are set in ``executors`` alone, and are those of
+``JOB_FIELDS``; a test compares them with the Snakemake that is installed.
 """
 
 from __future__ import annotations
@@ -13,7 +19,10 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["Patch"]
+__all__ = ["JOB_FIELDS", "Patch"]
+
+#: Private fields of Snakemake's jobs that are set: the resources that it has evaluated.
+JOB_FIELDS = ("_resources", "_scheduler_resources")
 
 _SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
 _SLURM = "snakemake_executor_plugin_slurm"

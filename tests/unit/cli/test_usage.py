@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.api import _words
 from fasthep_smk.cli import main as command
 from fasthep_smk.cli.main import main
-from fasthep_smk.cli.parser import make_parser, parse
+from fasthep_smk.cli.parser import make_parser, names_of_options, parse
 from fasthep_smk.cli.usage import subcommands
 from fasthep_smk.config.schema import bundled
 
@@ -94,7 +93,8 @@ def test_values(words: list[str], expected: dict[str, object]) -> None:
 
 
 def test_from_python_an_option_has_one_name() -> None:
-    assert _words("run", {"jobs": 2, "chunk_size": 5}) == ["--jobs=2", "--chunk-size=5"]
+    found = names_of_options("run")
+    assert (found["jobs"], found["chunk_size"]) == ("--jobs", "--chunk-size")
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -37,7 +37,8 @@ def job(**more: Any) -> Any:
 def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A build folder, as the working folder, with one job."""
     monkeypatch.chdir(tmp_path)
-    submissions._json.cache_clear()
+    submissions._requests.cache_clear()
+    submissions._table.cache_clear()
     (tmp_path / "smk/tasks").mkdir(parents=True)
     table = {"jobs": {"dy/0_0": {"signature": "abc"}}, "bundles": {}}
     (tmp_path / "smk/tasks/stage_Mass.json").write_text(json.dumps(table))

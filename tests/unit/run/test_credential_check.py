@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.cli.doctor import _credentials
+from fasthep_smk.cli.doctor import credential_checks
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.config.site import Site
@@ -206,13 +206,13 @@ def test_findings_of_a_workflow_say_what_is_wrong_with_its_credentials(
 
 
 def test_what_doctor_says(file: Path, tmp_path: Path) -> None:
-    assert [(one.what, one.state) for one in _credentials([TOKEN])] == [
+    assert [(one.what, one.state) for one in credential_checks([TOKEN])] == [
         ("bearer token, required", "FAILED")
     ]
     write(file, token(3600 * 30))
     pem, _ = proxy(-1, 900)
     write(tmp_path / "proxy", pem, mode=0o640)
-    first, second = _credentials([TOKEN])
+    first, second = credential_checks([TOKEN])
     assert (first.what, first.state, first.fix) == ("bearer token, required", "ok", "")
     assert (
         f"{file}; subject alice; issuer https://issuer.example/; mode 600; expires " in first.found
@@ -223,6 +223,6 @@ def test_what_doctor_says(file: Path, tmp_path: Path) -> None:
     assert "chmod 600" in second.fix
     assert "voms-proxy-init" in second.fix
     write(file, token(3600))
-    (first, _) = _credentials([TOKEN])
+    (first, _) = credential_checks([TOKEN])
     assert (first.state, first.fix[:15]) == ("note", "get a new token")
     assert os.environ["BEARER_TOKEN_FILE"] in first.fix

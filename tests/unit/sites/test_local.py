@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.sites.local import _limits
+from fasthep_smk.sites.local import memory_limits
 
 
 @pytest.mark.parametrize(
@@ -36,4 +36,4 @@ def test_a_group_of_processes_has_a_limit_of_memory(
     for name, text in files.items():
         (tmp_path / "root" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "root" / name).write_text(f"{text}\n")
-    assert sorted(_limits(tmp_path / "own", tmp_path / "root")) == limits
+    assert sorted(memory_limits(tmp_path / "own", tmp_path / "root")) == limits
