@@ -115,9 +115,9 @@ def test_a_damaged_intermediate_is_named_and_made_again(
 
 def test_a_plot_that_fails_does_not_cost_the_histograms(analysis: Path, smk: Run) -> None:
     workflow = analysis / "workflow.yaml"
-    workflow.write_text(
-        workflow.read_text().replace("{name: met}, y", "{name: met, label: '$\\\\frac$'}, y")
-    )
+    plain, labelled = "{name: met}", "{name: met, label: '$\\\\frac$'}"
+    assert plain in workflow.read_text()
+    workflow.write_text(workflow.read_text().replace(plain, labelled))
     done = smk("workflow.yaml", "-j", "2", cwd=analysis)
     assert done.returncode == 1
     assert "stage 'Met' (hep.render.hist1d) failed" in done.stderr
