@@ -94,6 +94,7 @@ def first_run(htcondor: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Fi
     return FirstRun(Path(folder), *more)
 
 
+@pytest.mark.waits
 def test_three_pools_with_an_op_of_ones_own(htcondor: Cluster, first_run: FirstRun) -> None:
     """Each job runs on a slot of its pool that knows nothing of us, and the results are those of
     this machine. A node unpacks the environment once, also for a second run."""
