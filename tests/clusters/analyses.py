@@ -52,10 +52,11 @@ def run(*, stream, ctx=None, **_):
         fcntl.flock(canary, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         Path("twice.txt").write_text(ctx["dataset_name"])
+    # Before the test sees this try, and says how the next one behaves.
+    mood = json.loads(Path("mood.json").read_text())
     # Where each try ran, for the test: one line per try, however it ended.
     with Path("tries.txt").open("a") as tries:
         tries.write(f"{os.environ['FASTHEP_SMK_POOL']} {ctx['dataset_name']}\\n")
-    mood = json.loads(Path("mood.json").read_text())
     if mood.get("above"):
         with Path("above.txt").open("a") as above:
             above.write("".join(f"{line}\\n" for line in ancestors(os.getppid())))
