@@ -213,7 +213,7 @@ open_folder() {
 login() {
     running supervisor || fail "no cluster runs in $FOLDER"
     [ $# -gt 0 ] || set -- bash
-    exec "$FOLDER/run/login" "$@"
+    exec "$FOLDER/login" "$@"
 }
 
 # write_login: the same as a script of one command, which costs a quarter of this one's time: tests
@@ -232,9 +232,9 @@ write_login() {
             sh -c 'cd "$1" && shift && exec "$@"' login
         # shellcheck disable=SC2016
         echo '"$PWD" "$@"'
-    } >"$FOLDER/run/login.new"
-    chmod 700 "$FOLDER/run/login.new"
-    mv "$FOLDER/run/login.new" "$FOLDER/run/login"
+    } >"$FOLDER/login.new"
+    chmod 700 "$FOLDER/login.new"
+    mv "$FOLDER/login.new" "$FOLDER/login"
 }
 
 ready_or_gone() { is_ready || gone first; }

@@ -40,7 +40,7 @@ class Cluster:
 
     def command(self, *arguments: str | Path) -> list[str]:
         """The command line that runs this one as the user, where the user logs in."""
-        return [str(part) for part in (self.folder / "run/login", *arguments)]
+        return [str(part) for part in (self.folder / "login", *arguments)]
 
     def run(
         self, *arguments: str | Path, cwd: Path | None = None, timeout: float = 120
