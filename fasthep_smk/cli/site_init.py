@@ -34,7 +34,7 @@ _FURTHER = """\
 def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:
     """Write ``config.yaml`` and ``pools.yaml`` of a site into ``folder``.
 
-    Return their paths, and which values in ``pools.yaml`` nobody has said.
+    Return their paths, and which values in ``pools.yaml`` are examples.
 
     Raises:
         UsageError: the batch system does not answer, or the files exist.

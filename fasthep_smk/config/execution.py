@@ -122,7 +122,7 @@ def read_execution(
 
 
 def _learns(site: Site) -> bool:
-    """Whether jobs are measured where nobody says an amount: by a batch system, and not the site.
+    """Whether jobs are measured where no amount is given: by a batch system, and not the site.
 
     On one machine, those that share it would not know what there is.
     """

@@ -15,6 +15,7 @@ import signal
 import sys
 
 from fasthep_smk.executors.forked_jobs import hand_jobs_over
+from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.util.processes import signal_at_parents_end
 
@@ -31,16 +32,15 @@ def main() -> None:
         # In the background of a script, Ctrl-C is ignored, and we have inherited that.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     gc.disable()  # what is imported stays: nothing of it is to be collected
-    cli = importlib.import_module("snakemake.cli")
+    importlib.import_module("snakemake.cli")
     prepare()
     if told:
         _wait_to_be_told(int(sys.argv[2]))
     hand_jobs_over()
     gc.freeze()
     gc.enable()
-    sys.argv[0] = "snakemake"
     try:
-        cli.main()
+        run_command_line()
     finally:
         gc.freeze()  # the end of the process is quicker
 

@@ -7,7 +7,6 @@ starts all the same, where a plain Snakemake has sent it, says so itself.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,11 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import attempts_of, read_requests
+from fasthep_smk.storage.job_settings import attempts_of, read_measuring, read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
 
 if TYPE_CHECKING:
-    from fasthep_smk.storage.job_settings import Measuring
     from fasthep_smk.storage.record import Asked
     from fasthep_smk.transfer.tracker import SnakemakeJob
 
@@ -74,8 +72,7 @@ def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
 def _can_have_more(build: Path, rule: str, had: int) -> bool:
     """Whether a job is measured, its pool says no amount, and there is a node with more."""
     try:
-        rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text(encoding="utf-8"))
-        said = rules[rule]
+        said = read_measuring(build)[rule]
     except (OSError, KeyError):
         return False
     largest = said.get("largest") or [None] * len(said["most"])

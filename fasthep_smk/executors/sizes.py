@@ -8,7 +8,6 @@ A job that is tried again asks for more of what it has lacked, and of nothing el
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,15 @@ from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.flow import patches
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, next_request, sizing, whole
-from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.job_settings import MOVED, at_place, attempts_of, read_requests, word
+from fasthep_smk.storage import failures
+from fasthep_smk.storage.job_settings import (
+    MOVED,
+    at_place,
+    attempts_of,
+    read_measuring,
+    read_requests,
+    word,
+)
 from fasthep_smk.storage.jobs import TaskJob, jobs_of
 from fasthep_smk.storage.measured import entries, events_of, taken_by
 from fasthep_smk.util.errors import SmkError
@@ -83,7 +89,7 @@ class Sizes:
         self._build, self._number = build, number
         self._rules: dict[str, Measuring] = {}
         with contextlib.suppress(OSError, ValueError, KeyError):
-            rules: dict[str, Measuring] = json.loads((build / layout.SIZES).read_text("utf-8"))
+            rules = read_measuring(build)
             self._requests = read_requests(build)
             self._rules = rules
         self._known: dict[_Name, _Known] = {}

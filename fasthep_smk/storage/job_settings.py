@@ -32,6 +32,7 @@ __all__ = [
     "heard",
     "log_of_attempt",
     "place_in",
+    "read_measuring",
     "read_requests",
     "word",
 ]
@@ -146,6 +147,17 @@ def read_requests(build: Path) -> Requests:
     found: Requests = json.loads(files.read_plain(build / layout.REQUESTS))
     if not isinstance(found, dict):
         raise ValueError(f"{build / layout.REQUESTS} is no JSON object")
+    return found
+
+
+def read_measuring(build: Path) -> dict[str, Measuring]:
+    """Return the rules of a build folder whose jobs ask for what others took.
+
+    Raises:
+        OSError: it cannot be read: there is none if no rule is measured.
+        ValueError: it is no JSON.
+    """
+    found: dict[str, Measuring] = json.loads(files.read_plain(build / layout.SIZES))
     return found
 
 

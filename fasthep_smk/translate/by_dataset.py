@@ -16,7 +16,7 @@ from fasthep_smk.config.dataset_sizes import DatasetSize, unknown_datasets
 from fasthep_smk.config.requests import Attempt, leaf_of
 from fasthep_smk.config.routing import Router
 from fasthep_smk.plan.rules import Job, Rule
-from fasthep_smk.storage.job_settings import place_in
+from fasthep_smk.storage.job_settings import at_place, place_in
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_bytes, format_duration
 
@@ -109,7 +109,7 @@ def of_bundles(rule: Rule, apart: Mapping[str, list[str]]) -> dict[str, list[str
     for bundle in rule.bundles.values():
         jobs = [rule.jobs[key] for key in bundle.jobs]
         dataset = jobs[0].wildcards["dataset"]
-        each = [apart.get(place_in(one.wildcards), apart.get(dataset, [])) for one in jobs]
+        each = [at_place(apart, one.wildcards) or [] for one in jobs]
         if any(each):
             place = f"{dataset}/{bundle.place[-1]}"
             found[place] = list(dict.fromkeys(chain(found.get(place, []), *each)))
@@ -177,7 +177,7 @@ def by_snakemake_job(
     for bundle in rule.bundles.values():
         jobs = [rule.jobs[key] for key in bundle.jobs]
         dataset = jobs[0].wildcards["dataset"]
-        each = [own.get(place_in(one.wildcards), own.get(dataset, given)) for one in jobs]
+        each = [at_place(own, one.wildcards) or given for one in jobs]
         if all(one is own.get(dataset) for one in each):
             found[dataset] = own[dataset]
         elif any(one is not given for one in each):

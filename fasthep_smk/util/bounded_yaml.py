@@ -52,9 +52,10 @@ def load_each_key_once(path: Path) -> object:
     Raises:
         Findings: the same, or a key stands twice in one mapping.
     """
-    value = load(path)
-    root = yaml.compose(path.read_text(encoding="utf-8"), Loader=_PARSER)
-    if found := [*repeated_keys(root, str(path))]:
+    with path.open(encoding="utf-8") as stream:
+        text = checked(stream, str(path))
+    value = yaml.safe_load(text)
+    if found := [*repeated_keys(yaml.compose(text, Loader=_PARSER), str(path))]:
         raise Findings(found)
     return value
 

@@ -3,8 +3,8 @@
 Each change is a ``Patch`` below: what it replaces, the version that it was written for, why, the
 text for the project that it belongs to, and when it is deleted. It is made through the ``Patch``,
 which refuses what is not registered; ``tests/unit/flow/patches/test_patches.py`` finds those that
-are made without one, and compares all of them with the packages that are installed. What was
-measured without each is in ``docs/measurements.md``.
+are made without one, and compares all of them with the packages that are installed. What
+most of them save is measured by ``python -m tests.benchmarks patches``.
 
 A patch changes what a module or a class does. What is set on one object of another project, as its
 state, is none: the number of an attempt of Snakemake's job (``job.attempt``, a public attribute),
