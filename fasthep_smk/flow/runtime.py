@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.column_types import events_of
 from fasthep_smk.flow.operation import enter_operation
-from fasthep_smk.flow.patches.weights import look_at_weights
+from fasthep_smk.flow.patches.weights import forget_weights, look_at_weights
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
 from fasthep_smk.flow.summary import Run, listed
@@ -290,6 +290,8 @@ class Session:
             if self.hooks.failed is not None:
                 raise self._error(self.hooks.failed, error) from error
             raise
+        finally:
+            forget_weights()
 
     def _error(self, node: PlanNode, cause: BaseException) -> StageError:
         hooks = self.hooks

@@ -16,7 +16,7 @@ from .overhead import overhead
 from .page import page
 from .patches import patches
 from .report import Figure, Result, Row
-from .size import marginal, plots, scale
+from .size import marginal, plots, scale, sleeping
 from .sizes import sizes
 from .steps import (
     Settings,
@@ -33,6 +33,7 @@ from .steps import (
 __all__ = ["CASES", "LONG"]
 
 _CHUNK = 500_000
+_POOLS = 3
 
 
 def tutorial(settings: Settings) -> Result:
@@ -74,6 +75,40 @@ def tutorial(settings: Settings) -> Result:
             Row("again, nothing to do (to ours)", found["again"], found["ours"], 0.35),
         ],
     )  # fmt: skip
+
+
+def chain(settings: Settings) -> Result:
+    """Return what it costs that stages of one partition need three pools: files between jobs."""
+    folder = settings.folder
+    workflows.write(workflows.chain(100_000), folder)
+    theirs, ours = folder / "theirs", folder / "ours"
+    command = smk("workflow.yaml", "-o", "ours", "-j", "2", "--shrink-to-fit")
+
+    def check(measured: Measured) -> None:
+        check_equal(theirs, ours)
+        if jobs_done(measured) < _POOLS:
+            raise Failed("stages of several pools are in one job")
+
+    found = run(
+        [
+            Step(
+                "fasthep run",
+                fasthep("run", "workflow.yaml", "--outdir", "theirs"),
+                fresh(theirs),
+            ),
+            Step("ours", command, fresh(ours), check),
+        ],
+        settings,
+    )
+    return Result(
+        "chain",
+        "100,000 toy events in one partition through three pools in turn, one histogram with a "
+        "plot.",
+        [
+            Row("`fasthep run`", found["fasthep run"]),
+            Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 1.0),
+        ],
+    )
 
 
 def zmumu(settings: Settings) -> Result:
@@ -246,10 +281,12 @@ def intermediates(settings: Settings) -> Result:
 
 CASES: dict[str, Callable[[Settings], Result]] = {
     "tutorial": tutorial,
+    "chain": chain,
     "zmumu": zmumu,
     "rebin": rebin,
     "variations": variations,
     "marginal": marginal,
+    "sleeping": sleeping,
     "scale": scale,
     "intermediates": intermediates,
     "memory": memory,

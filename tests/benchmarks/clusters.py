@@ -22,6 +22,7 @@ from tests.support import events
 from .measure import Failed, Measured
 from .report import Figure, Result, Row
 from .steps import Settings, Step, check_equal, fasthep, jobs_done, run, smk
+from .workflows import SLEEP
 
 __all__ = ["htcondor", "slurm"]
 
@@ -29,18 +30,6 @@ _SYSTEMS = {
     "slurm": ({"SLURM_CONF": "etc/slurm.conf"}, "Slurm"),
     "htcondor": ({"CONDOR_CONFIG": "condor_config"}, "HTCondor"),
 }
-_OPS = """\
-import time
-
-SPEC = {"name": "own.sleep", "kind": "transform", "params": {},
-        "input": {"name": "stream", "kind": "event_stream", "required": True},
-        "result": {"kind": "event_stream"}}
-
-
-def run(*, stream, ctx=None, **_):
-    time.sleep(SECONDS)
-    return stream
-"""
 _POOLS = {"default": None, "high_memory": None, "gpu": None}
 _SITE: dict[str, dict[str, Any]] = {
     "default": {"config": {"walltime": "00:30:00", "slurm": {"partition": "standard"}}},
@@ -173,7 +162,7 @@ def _workflow(
     stages in one pool: Dask gives a whole partition to a worker.
     """
     folder = found.new_folder()
-    (folder / "own_ops.py").write_text(_OPS.replace("SECONDS", str(seconds)))
+    (folder / "own_ops.py").write_text(SLEEP.replace("SECONDS", str(seconds)))
     (folder / "data").mkdir()
     events.zmumu_file(folder / "data/0.root", 20, 0, is_data=False)
     for number in range(1, files):

@@ -14,10 +14,12 @@ from .measure import Failed, Measured
 from .report import Figure, Result, Row
 from .steps import Settings, Step, fasthep, fresh, jobs_done, run, smk
 
-__all__ = ["marginal", "plots", "scale", "slopes"]
+__all__ = ["marginal", "plots", "scale", "sleeping", "slopes"]
 
 _FEW, _MANY = 50, 250
 _PLOTS = 200
+#: Jobs that sleep a second, and how many of them at a time.
+_SLEEPING, _AT_A_TIME = 162, 64
 _TOTAL = re.compile(r"^total\s+(\d+)\s*$", re.MULTILINE)
 #: Settings of a profile that belong to its own rules.
 _OWN = ("snakefile", "directory", "set-resources", "set-threads", "groups", "group-components")
@@ -105,6 +107,40 @@ def _of_size(folder: Path, count: int) -> list[Step]:
         ),
         Step(f"bare {count}", command, after=check),
     ]
+
+
+def sleeping(settings: Settings) -> Result:
+    """Return what jobs take that use no CPU, many more at a time than there are cores."""
+    folder = settings.folder
+    document, size = workflows.sleeping(_SLEEPING)
+    workflows.write(document, folder)
+    (folder / "sleeping.py").write_text(workflows.SLEEP.replace("SECONDS", "1.0"), encoding="utf-8")
+    command = smk("workflow.yaml", "-o", "ours", "-j", str(_AT_A_TIME), "--chunk-size", str(size))
+    few = smk("few.yaml", "-o", "ours", "-j", str(_AT_A_TIME), "--chunk-size", str(size))
+    workflows.write(workflows.sleeping(1)[0], folder, "few.yaml")
+    ours = folder / "ours"
+    found = run(
+        [Step("one", few, fresh(ours)), Step("all", command, fresh(ours))],
+        settings,
+    )
+    one, everything = found["one"], found["all"]
+    wall = statistics.median(item.wall for item in everything)
+    cpu = [statistics.median(item.cpu for item in runs) for runs in (one, everything)]
+    ideal = _SLEEPING / _AT_A_TIME
+    return Result(
+        "sleeping",
+        f"{_SLEEPING} partitions that sleep a second each, {_AT_A_TIME} at a time.",
+        [Row("one partition", one), Row("all of them", everything)],
+        [
+            Figure(f"all of them, to {ideal:.1f} s", wall / ideal, 1.5),
+            Figure(
+                "CPU of one more, with its own work",
+                1e3 * (cpu[1] - cpu[0]) / (_SLEEPING - 1),
+                40,
+                " ms",
+            ),
+        ],
+    )
 
 
 def plots(settings: Settings) -> Result:

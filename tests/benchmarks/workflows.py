@@ -12,11 +12,25 @@ import yaml
 from . import events
 
 __all__ = [
-    "histograms", "many_files", "one_file", "plots", "tiny", "tutorial", "varied", "write", "zmumu",
+    "chain", "histograms", "many_files", "one_file", "plots", "sleeping", "tiny", "tutorial",
+    "varied", "write", "zmumu",
 ]  # fmt: skip
 
 _DEMO = Path(__file__).parents[2] / "workflow" / "demo" / "workflow.yaml"
 Document = dict[str, Any]
+#: An operation that takes a second and next to no CPU.
+SLEEP = """\
+import time
+
+SPEC = {"name": "own.sleep", "kind": "transform", "params": {},
+        "input": {"name": "stream", "kind": "event_stream", "required": True},
+        "result": {"kind": "event_stream"}}
+
+
+def run(*, stream, ctx=None, **_):
+    time.sleep(SECONDS)
+    return stream
+"""
 
 
 def write(document: Document, folder: Path, name: str = "workflow.yaml") -> Path:
@@ -75,6 +89,22 @@ def tutorial(number: int) -> Document:
             ]
         },
     }
+
+
+def chain(number: int) -> Document:
+    """Return the tutorial's toy events through three pools in turn, and a histogram with a plot."""
+    document = tutorial(number)
+    first, _, last, _ = document["analysis"]["stages"]
+    document["analysis"]["stages"] = [
+        first,
+        {**_define("Shifted", shifted="pt + 10"), "execution": {"require": "large"}},
+        {**_define("Scaled", scaled="shifted * 0.5"), "execution": {"require": "parallel"}},
+        {**last, "from": "Scaled", "execution": {"require": "default"}},
+    ]
+    (axis,) = last["params"]["axes"]
+    axis["source"] = "scaled"
+    document["execution"] = _three_pools()
+    return document
 
 
 def zmumu(total: int) -> Document:
@@ -158,6 +188,18 @@ def tiny(partitions: int) -> tuple[Document, int]:
     return document, size
 
 
+def sleeping(partitions: int) -> tuple[Document, int]:
+    """Return a second of sleep for each of so many partitions, and the chunk size for it.
+
+    The operation stands in ``sleeping.py``, which is to hold :data:`SLEEP`.
+    """
+    document, size = tiny(partitions)
+    specs = {"spec": "sleeping:SPEC", "impl": "sleeping:run"}
+    document["registry"] = {"transforms": {"own.sleep": specs}}
+    document["analysis"]["stages"].insert(1, {"id": "Sleep", "op": "own.sleep"})
+    return document, size
+
+
 def many_files(folder: Path, files: int) -> Document:
     """Return ten stages that need three pools in turn, of so many files.
 
@@ -181,8 +223,13 @@ def many_files(folder: Path, files: int) -> Document:
     last = _histogram("Stage9", f"Column{len(stages) - 1}", 10, weight="EventWeight")
     stages.append({**last, "execution": {"require": pools[-1]}})
     document["analysis"]["stages"] = stages
-    # In the form that FAST-HEP's own compiler takes, which is measured too.
-    document["execution"] = {
+    document["execution"] = _three_pools()
+    return document
+
+
+def _three_pools() -> Document:
+    """Return an ``execution`` section, in the form that FAST-HEP's own compiler takes as well."""
+    return {
         "resources": {
             "small": {"cpus": 1, "memory": "1GB"},
             "large": {"cpus": 1, "memory": "2GB"},
@@ -194,7 +241,6 @@ def many_files(folder: Path, files: int) -> Document:
             "parallel": {"resources": "parallel"},
         },
     }
-    return document
 
 
 def _small(listed: Mapping[str, list[str]], number: int) -> Document:

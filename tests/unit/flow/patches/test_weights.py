@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.patches.weights import ListAsWeight, look_at_weights
+from fasthep_smk.flow.patches import weights
+from fasthep_smk.flow.patches.weights import ListAsWeight, forget_weights, look_at_weights
 
 EVENTS = ak.Array(
     {"MET": [1.0, 2.0, 3.0], "Weight": [1.0, 1.0, 2.0], "Pt": [[1.0, 2.0], [], [3.0]]}
@@ -91,3 +92,46 @@ def test_what_another_operation_evaluates_is_no_weight() -> None:
         "hep.selection.cutflow",
         {"selection": {"All": [{"reduce": {"op": "any", "over": "Weight * Pt > 1"}}]}},
     )
+
+
+EVALUATED = {
+    "2 * Weight + MET": 1,
+    "noise(Weight)": 3,
+    "(Weight * factor)": 3,
+}
+
+
+@pytest.mark.parametrize("weight", EVALUATED)
+def test_arithmetic_of_columns_is_evaluated_once_for_several_histograms(
+    weight: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated: list[str] = []
+    evaluate = upstream.eval_expr
+
+    def counted(events: ak.Array, text: str, ctx: dict[str, object]) -> object:
+        evaluated.append(text)
+        return evaluate(events, text, ctx)
+
+    monkeypatch.setattr(upstream, "eval_expr", counted)
+    # Where the operation of a run evaluates, it looks for what stands there now.
+    found = [run("hep.hist", hist(weight), noise=lambda one: one, factor=2) for _ in range(3)]
+    assert evaluated.count(weight) == EVALUATED[weight]
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_column_under_the_same_name_of_other_events_is_another_weight() -> None:
+    def filled(events: ak.Array) -> float:
+        look_at_weights("hep.hist", hist("2 * Weight"), events)
+        ctx = {"primary_stream": "events", "node_id": "stage.A"}
+        operation = upstream.weighing_operation("hep.hist").run_hist_transform
+        return float(operation(stream=events, ctx=ctx, **hist("2 * Weight")).sum(flow=True).value)
+
+    assert filled(EVENTS) == 8.0
+    assert filled(EVENTS[:2]) == 4.0
+
+
+def test_nothing_is_kept_of_a_partition_that_has_ended() -> None:
+    run("hep.hist", hist("2 * Weight"))
+    assert weights._last is not None
+    forget_weights()
+    assert weights._last is None
