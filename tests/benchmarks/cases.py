@@ -63,6 +63,11 @@ def tutorial(settings: Settings) -> Result:
             ),
             Step("ours", smk("workflow.yaml", "-o", "ours", "-j", "2"), fresh(ours), after_full),
             Step("again", smk("workflow.yaml", "-o", "ours", "-j", "2"), after=after_rerun),
+            Step(
+                "fasthep compile",
+                fasthep("compile", "workflow.yaml", "--outdir", "compiled"),
+                fresh(folder / "compiled"),
+            ),
         ],
         settings,
     )
@@ -73,6 +78,8 @@ def tutorial(settings: Settings) -> Result:
             Row("`fasthep run`", found["fasthep run"]),
             Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 1.4),
             Row("again, nothing to do (to ours)", found["again"], found["ours"], 0.35),
+            Row("`fasthep compile`", found["fasthep compile"]),
+            Row("again, nothing to do, to that", found["again"], found["fasthep compile"], 1.1),
         ],
     )  # fmt: skip
 

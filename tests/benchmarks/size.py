@@ -61,7 +61,7 @@ def marginal(settings: Settings) -> Result:
         rows,
         [
             Figure("a partition, to a bare job of Snakemake", ours / bare, 4.0),
-            Figure("the same in a job of its own", alone / bare, 4.0),
+            Figure("the same in a job of its own", alone / bare, 6.0),
         ],
         [
             f"{kinds[kind]}: {wall * 1e3:.1f} ms each, {cpu * 1e3:.1f} ms of CPU"

@@ -99,7 +99,7 @@ def chain(number: int) -> Document:
         first,
         {**_define("Shifted", shifted="pt + 10"), "execution": {"require": "large"}},
         {**_define("Scaled", scaled="shifted * 0.5"), "execution": {"require": "parallel"}},
-        {**last, "from": "Scaled", "execution": {"require": "default"}},
+        {**last, "from": "Scaled"},
     ]
     (axis,) = last["params"]["axes"]
     axis["source"] = "scaled"
