@@ -12,16 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import logger_plugin
-from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
-
-if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Scheduler
+from fasthep_smk.util.snakemake_types import Scheduler, job_scheduler
 
 __all__ = ["Gate", "hold_jobs_back"]
 

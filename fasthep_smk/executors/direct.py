@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.storage import layout
 
 if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Workflow
-    from fasthep_smk.transfer.tracker import SnakemakeJob
+    from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 
 __all__ = ["Pace", "command_of", "is_alone", "words_of"]
 

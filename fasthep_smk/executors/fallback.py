@@ -16,19 +16,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from fasthep_smk import sites
 from fasthep_smk.executors.job_events import Moved
 from fasthep_smk.executors.sizes import Sizes
-from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.job_settings import MOVED, read_requests
-
-if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Scheduler
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
+from fasthep_smk.util.snakemake_types import (
+    Scheduler,
+    SnakemakeJob,
+    SnakemakeJobInfo,
+    SnakemakeRule,
+    job_scheduler,
+)
 
 __all__ = ["COUNTED", "Queue", "as_sent", "number", "prepare_routes"]
 
@@ -155,13 +156,6 @@ class Queue:
                 self.hand_back(job)
 
 
-class _Rule(Protocol):
-    """What is used of a rule of Snakemake's."""
-
-    @property
-    def name(self) -> str: ...
-
-
 def prepare_routes() -> None:
     """Let Snakemake give jobs in their fallback what that asks for, and count them there.
 
@@ -175,7 +169,11 @@ def prepare_routes() -> None:
     evaluate, choose = rule.expand_resources, scheduler.job_selector
 
     def expand_resources(
-        self: _Rule, wildcards: Mapping[str, object], files: object, attempt: int, **more: object
+        self: SnakemakeRule,
+        wildcards: Mapping[str, object],
+        files: object,
+        attempt: int,
+        **more: object,
     ) -> object:
         if _moved and (self.name, frozenset(wildcards.items())) in _moved and attempt < MOVED:
             attempt += MOVED

@@ -23,8 +23,7 @@ from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.to_fork_server import hand_over
 
 if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Workflow
-    from fasthep_smk.transfer.tracker import SnakemakeJob
+    from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
 
 __all__ = ["hand_jobs_over"]
 

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
@@ -24,14 +24,11 @@ from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import HTCONDOR_IS_SILENT
-from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.flow import patches
-
-if TYPE_CHECKING:
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
+from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, run_command_line
 
 __all__ = ["Executor", "main", "patiently"]
 

@@ -15,9 +15,9 @@ import signal
 import sys
 
 from fasthep_smk.executors.forked_jobs import hand_jobs_over
-from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.util.processes import signal_at_parents_end
+from fasthep_smk.util.snakemake_types import run_command_line
 
 __all__ = ["main"]
 

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import attempts_of, read_measuring, read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.snakemake_types import SnakemakeJob, job_scheduler
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.record import Asked
-    from fasthep_smk.transfer.tracker import SnakemakeJob
 
 __all__ = ["pass_over_hopeless", "skip_hopeless"]
 

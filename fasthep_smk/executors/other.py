@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
-from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
+from fasthep_smk.util.snakemake_types import (
+    SnakemakeJob,
+    SnakemakeJobInfo,
+    Workflow,
+    run_command_line,
+)
 
 if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Workflow
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
     class _Executor:
         """What executors have that this is laid over, for the type checker."""

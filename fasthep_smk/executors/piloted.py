@@ -14,18 +14,22 @@ from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.pilots import read
+from fasthep_smk.util.snakemake_types import (
+    Scheduler,
+    SnakemakeJob,
+    SnakemakeJobInfo,
+    Workflow,
+    job_scheduler,
+)
 
 if TYPE_CHECKING:
     from fasthep_smk.executors.fallback import Queue
     from fasthep_smk.executors.pilot_losses import Lost
     from fasthep_smk.executors.pilots import Ended, Pilots
-    from fasthep_smk.executors.snakemake_types import Scheduler, Workflow
     from fasthep_smk.executors.submissions import Submissions
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
 
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.executors.read_as_text import MAY_PASS
 
 if TYPE_CHECKING:
-    from fasthep_smk.transfer.tracker import SnakemakeJob
+    from fasthep_smk.util.snakemake_types import SnakemakeJob
 
 __all__ = ["REFUSED", "refused"]
 

@@ -35,7 +35,7 @@ from fasthep_smk.util.errors import SmkError
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Measuring
     from fasthep_smk.storage.record import Asked
-    from fasthep_smk.transfer.tracker import SnakemakeJob
+    from fasthep_smk.util.snakemake_types import SnakemakeJob
 
 __all__ = ["Sizes"]
 

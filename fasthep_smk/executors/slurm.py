@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
@@ -34,7 +34,6 @@ from fasthep_smk.executors.read_as_text import (
     said_by_sbatch,
 )
 from fasthep_smk.executors.refusals import refused
-from fasthep_smk.executors.snakemake_types import run_command_line
 from fasthep_smk.executors.start import prepare
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
@@ -43,10 +42,12 @@ from fasthep_smk.sites import slurm
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
-
-if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import NamingSettings
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
+from fasthep_smk.util.snakemake_types import (
+    NamingSettings,
+    SnakemakeJob,
+    SnakemakeJobInfo,
+    run_command_line,
+)
 
 __all__ = ["Executor", "main"]
 

@@ -8,18 +8,14 @@ import math
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from fasthep_smk.executors import logger_plugin
 from fasthep_smk.executors.credential_gate import hold_jobs_back
 from fasthep_smk.executors.fallback import prepare_routes
 from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
-from fasthep_smk.executors.snakemake_types import Scheduler, job_scheduler
 from fasthep_smk.flow import patches
-
-if TYPE_CHECKING:
-    from fasthep_smk.transfer.tracker import SnakemakeJob
+from fasthep_smk.util.snakemake_types import Scheduler, SnakemakeJob, job_scheduler
 
 __all__ = ["prepare"]
 

@@ -28,7 +28,6 @@ from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, HTCONDOR_HEARD_NOTHING
 from fasthep_smk.executors.refusals import refused
-from fasthep_smk.executors.snakemake_types import job_scheduler
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
@@ -36,13 +35,13 @@ from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.observed import environment_of
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
+from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow, job_scheduler
 from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Workflow
     from fasthep_smk.sites import Queued
     from fasthep_smk.storage.job_settings import Requests
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker
+    from fasthep_smk.transfer.tracker import Tracker
 
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""

@@ -17,8 +17,8 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
-    from fasthep_smk.executors.snakemake_types import Workflow
-    from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo, Tracker, Verdict
+    from fasthep_smk.transfer.tracker import Tracker, Verdict
+    from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow
 
     class _Executor:
         """What the executors have that this is laid over, for the type checker."""

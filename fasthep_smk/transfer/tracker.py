@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 from fasthep_smk.config.credentials import Kind
 from fasthep_smk.credentials.checks import look
@@ -17,9 +17,10 @@ from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.storage import failures, products
 from fasthep_smk.transfer.spool import Sending, Spool
+from fasthep_smk.util.snakemake_types import SnakemakeJob
 from fasthep_smk.worker.job_retry import CLOCKS
 
-__all__ = ["SnakemakeJob", "SnakemakeJobInfo", "Tracker", "Verdict"]
+__all__ = ["Tracker", "Verdict"]
 
 #: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
 _TRIPS = 3
@@ -30,75 +31,6 @@ _RENEWALS = 20
 #: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack
 #: them, or they are damaged.
 _OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
-
-
-class _SnakemakeRule(Protocol):
-    name: str
-
-
-class SnakemakeFile(Protocol):
-    """A file that a job of Snakemake's reads; its size is in bytes."""
-
-    async def exists(self) -> bool: ...
-
-    async def size(self) -> int: ...
-
-
-class SnakemakeJob(Protocol):
-    """What is read of a job of Snakemake's, and ``attempt``, which is set."""
-
-    attempt: int
-
-    @property
-    def jobid(self) -> int: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def rule(self) -> _SnakemakeRule: ...
-
-    @property
-    def wildcards(self) -> object: ...
-
-    @property
-    def wildcards_dict(self) -> Mapping[str, object]: ...
-
-    @property
-    def shellcmd(self) -> str | None: ...
-
-    @property
-    def input(self) -> Iterable[SnakemakeFile]: ...
-
-    @property
-    def output(self) -> Iterable[str]: ...
-
-    @property
-    def log(self) -> Iterable[str]: ...
-
-    @property
-    def benchmark(self) -> str | None: ...
-
-    @property
-    def restart_times(self) -> int: ...
-
-    @property
-    def resources(self) -> Mapping[str, object]: ...
-
-    def is_group(self) -> bool: ...
-
-    def register(self, external_jobid: str | None = None) -> None: ...
-
-    @property
-    def threads(self) -> int: ...
-
-
-class SnakemakeJobInfo(Protocol):
-    """A job that was submitted, as Snakemake's executors hand it on."""
-
-    job: SnakemakeJob
-    external_jobid: str | None
-    aux: Mapping[str, Path] | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import inspect
 
-from fasthep_smk.transfer.tracker import SnakemakeJob, SnakemakeJobInfo
+from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
 
 
 def names(protocol: type) -> set[str]:

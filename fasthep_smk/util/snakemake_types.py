@@ -1,0 +1,162 @@
+"""What is used of Snakemake's jobs, scheduler and workflow, for which it declares no types."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+__all__ = [
+    "NamingSettings",
+    "Scheduler",
+    "SnakemakeJob",
+    "SnakemakeJobInfo",
+    "SnakemakeRule",
+    "Workflow",
+    "job_scheduler",
+    "run_command_line",
+]
+
+
+class SnakemakeRule(Protocol):
+    """What is read of a rule of Snakemake's."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class _SnakemakeFile(Protocol):
+    """A file that a job of Snakemake's reads; its size is in bytes."""
+
+    async def exists(self) -> bool: ...
+
+    async def size(self) -> int: ...
+
+
+class SnakemakeJob(Protocol):
+    """What is read of a job of Snakemake's, and ``attempt``, which is set."""
+
+    attempt: int
+
+    @property
+    def jobid(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rule(self) -> SnakemakeRule: ...
+
+    @property
+    def wildcards(self) -> object: ...
+
+    @property
+    def wildcards_dict(self) -> Mapping[str, object]: ...
+
+    @property
+    def shellcmd(self) -> str | None: ...
+
+    @property
+    def input(self) -> Iterable[_SnakemakeFile]: ...
+
+    @property
+    def output(self) -> Iterable[str]: ...
+
+    @property
+    def log(self) -> Iterable[str]: ...
+
+    @property
+    def benchmark(self) -> str | None: ...
+
+    @property
+    def restart_times(self) -> int: ...
+
+    @property
+    def resources(self) -> Mapping[str, object]: ...
+
+    def is_group(self) -> bool: ...
+
+    def register(self, external_jobid: str | None = None) -> None: ...
+
+    @property
+    def threads(self) -> int: ...
+
+
+class SnakemakeJobInfo(Protocol):
+    """A job that was submitted, as Snakemake's executors hand it on."""
+
+    job: SnakemakeJob
+    external_jobid: str | None
+    aux: Mapping[str, Path] | None
+
+
+class _Deployment(Protocol):
+    @property
+    def deployment_method(self) -> Collection[object]: ...
+
+
+class _RemoteExecution(Protocol):
+    @property
+    def seconds_between_status_checks(self) -> float: ...
+
+
+class NamingSettings(Protocol):
+    """What Slurm's plugin is told of names of jobs."""
+
+    @property
+    def jobname_prefix(self) -> str | None: ...
+
+
+class Scheduler(Protocol):
+    """Snakemake's scheduler. ``resources`` are what there is of each, for all jobs together."""
+
+    @property
+    def workflow(self) -> Workflow: ...
+
+    @property
+    def resources(self) -> dict[str, int]: ...
+
+    @property
+    def running(self) -> Collection[SnakemakeJob]: ...
+
+    def submit_callback(self, job: SnakemakeJob) -> None: ...
+
+    def error_callback(self, job: SnakemakeJob) -> None: ...
+
+    @property
+    def _open_jobs(self) -> threading.Semaphore: ...
+
+    @property
+    def _input_sizes(self) -> dict[object, int | None]: ...
+
+    def _schedule_reevalutation(self, delay: float) -> None: ...
+
+
+class Workflow(Protocol):
+    """Snakemake's workflow, as its executors and scheduler have it."""
+
+    @property
+    def deployment_settings(self) -> _Deployment | None: ...
+
+    @property
+    def remote_execution_settings(self) -> _RemoteExecution: ...
+
+    @property
+    def executor_settings(self) -> NamingSettings: ...
+
+    @property
+    def scheduler(self) -> Scheduler: ...
+
+
+def job_scheduler() -> Any:
+    """Return the class of Snakemake's scheduler, whose methods are replaced."""
+    return importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
+
+
+def run_command_line() -> None:
+    """Run Snakemake's command line, with the arguments of this process."""
+    sys.argv[0] = "snakemake"
+    importlib.import_module("snakemake.cli").main()
