@@ -65,13 +65,14 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class Session:
-    """What a run holds besides its translation.
+    """A translation that is to run, and what its run holds.
 
     ``held`` is the lock of the build folder, which Snakemake's process shares; ``prestarted`` are
     processes that were started for it while the workflow was compiled. ``screen`` makes what shows
     how a translation runs, if not the terminal does.
     """
 
+    translation: Translation
     held: int | None = None
     prestarted: Prestarted | None = None
     screen: Callable[[Translation], Screen] | None = None
@@ -105,13 +106,14 @@ def plan(compiled: Compiled) -> Planned:
         return plan_unexplained(compiled)
 
 
-def run(translation: Translation, session: Session) -> Finished:
+def run(session: Session) -> Finished:
     """Run the jobs that have to run.
 
     Raises:
         Findings: a required credential is missing or does not last.
         RunFailed: jobs failed, and the run does not go on without them.
     """
+    translation = session.translation
     settings, build = translation.settings, translation.build
     look_at_site(translation)
     asked.keep(build, settings.rerun)
@@ -121,11 +123,12 @@ def run(translation: Translation, session: Session) -> Finished:
         failures.forget(build)
         return Finished(translation, 0)
     with report_page.noting(translation):
-        return _run_jobs(translation, session)
+        return _run_jobs(session)
 
 
-def _run_jobs(translation: Translation, session: Session) -> Finished:
+def _run_jobs(session: Session) -> Finished:
     """Run the jobs that have to run, as ``run``."""
+    translation = session.translation
     settings, build = translation.settings, translation.build
     # Imported when needed: a run with nothing to do needs none of it.
     from fasthep_smk.run import engine, recovery
@@ -178,22 +181,24 @@ def conclude(finished: Finished) -> Concluded:
     return Concluded(translation, finished.done, disk, incomplete)
 
 
-#: All steps of a run. `run_whole` takes those from ``reconcile`` on one by one: earlier batch jobs
-#: are settled before them, and ``run`` takes a session besides.
+#: All steps of a run. `run_whole` stops twice: after ``place`` the run may be refused, and earlier
+#: batch jobs are settled; after ``write`` it makes a session, which ``run`` takes.
 STEPS: tuple[Callable[..., object], ...] = (
     load, compile_plans, plan, place, reconcile, write, run, conclude,
 )  # fmt: skip
 
 
 def up_to(
-    last: Callable[..., Made], given: Start, *, after: Callable[..., Start] | None = None
+    last: Callable[..., Made], given: Start | Session, *, after: Callable[..., Start] | None = None
 ) -> Made:
-    """Take the steps up to ``last``, one of those before ``run``.
+    """Take the steps up to ``last``.
 
-    They begin with the first one, or with the one after that which has made ``given``.
+    They begin with the first one, or with the one that follows ``after``, which has made ``given``
+    or what that holds.
 
     Raises:
         Findings: everything that one of the steps has found to be wrong.
+        RunFailed: as ``run``.
     """
     made: Any = given
     first = 0 if after is None else STEPS.index(after) + 1

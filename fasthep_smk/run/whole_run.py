@@ -57,7 +57,7 @@ def run_whole(
             sites.require_plugin(placed.placement.site.system)
             agree(placed)
             translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
-            session = pipeline.Session(held, prestarted, screen)
-            found = pipeline.conclude(pipeline.run(translation, session))
+            session = pipeline.Session(translation, held, prestarted, screen)
+            found = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
             ended(found)
             return found
