@@ -1,4 +1,4 @@
-"""What the doctor says of a site before it sends a probe, and of what probes bring back."""
+"""What the doctor says of a site and of credentials, and of what probes bring back."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import pytest
 import yaml
 
 from fasthep_smk.cli import doctor
-from fasthep_smk.cli.doctor import Check
+from fasthep_smk.cli.doctor import Check, credential_checks
 from fasthep_smk.cli.probes import Silence, answer_of
+from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.translate.translation import execution_of_site
+from tests.support.credentials import proxy, token, write
 
 #: A partition of 4 cpus and 16000 MB, up to two minutes.
 SINFO = "echo 'short|2:00|4|16000|(null)'"
@@ -138,3 +140,31 @@ def test_a_silent_probe_is_told_with_its_reason_and_fix() -> None:
     rule = Rule("r", "partition", (), Route((Attempt("deep", ResourceRequest()),)), ())
     check = doctor._outcome(rule, Silence("it was refused", "ask again"), HERE)
     assert check == Check("pool 'deep'", "FAILED", "it was refused", "ask again")
+
+
+def test_what_is_said_of_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folder / "token"
+    monkeypatch.delenv("BEARER_TOKEN", raising=False)
+    monkeypatch.setenv("BEARER_TOKEN_FILE", str(file))
+    monkeypatch.setenv("X509_USER_PROXY", str(folder / "proxy"))
+    required = [Requirement("token", file="w.yaml", key="execution.credentials.token")]
+    assert [(one.what, one.state) for one in credential_checks(required)] == [
+        ("bearer token, required", "FAILED")
+    ]
+    write(file, token(3600 * 30))
+    pem, _ = proxy(-1, 900)
+    write(folder / "proxy", pem, mode=0o640)
+    first, second = credential_checks(required)
+    assert (first.what, first.state, first.fix) == ("bearer token, required", "ok", "")
+    assert (
+        f"{file}; subject alice; issuer https://issuer.example/; mode 600; expires " in first.found
+    )
+    assert ", 30.0 h left" in first.found
+    assert (second.what, second.state) == ("X509 proxy", "note")
+    assert "others may read the X509 proxy; the X509 proxy has expired; " in second.found
+    assert "chmod 600" in second.fix
+    assert "voms-proxy-init" in second.fix
+    write(file, token(3600))
+    (first, _) = credential_checks(required)
+    assert (first.state, first.fix[:15]) == ("note", "get a new token")
+    assert str(file) in first.fix

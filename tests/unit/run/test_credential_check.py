@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.cli.doctor import credential_checks
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
 from fasthep_smk.config.site import Site
@@ -22,7 +20,7 @@ from fasthep_smk.run.loads import loads_of
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.errors import Findings
-from tests.support.credentials import proxy, secret_parts, token, write
+from tests.support.credentials import secret_parts, token, write
 
 TOKEN = Requirement("token", file="w.yaml", key="execution.credentials.token")
 
@@ -203,26 +201,3 @@ def test_findings_of_a_workflow_say_what_is_wrong_with_its_credentials(
         "there is no bearer token",
         "root://x//a.root cannot be opened",
     ]
-
-
-def test_what_doctor_says(file: Path, tmp_path: Path) -> None:
-    assert [(one.what, one.state) for one in credential_checks([TOKEN])] == [
-        ("bearer token, required", "FAILED")
-    ]
-    write(file, token(3600 * 30))
-    pem, _ = proxy(-1, 900)
-    write(tmp_path / "proxy", pem, mode=0o640)
-    first, second = credential_checks([TOKEN])
-    assert (first.what, first.state, first.fix) == ("bearer token, required", "ok", "")
-    assert (
-        f"{file}; subject alice; issuer https://issuer.example/; mode 600; expires " in first.found
-    )
-    assert ", 30.0 h left" in first.found
-    assert (second.what, second.state) == ("X509 proxy", "note")
-    assert "others may read the X509 proxy; the X509 proxy has expired; " in second.found
-    assert "chmod 600" in second.fix
-    assert "voms-proxy-init" in second.fix
-    write(file, token(3600))
-    (first, _) = credential_checks([TOKEN])
-    assert (first.state, first.fix[:15]) == ("note", "get a new token")
-    assert os.environ["BEARER_TOKEN_FILE"] in first.fix
