@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
-import yaml
-
 from fasthep_smk.config import schema
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.secret_urls import secret_findings
@@ -224,8 +222,4 @@ def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
 
 
 def _read(path: Path) -> Any:
-    try:
-        return load_each_key_once(path) or {}
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        text = " ".join(str(error).split())
-        raise Findings([Finding(file=str(path), problem=f"cannot be read: {text}")]) from error
+    return load_each_key_once(path) or {}

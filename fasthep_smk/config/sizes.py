@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import yaml
-
 from fasthep_smk.config import schema
 from fasthep_smk.util import units
 from fasthep_smk.util.bounded_yaml import load_each_key_once
@@ -49,21 +47,17 @@ def read_sizes(path: Path) -> list[Size]:
     """Return what a file of sizes says.
 
     Raises:
-        WrongArgument: there is no such file.
+        WrongArgument: there is no such file, or it is a folder.
         Findings: it cannot be read, or something in it is wrong.
     """
+    if path.is_dir():
+        written = path / "sizes.yaml"
+        close = f"did you mean {written}?" if written.is_file() else None
+        raise _not_one("is a folder, not a file of sizes", path, hint=close)
     try:
         content = load_each_key_once(path)
-    except (FileNotFoundError, IsADirectoryError):
-        raise WrongArgument.one(
-            "there is no such file",
-            key="--sizes",
-            value=str(path),
-            expected="a file that 'fasthep-smk sizes > sizes.yaml' has written",
-        ) from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        text = " ".join(str(error).split())
-        raise Findings.one(f"cannot be read: {text}", file=str(path)) from error
+    except FileNotFoundError:
+        raise _not_one("there is no such file", path) from None
     findings = schema.findings_of(content, "sizes", file=str(path))
     entries = [] if findings else cast("YamlMapping", content)["sizes"]
     found = list(_sizes(entries, str(path), findings))
@@ -71,6 +65,13 @@ def read_sizes(path: Path) -> list[Size]:
     if findings:
         raise Findings(findings)
     return found
+
+
+def _not_one(problem: str, path: Path, hint: str | None = None) -> WrongArgument:
+    expected = "a file that 'fasthep-smk sizes > sizes.yaml' has written"
+    return WrongArgument(
+        [Finding(key="--sizes", problem=problem, value=str(path), expected=expected, hint=hint)]
+    )
 
 
 def _sizes(entries: Sequence[YamlMapping], file: str, findings: list[Finding]) -> Iterator[Size]:

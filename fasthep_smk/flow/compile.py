@@ -21,11 +21,11 @@ from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
-from fasthep_smk.flow.yaml_messages import unreadable_finding, yaml_finding
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Findings, SmkError, WrongArgument, nearest
+from fasthep_smk.util.yaml_messages import unreadable_finding, yaml_finding
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Registry

@@ -17,6 +17,7 @@ from pathlib import Path
 import yaml
 
 from fasthep_smk.util.errors import Finding, Findings
+from fasthep_smk.util.yaml_messages import readable_errors
 
 __all__ = ["check", "checked", "load", "load_each_key_once", "repeated_keys"]
 
@@ -50,12 +51,15 @@ def load_each_key_once(path: Path) -> object:
     """Return the value of a YAML file of a person's.
 
     Raises:
-        Findings: the same, or a key stands twice in one mapping.
+        Findings: the same, or it is no file or not YAML, or a key stands twice in one mapping.
+        FileNotFoundError: it is not there.
     """
-    with path.open(encoding="utf-8") as stream:
-        text = checked(stream, str(path))
-    value = yaml.safe_load(text)
-    if found := [*repeated_keys(yaml.compose(text, Loader=_PARSER), str(path))]:
+    with readable_errors(path):
+        with path.open(encoding="utf-8") as stream:
+            text = checked(stream, str(path))
+        value = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=_PARSER)
+    if found := [*repeated_keys(root, str(path))]:
         raise Findings(found)
     return value
 

@@ -46,6 +46,11 @@ sizes:
             "sizes.yaml: memory: stands twice in one mapping: only the last would count\n"
             "    at: sizes.yaml, lines 2 and 2\n    expected: each key once",
         ),
+        (
+            "sizes:\n- {stages: [A], pool: p\n",
+            "sizes.yaml: is not valid YAML: a bracket is not closed, or a comma is missing\n"
+            "    at: sizes.yaml, line 3, column 1\n    hint: look for the [ or { before it",
+        ),
         ("sizes: []\nsize: []", "sizes.yaml: size: unknown key\n    expected: sizes"),
         (
             "sizes: [{stages: [A], pool: p, asks: {memory: 1GB}}]",
@@ -80,6 +85,27 @@ def test_what_is_wrong_in_a_file_is_said_with_its_place(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(WrongArgument, match="there is no such file"):
         read_sizes(tmp_path / "sizes.yaml")
+
+
+def test_a_folder_is_no_file_of_sizes(tmp_path: Path) -> None:
+    with pytest.raises(WrongArgument) as error:
+        read_sizes(tmp_path)
+    (finding,) = error.value.findings
+    assert str(finding).splitlines() == [
+        "--sizes: is a folder, not a file of sizes",
+        f"    found: {tmp_path}",
+        "    expected: a file that 'fasthep-smk sizes > sizes.yaml' has written",
+    ]
+    said(tmp_path, "sizes: []")
+    with pytest.raises(WrongArgument, match=r"did you mean .*/sizes\.yaml\?"):
+        read_sizes(tmp_path)
+
+
+def test_a_file_that_is_not_utf_8(tmp_path: Path) -> None:
+    path = said(tmp_path, "")
+    path.write_bytes("sizes: []\n# été\n".encode("latin-1"))
+    with pytest.raises(Findings, match=r"sizes\.yaml, line 2\n    expected: UTF-8 text"):
+        read_sizes(path)
 
 
 def test_a_stage_that_the_workflow_lacks_is_told_with_the_nearest() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
 
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
 
-__all__ = ["unreadable_finding", "yaml_finding"]
+__all__ = ["readable_errors", "unreadable_finding", "yaml_finding"]
 
 #: What it says -> what is wrong, and what to do.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
@@ -47,10 +49,10 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (
         r"could not determine a constructor for the tag",
-        "FAST-HEP reads no tags",
+        "tags are not read",
         "leave out the word that begins with !, or put the text into quotes",
     ),
-    (r"another document", "a second document begins", "a workflow is one: leave out the ---"),
+    (r"another document", "a second document begins", "the file is to be one: leave out the ---"),
     (
         r"character '[@`%]' that cannot start",
         "no text begins like this without quotes",
@@ -59,11 +61,36 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 
 
-def yaml_finding(workflow: Path, error: yaml.MarkedYAMLError) -> Finding:
-    """Return what is wrong with a file of a workflow, and in which line."""
+@contextlib.contextmanager
+def readable_errors(path: Path) -> Iterator[None]:
+    """Turn what is raised while a file is read into one message; that it is missing is no error.
+
+    Raises:
+        Findings: it is no file, or not YAML.
+        FileNotFoundError: it is not there.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        raise Findings([yaml_finding(path, error)]) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Findings([unreadable_finding(path)]) from error
+    except IsADirectoryError as error:
+        problem = "is a folder, not a file"
+        raise Findings.one(problem, file=str(path), expected="a YAML file") from error
+    except OSError as error:
+        raise Findings.one(f"cannot be read: {error.strerror or error}", file=str(path)) from error
+    except ValueError as error:  # a date that is none
+        raise Findings.one(f"cannot be read: {error}", file=str(path)) from error
+
+
+def yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
+    """Return what is wrong with a file, or with one that it includes, and in which line."""
     mark = error.problem_mark or error.context_mark
-    file = str(workflow)
-    if mark and (named := Path(str(mark.name))).exists() and named.resolve() != workflow.resolve():
+    file = str(path)
+    if mark and (named := Path(str(mark.name))).exists() and named.resolve() != path.resolve():
         file = str(named)
     said = " ".join(str(part) for part in (error.context, error.problem) if part)
     known = (told for pattern, *told in _KNOWN if re.search(pattern, said))
