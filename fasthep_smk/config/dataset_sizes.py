@@ -29,10 +29,12 @@ _PATTERN = frozenset("*?[/.")
 class DatasetSize:
     """What jobs of the dataset ``name``, or of files that match it, ask for: bytes and seconds.
 
-    ``None``: what others of their rule ask for. ``layers`` are where the amounts stand.
+    ``None``: what others of their rule ask for. ``layer`` is where the name stands, ``layers`` are
+    where the amounts stand.
     """
 
     name: str
+    layer: Layer
     layers: Mapping[str, Layer]
     memory: int | None = None
     disk: int | None = None
@@ -46,7 +48,7 @@ class DatasetSize:
 
     def key(self, *leaf: str) -> str:
         """Return the key of an amount, or of all of them, in its file."""
-        layer = self.layers[leaf[0]] if leaf else next(iter(self.layers.values()))
+        layer = self.layers[leaf[0]] if leaf else self.layer
         return layer.key_at((self.name, *leaf))
 
     def place(self, leaf: str) -> str:
@@ -67,16 +69,18 @@ def of_datasets(
 ) -> tuple[list[DatasetSize], list[Finding]]:
     """Return what ``execution`` sections, weakest first, each with its file, say of datasets.
 
-    And which amounts cannot be read.
+    Also those of which no amount is said: their names may be wrong. And which amounts cannot be
+    read.
     """
-    merged = merge(
+    said_in = [
         Layer(file, "execution.sizes.by_dataset", said)
         for file, section in sections
         if (said := _by_dataset(section)) is not None
-    )
+    ]
+    merged = merge(said_in)
     found: list[DatasetSize] = []
     findings: list[Finding] = []
-    for name in merged.values:
+    for name, named_in in _names(said_in).items():
         layers: dict[str, Layer] = {}
         amounts: dict[str, int] = {}
         for leaf, parse in _PARSED.items():
@@ -96,9 +100,20 @@ def of_datasets(
                         expected=str(error),
                     )
                 )
-        if amounts:
-            found.append(DatasetSize(name=name, layers=layers, **amounts))
+        found.append(DatasetSize(name=name, layer=named_in, layers=layers, **amounts))
     return found, findings
+
+
+def _names(layers: Iterable[Layer]) -> dict[str, Layer]:
+    """Return the names in layers, weakest first, but for those that a stronger one takes away."""
+    found: dict[str, Layer] = {}
+    for layer in layers:
+        for name, said in layer.content.items():
+            if said is None and name in found:
+                del found[name]
+            else:
+                found[name] = layer
+    return found
 
 
 def _by_dataset(section: Mapping[str, object]) -> Mapping[str, object] | None:
@@ -120,11 +135,10 @@ def unknown_datasets(
     for one in sizes:
         if any(one.means(dataset, file, datasets) for dataset, file in files):
             continue
-        layer = next(iter(one.layers.values()))
         yield not_among(
             one.name,
             datasets,
             problem="the workflow has no such dataset, and no file that matches",
-            file=layer.file,
+            file=one.layer.file,
             key=one.key(),
         )

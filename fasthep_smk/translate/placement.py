@@ -66,10 +66,11 @@ def place(
     notes += sites.notes(site.system)
     stated: dict[str, tuple[Attempt, ...]] = {}
     datasets = {job.dataset for rule in rules for job in rule.jobs.values() if job.dataset}
+    own_sizes = [one for one in execution.by_dataset if one.amounts]
 
     def is_special(one: Taken) -> bool:
         return one.dataset is not None and any(
-            size.means(one.dataset, one.file, datasets) for size in execution.by_dataset
+            size.means(one.dataset, one.file, datasets) for size in own_sizes
         )
 
     known = history(build, rules, execution.router, is_special=is_special) if build else {}
@@ -100,9 +101,7 @@ def place(
                 if before.request.memory is None and after.request.memory is not None
             ]
             given = first
-        apart = by_dataset.own_amounts(
-            rule, execution.by_dataset, given, execution.router, largest=largest
-        )
+        apart = by_dataset.own_amounts(rule, own_sizes, given, execution.router, largest=largest)
         learnt = None
         if again:
             learnt = measuring(
@@ -112,7 +111,7 @@ def place(
             stated[rule.name] = tuple(contained(one, execution) for one in before)
             measured[rule.name] = {
                 **learnt,
-                "apart": by_dataset.named(rule, execution.by_dataset),
+                "apart": by_dataset.named(rule, own_sizes),
             }
         if here is not None:
             given, found = _on_one_machine(given, here, shrink=shrink)

@@ -9,6 +9,7 @@ import yaml
 
 from fasthep_smk.config.dataset_sizes import DatasetSize
 from fasthep_smk.config.execution import Execution, read_execution
+from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.jobs import make_rules
@@ -117,7 +118,8 @@ def test_what_is_said_of_a_file_is_said_of_its_bundle() -> None:
 
 
 def test_a_file_may_have_the_brackets_of_a_pattern_in_its_name() -> None:
-    said = DatasetSize(name="tt/a[1].root", layers={}, memory=GB)
+    layer = Layer("workflow.yaml", "execution.sizes.by_dataset", {})
+    said = DatasetSize(name="tt/a[1].root", layer=layer, layers={}, memory=GB)
     assert said.means("ttbar", "tt/a[1].root", ["ttbar"])
     assert said.means("ttbar", "tt/a1.root", ["ttbar"])
     assert not said.means("ttbar", "tt/a2.root", ["ttbar"])
@@ -189,14 +191,34 @@ def test_jobs_of_pilots_keep_the_amounts_of_their_slots() -> None:
     ]
 
 
+@pytest.mark.parametrize("said", ["{}", "null", "{memory: null}"])
+def test_a_name_without_amounts_changes_nothing(said: str) -> None:
+    placement, _, _ = placed(f"{{ttbar: {said}}}")
+    assert placement.by_dataset == {}
+
+
+def test_a_workflow_takes_a_name_away_that_a_profile_has() -> None:
+    """The profile may be one of several analyses: it names datasets that this one has not."""
+    profile, own = ({"sizes": {"by_dataset": {"qcd": said}}} for said in ({"memory": "1GB"}, None))
+    document = {"execution": {"pools": {"default": {}}, **own}}
+    found, findings = read_execution(
+        document, {"hep.yaml": profile}, profile=None, workflow="workflow.yaml"
+    )
+    assert found is not None
+    assert (found.by_dataset, findings) == ((), [])
+
+
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        (
-            "{ttbra: {memory: 1GB}}",
-            "workflow.yaml: execution.sizes.by_dataset.ttbra: the workflow has no such dataset, "
-            "and no file that matches\n"
-            "    found: 'ttbra'\n    expected: ttbar or dy\n    hint: did you mean 'ttbar'?",
+        *(
+            (
+                f"{{ttbra: {said}}}",
+                "workflow.yaml: execution.sizes.by_dataset.ttbra: the workflow has no such "
+                "dataset, and no file that matches\n"
+                "    found: 'ttbra'\n    expected: ttbar or dy\n    hint: did you mean 'ttbar'?",
+            )
+            for said in ("{memory: 1GB}", "{}", "null")
         ),
         (
             "{'tt/7*.root': {memory: 1GB}}",
