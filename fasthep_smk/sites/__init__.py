@@ -42,6 +42,7 @@ __all__ = [
     "shrink",
     "system",
     "too_large",
+    "unavailable",
     "unknown",
     "unsaid",
 ]  # fmt: skip
@@ -228,6 +229,12 @@ def _other(name: str) -> Any:
 def notes(name: str) -> list[str]:
     """Return what a user should know of a run with a system that we do not know."""
     return [] if name in SYSTEMS else list(_other(name).notes())
+
+
+def unavailable(site: Site, attempts: Iterable[Attempt]) -> list[str]:
+    """Return in words what attempts wait for, by what a batch system says of its nodes now."""
+    module = system(site.system)
+    return list(module.unavailable(attempts, site)) if hasattr(module, "unavailable") else []
 
 
 def has_pilots(name: str) -> bool:

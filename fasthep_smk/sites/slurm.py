@@ -14,6 +14,7 @@ from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites.slurm_limits import too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
     Partition,
@@ -62,6 +63,7 @@ __all__ = [
     "slot",
     "squeue",
     "submit",
+    "unavailable",
     "unlisted",
     "unsaid",
     "withdraw",
@@ -108,6 +110,9 @@ NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 
 _NO_JOB = re.compile(r"invalid job id", re.IGNORECASE)
+
+#: Settings of a site by which jobs may go to another partition than the default one, or elsewhere.
+_SAID_FOR_ALL = ("slurm-partition-config", "slurm_partition", "slurm_cluster")
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
@@ -198,7 +203,7 @@ def most_memory(attempt: Attempt) -> int | None:
     for name, one in (partitions() or {}).items():
         fitting = [
             memory
-            for cpus, memory, count in one.shapes
+            for cpus, memory, count in one.up or one.shapes
             if cpus >= request.cpus and count >= gpus and memory
         ]
         if fitting:
@@ -209,9 +214,10 @@ def most_memory(attempt: Attempt) -> int | None:
     return max((nodes[name] for name in names if name in nodes), default=None)
 
 
-def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
+def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
     known = partitions()
+    default: str | None = None
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong
@@ -223,6 +229,10 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
         if not attempt.options.get("slurm", {}).get("partition"):
             leaf = f"config.slurm.partitions.{wanted}"
         if not wanted:
+            if _goes_to_default(attempt, site):
+                default = default_partition() if default is None else default
+                here = [known[default]] if default in known else []
+                yield from too_large(attempt, here, f"partition {default}, the default partition,")
             continue
         names = str(wanted).split(",")
         for name in names:
@@ -236,7 +246,35 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
                     hint=f"did you mean {close!r}?" if close else None,
                 )
         here = [known[name] for name in names if name in known]
-        yield from _too_large(attempt, here)
+        yield from too_large(attempt, here, f"partition {', '.join(one.name for one in here)}")
+
+
+def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
+    """Yield in words which partitions of attempts have no node that takes jobs now."""
+    known = partitions() or {}
+    wanted: dict[str, None] = {}
+    for attempt in attempts:
+        names = _placed(attempt).get("partition")
+        if not names and _goes_to_default(attempt, site):
+            names = default_partition()
+        each = [known[name] for name in str(names or "").split(",") if name in known]
+        if not any(one.up for one in each):
+            wanted |= dict.fromkeys(one.name for one in each)
+    for name in wanted:
+        yield (
+            f"all nodes of partition {name} are down or drained (sinfo): its jobs wait until one "
+            "is back"
+        )
+
+
+def _goes_to_default(attempt: Attempt, site: Site) -> bool:
+    """Whether a job that names no partition goes to the default one of the cluster that is asked.
+
+    A site may name one for all jobs, or say which partitions the plugin chooses from.
+    """
+    said = repr(site.settings)
+    other = attempt.options.get("slurm", {}).get("cluster")
+    return not other and not any(one in said for one in _SAID_FOR_ALL)
 
 
 def _place(attempt: Attempt, leaf: str) -> str:
@@ -496,44 +534,3 @@ def _last_word(record: str) -> str | None:
         return None
     found = re.search(r"^slurmstepd\S*: error: (?:\*\*\* )?(.+?)(?: \*\*\*)?$", text, re.MULTILINE)
     return found[1] if found else None
-
-
-_PENDING = "such a job would be pending forever: another partition, or a smaller pool"
-
-
-def _too_large(attempt: Attempt, here: list[Partition]) -> Iterable[Finding]:
-    names = ", ".join(item.name for item in here)
-    alone = False
-    for name in ("cpus", "memory", "gpus", "walltime"):
-        asked = getattr(attempt.request, name)
-        sizes = [getattr(item, name) for item in here]
-        if not here or not asked or None in sizes or asked <= max(sizes):
-            continue
-        if name == "gpus" and attempt.options.get("slurm", {}).get("gres"):
-            continue
-        yield queues.larger_than(attempt, name, max(sizes), f"partition {names}", _PENDING)
-        alone = True
-    if not alone:
-        yield from _too_large_together(attempt, here, names)
-
-
-def _too_large_together(attempt: Attempt, here: list[Partition], names: str) -> Iterable[Finding]:
-    """Yield an attempt each amount of which some node has, and all of which none has."""
-    request = attempt.request
-    gpus = 0 if attempt.options.get("slurm", {}).get("gres") else request.gpus
-    wanted = (request.cpus, request.memory or 0, gpus)
-    shapes = list(dict.fromkeys(shape for one in here for shape in one.shapes))
-    if not shapes or any(
-        all(w <= h for w, h in zip(wanted, shape, strict=True)) for shape in shapes
-    ):
-        return
-    yield Finding(
-        key=attempt.place("resources.memory"),
-        problem=f"pool {attempt.pool!r} asks for more than any one node of partition {names} has",
-        value=f"cpus {request.cpus}, memory {request.shown('memory')}, gpus {gpus}",
-        expected="; ".join(
-            f"cpus {cpus}, memory {units.format_bytes(memory)}, gpus {count}"
-            for cpus, memory, count in sorted(shapes, reverse=True)[:4]
-        ),
-        hint=_PENDING,
-    )

@@ -16,13 +16,18 @@ __all__ = ["PARTITIONS", "Partition", "default_partition", "draft", "nodes", "pa
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
+#: Nodes in these states take no job before somebody has seen to them: sinfo(1), "NODE STATE CODES".
+_OUT = frozenset({"down", "drained", "draining", "fail", "failing", "inval"})
+#: What sinfo puts after a state: not responding, powered off, in a reservation and so on.
+_FLAGS = "*~#!%$@^+-"
 
 
 @dataclass(frozen=True)
 class Partition:
     """What Slurm says of a partition: its largest amounts, memory in bytes, the limit in seconds.
 
-    ``shapes`` are cpus, memory and GPUs of its nodes, each once.
+    ``shapes`` are cpus, memory and GPUs of its nodes, each once; ``up`` are those of nodes that are
+    neither down nor drained.
     """
 
     name: str
@@ -31,26 +36,31 @@ class Partition:
     memory: int
     gpus: int
     shapes: tuple[tuple[int, int, int], ...] = ()
+    up: tuple[tuple[int, int, int], ...] = ()
 
 
 def partitions() -> dict[str, Partition] | None:
     """Return the partitions that Slurm has; ``None`` where it does not answer."""
     # Without --exact, nodes that differ are one line, with the least that any of them has.
-    text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G"])
+    text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G|%T"])
     if text is None:
         return None
     times: dict[str, int | None] = {}
-    shapes: defaultdict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    # Of each shape of a partition's nodes, whether one of them is up.
+    shapes: defaultdict[str, dict[tuple[int, int, int], bool]] = defaultdict(dict)
     for line in text.splitlines():
-        if line.count("|") != 4:
+        if line.count("|") != 5:
             continue  # a word of sinfo's to people
-        name, limit, cpus, memory, gres = line.split("|")
+        name, limit, cpus, memory, gres, state = line.split("|")
         times[name] = _seconds(limit)
-        shapes[name].append((number(cpus), number(memory) * 1024**2, _gpus(gres)))
+        shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
+        is_up = state.strip().lower().rstrip(_FLAGS) not in _OUT
+        shapes[name][shape] = shapes[name].get(shape, False) or is_up
     found = {}
     for name, time in times.items():
         most, memories, counts = map(max, zip(*shapes[name], strict=True))
-        found[name] = Partition(name, time, most, memories, counts, tuple(shapes[name]))
+        up = tuple(shape for shape, is_up in shapes[name].items() if is_up)
+        found[name] = Partition(name, time, most, memories, counts, tuple(shapes[name]), up)
     return found or None
 
 

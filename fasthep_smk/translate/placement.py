@@ -139,6 +139,7 @@ def place(
     if here is not None:
         findings += sites.too_large(used, here)
     findings += system.problems(used, site)
+    notes += sites.unavailable(site, used)
     findings += _too_long(used, site.longest, site.file)
     workers = {
         name: count

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives import serialization
 from fasthep_smk.cli import doctor, probes
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route
+from fasthep_smk.config.site import Site
 from fasthep_smk.credentials import kerberos, proxies, tokens
 from fasthep_smk.credentials.checks import lack, problems
 from fasthep_smk.credentials.credential import Credential
@@ -76,9 +77,9 @@ SUBMITTED = """\
 {"token": "a", "ended": "yes"}
 """
 SINFO = """\
-cpu|1-00:00:00|64|256000|(null)
-gpu|infinite|32|512000+|gpu:a100:4(S:0-1),shard:8
-short|30:00|64|1000|gpu:2
+cpu|1-00:00:00|64|256000|(null)|mixed
+gpu|infinite|32|512000+|gpu:a100:4(S:0-1),shard:8|drained*
+short|30:00|64|1000|gpu:2|idle~
 """
 SCONTROL = (
     "JobId=42 JobName=x JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0 NodeList=n[1-2] "
@@ -374,8 +375,10 @@ def configuration(bench: Bench, content: bytes) -> None:
 def sinfo(bench: Bench, content: bytes) -> None:
     bench.answer(content)
     slurm.draft()
-    for one in slurm.problems([ATTEMPT], None):  # type: ignore[arg-type]
+    for one in slurm.problems([ATTEMPT], Site("slurm")):
         assert str(one)
+    for text in slurm.unavailable([ATTEMPT], Site("slurm")):
+        assert text
 
 
 def condor_status(bench: Bench, content: bytes) -> None:

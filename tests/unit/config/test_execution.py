@@ -79,12 +79,16 @@ def shown(messages: list[Any], folder: Path) -> str:
 
 HERE = "machine: {cpus: 2, memory: 8GB, gpus: 0}"
 
-#: What sinfo prints for its format %R|%l|%c|%m|%G.
+#: What sinfo prints for its formats %R|%l|%c|%m|%G|%T and %P.
 SINFO = """\
-cpu|1-00:00:00|16|64000|(null)
-gpu|30:00|8+|32768+|gpu:a100:4(S:0-1)
-gpu|30:00|4|16384|(null)
-long|infinite|4|8000|(null)"""
+cpu|1-00:00:00|16|64000|(null)|mixed
+gpu|30:00|8+|32768+|gpu:a100:4(S:0-1)|idle~
+gpu|30:00|4|16384|(null)|allocated
+long|infinite|4|8000|(null)|idle
+half|1:00:00|16|64000|(null)|mixed-
+half|1:00:00|64|512000|(null)|drained
+old|1:00:00|8|32000|(null)|down*"""
+DEFAULT = "cpu*\ngpu\nlong\nhalf\nold"
 
 WRONG = [
     "section", "pools", "resources", "profiles", "config", "config_of_all", "stages", "too_much",
@@ -367,7 +371,11 @@ def sinfo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a command ``sinfo`` that prints what stands in ``sinfo.txt`` beside it."""
     commands = folder / "commands"
     commands.mkdir()
-    (commands / "sinfo").write_text(f"#!/bin/sh\nexec /bin/cat '{commands}/sinfo.txt'\n")
+    (commands / "sinfo").write_text(
+        f"""#!/bin/sh
+case "$*" in *%P*) echo '{DEFAULT}' ;; *) exec /bin/cat '{commands}/sinfo.txt' ;; esac
+"""
+    )
     (commands / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", str(commands))
     return commands
@@ -376,8 +384,19 @@ def sinfo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(("text", "message"), examples("on_slurm"))
 def test_what_slurm_can_never_run(text: str, message: str, sinfo: Path, folder: Path) -> None:
     (sinfo / "sinfo.txt").write_text(SINFO)
-    said = {**yaml.safe_load(text), "config.yaml": "executor: slurm"}
+    said = {"config.yaml": "executor: slurm", **yaml.safe_load(text)}
     assert placed(said, folder) == (message, "")
+
+
+def test_a_partition_whose_nodes_are_all_down_is_told(sinfo: Path, folder: Path) -> None:
+    """They come back: it is not refused, and all of them count."""
+    (sinfo / "sinfo.txt").write_text(SINFO)
+    text = "{execution: {pools: {p: {resources: {cpus: %s}, config: {queue: old}}}}, stage: %s}"
+    said = {"config.yaml": "executor: slurm", **yaml.safe_load(text % (8, "{require: p}"))}
+    note = "all nodes of partition old are down or drained (sinfo): its jobs wait until one is back"
+    assert placed(said, folder) == ("", note)
+    said |= yaml.safe_load(text % (9, "{require: p}"))
+    assert "expected: at most 8\n" in placed(said, folder)[0]
 
 
 @pytest.mark.parametrize(

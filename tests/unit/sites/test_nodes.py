@@ -27,14 +27,14 @@ std2|standard|4|16000|0|(null)
 std2|spot|4|16000|0|(null)
 """
 SINFO = """\
-standard|infinite|4|16000|(null)
-highmem|infinite|8|128000|(null)
-gpu|infinite|4|16000|gpu:a100:4(S:0-1)
-short|2:00|4|16000|(null)
-spot|infinite|4|16000|(null)
-debug|30:00|4|16000|(null)
-mixed|infinite|64|16000|(null)
-mixed|infinite|4|512000|(null)
+standard|infinite|4|16000|(null)|idle
+highmem|infinite|8|128000|(null)|idle
+gpu|infinite|4|16000|gpu:a100:4(S:0-1)|idle
+short|2:00|4|16000|(null)|idle
+spot|infinite|4|16000|(null)|idle
+debug|30:00|4|16000|(null)|idle
+mixed|infinite|64|16000|(null)|idle
+mixed|infinite|4|512000|(null)|idle
 """
 PARTITION = (
     "PartitionName={} AllowGroups=ALL AllowAccounts={} AllowQos=ALL AllocNodes=ALL Default=NO "

@@ -324,8 +324,8 @@ def test_elsewhere_or_if_that_is_not_wanted_they_ask_for_nothing(said: str) -> N
 def unequal_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many cpus or much memory in partition ``main``, and more memory in ``big``."""
     listed = (
-        "main|1-00:00:00|32|16000|(null)\nmain|1-00:00:00|4|64000|gpu:1\n"
-        "big|2-00:00:00|32|500000|(null)\n"
+        "main|1-00:00:00|32|16000|(null)|idle\nmain|1-00:00:00|4|64000|gpu:1|mixed\n"
+        "big|2-00:00:00|32|500000|(null)|idle\n"
     )
     monkeypatch.setattr(
         slurm_partitions, "ask", lambda command: listed if "|" in command[-1] else "main*\nbig\n"
@@ -413,7 +413,7 @@ def test_other_executors_are_left_alone(tmp_path: Path) -> None:
 def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listed = "main|1-00:00:00|4|8000|(null)\nbig|1-00:00:00|4|64000|(null)\n"
+    listed = "main|1-00:00:00|4|8000|(null)|idle\nbig|1-00:00:00|4|64000|(null)|idle\n"
     monkeypatch.setattr(
         slurm_partitions, "ask", lambda command: listed if "|" in command[-1] else "main*\nbig\n"
     )
