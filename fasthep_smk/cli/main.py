@@ -147,13 +147,11 @@ def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
         print(found.disk)
         if found.translation.sample is not None:
             from fasthep_smk.cli import forecast
-            from fasthep_smk.run.forecast import forecast_of
+            from fasthep_smk.run.forecast import forecast_of, not_done
 
-            print(
-                forecast.line(forecast_of(found.translation)).replace(
-                    "forecast:", "forecast of the rest, without a sample:", 1
-                )
-            )
+            rest = forecast_of(found.translation, not_done(found.translation))
+            said = "forecast of the rest, without a sample:"
+            print(forecast.line(rest).replace("forecast:", said, 1))
     # Now: who follows a run in the background looks until the folder is free; and where both go to
     # one file, an error is last.
     sys.stdout.flush()
@@ -253,11 +251,18 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _forecast(options: argparse.Namespace) -> int:
-    from fasthep_smk.cli import forecast
-    from fasthep_smk.run.forecast import forecast_of
+    from fasthep_smk.cli import forecast, why
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.run.forecast import forecast_of, not_done
+    from fasthep_smk.run.lock import Held
 
-    with _placed(options) as placed:
-        found = forecast_of(placed)
+    try:
+        with _imagined(options) as translation:
+            outcome = why.unbundled(pipeline.dry_run(translation), translation)
+            found = forecast_of(translation, outcome.folders)
+    except Held:  # by a run, which has taken over what it could
+        with _placed(options) as placed:
+            found = forecast_of(placed, not_done(placed))
     if options.json:
         print(json.dumps(forecast.as_data(found), indent=1))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from fasthep_smk import sites
@@ -18,11 +18,27 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Record
 from fasthep_smk.translate.translation import Placed
 
-__all__ = ["forecast_of"]
+__all__ = ["forecast_of", "not_done"]
 
 
-def forecast_of(placed: Placed) -> Forecast:
-    """Return what is left of a run will take: all of it, not only a sample. Changes nothing."""
+def not_done(placed: Placed) -> set[str]:
+    """Return the folders of jobs that have not left what is wanted of them, under their own name.
+
+    A run that has ended has taken over what it could: this is what is left after it.
+    """
+    found: set[str] = set()
+    for job in (job for rule in placed.rules for job in rule.jobs.values()):
+        record = read(placed.earlier / job.folder)
+        if record is None or record["signature"] != job.signature:
+            found.add(job.folder)
+    return found
+
+
+def forecast_of(placed: Placed, to_do: Collection[str]) -> Forecast:
+    """Return what is left of a run will take: all of it, not only a sample. Changes nothing.
+
+    ``to_do`` are the folders of the jobs that would run.
+    """
     build, placement = placed.earlier, placed.placement
     facts = gather(build)
     done = {one.folder: one for one in facts.done}
@@ -43,7 +59,7 @@ def forecast_of(placed: Placed) -> Forecast:
     events = counting(placed.variations, placed.inputs)
     between = _between(facts.new, places, run.get("cores") if run else None)
     return forecast(
-        [_work(rule, placed, done, events) for rule in placed.rules],
+        [_work(rule, placed, done, to_do, events) for rule in placed.rules],
         at_a_time=limits,
         cores=cores,
         between=between,
@@ -59,23 +75,21 @@ def _work(
     rule: Rule,
     placed: Placed,
     done: Mapping[str, JobFacts],
+    to_do: Collection[str],
     events: Callable[[Partition], int | None],
 ) -> Work:
     build = placed.earlier
     first = placed.placement.attempts[rule.name][0]
-    valid: set[str] = set()
     took: list[Done] = []
     for job in rule.jobs.values():
         fact = done.get(job.folder)
-        record = read(build / job.folder) if fact is not None else None
-        if fact is None or record is None:
+        if fact is None or fact.in_part:
             continue
-        if record["signature"] == job.signature:
-            valid.add(job.folder)
-        if not fact.in_part:
+        record = read(build / job.folder)
+        if record is not None:
             size = _bytes(build, job.folder, record)
             took.append(Done(fact.seconds, fact.memory, size, fact.events))
-    left = [job for job in rule.jobs.values() if job.folder not in valid]
+    left = [job for job in rule.jobs.values() if job.folder in to_do]
     if not left and placed.sample is not None and rule.scope in ("merge", "finish", "publish"):
         left = list(rule.jobs.values())  # with more partitions, it is another one
     keys = {job.key for job in left}

@@ -167,6 +167,13 @@ def test_one_lost_or_damaged_partition_runs_alone(moody: Path, smk: Run, snakema
     said = smk("workflow.yaml", *OPTIONS, "--granularity", "stage", "-n", cwd=moody).stdout
     assert "11 of 52 jobs would run" in said
     assert "1 x stage_Moody" in said
+    # Other rules take over what these have made: a forecast counts what would run of either.
+    others = smk("workflow.yaml", *OPTIONS, "-n", cwd=moody).stdout
+    assert "made of other jobs' products" in others
+    for text, granularity in ((said, "stage"), (others, "auto")):
+        options = (*OPTIONS, "--granularity", granularity, "--json")
+        ahead = json.loads(smk("forecast", "workflow.yaml", *options, cwd=moody).stdout)
+        assert text.startswith(f"{sum(one['to_do'] for one in ahead['rules'])} of ")
     succeed(smk, moody, "--granularity", "stage")
     assert tries(moody) == Counter(["data/0_1", "dy/0_3"])
 
