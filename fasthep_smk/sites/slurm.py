@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,9 +112,6 @@ NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 
 _NO_JOB = re.compile(r"invalid job id", re.IGNORECASE)
 
-#: Settings of a site by which jobs may go to another partition than the default one, or elsewhere.
-_SAID_FOR_ALL = ("slurm-partition-config", "slurm_partition", "slurm_cluster")
-
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
     "partition": "slurm_partition",
@@ -216,23 +214,22 @@ def most_memory(attempt: Attempt) -> int | None:
 
 def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
-    known = partitions()
-    default: str | None = None
+    known, default = partitions(), cache(default_partition)
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong
             continue
-        if known is None:
+        if known is None or _is_elsewhere(attempt, site):
             continue
         wanted = _placed(attempt).get("partition")
         leaf = "config.slurm.partition"
         if not attempt.options.get("slurm", {}).get("partition"):
             leaf = f"config.slurm.partitions.{wanted}"
         if not wanted:
-            if _goes_to_default(attempt, site):
-                default = default_partition() if default is None else default
-                here = [known[default]] if default in known else []
-                yield from too_large(attempt, here, f"partition {default}, the default partition,")
+            if _takes_default(site):
+                here = [known[default()]] if default() in known else []
+                where = f"partition {default()}, the default partition,"
+                yield from too_large(attempt, here, where)
             continue
         names = str(wanted).split(",")
         for name in names:
@@ -251,12 +248,14 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
 
 def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
     """Yield in words which partitions of attempts have no node that takes jobs now."""
-    known = partitions() or {}
+    known, default = partitions() or {}, cache(default_partition)
     wanted: dict[str, None] = {}
     for attempt in attempts:
+        if _is_elsewhere(attempt, site):
+            continue
         names = _placed(attempt).get("partition")
-        if not names and _goes_to_default(attempt, site):
-            names = default_partition()
+        if not names and _takes_default(site):
+            names = default()
         each = [known[name] for name in str(names or "").split(",") if name in known]
         if not any(one.up for one in each):
             wanted |= dict.fromkeys(one.name for one in each)
@@ -267,14 +266,19 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
         )
 
 
-def _goes_to_default(attempt: Attempt, site: Site) -> bool:
-    """Whether a job that names no partition goes to the default one of the cluster that is asked.
+def _is_elsewhere(attempt: Attempt, site: Site) -> bool:
+    """Whether a job may go to another cluster: sinfo tells of the partitions of the one here."""
+    named = attempt.options.get("slurm", {}).get("cluster")
+    return bool(named) or "slurm_cluster" in repr(site.settings)
+
+
+def _takes_default(site: Site) -> bool:
+    """Whether a job that names no partition goes to the default one.
 
     A site may name one for all jobs, or say which partitions the plugin chooses from.
     """
     said = repr(site.settings)
-    other = attempt.options.get("slurm", {}).get("cluster")
-    return not other and not any(one in said for one in _SAID_FOR_ALL)
+    return "slurm_partition" not in said and "slurm-partition-config" not in said
 
 
 def _place(attempt: Attempt, leaf: str) -> str:
