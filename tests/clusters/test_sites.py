@@ -180,7 +180,8 @@ UNSAID = {
 @on_both("htcondor")
 def test_explain_says_what_a_job_gets_of_what_no_pool_says(cluster: Cluster, system: str) -> None:
     folder = cluster.new_folder()
-    moody(folder, execution={"require": "gpu"}, pools={"gpu": {"resources": {"gpus": 1}}})
+    gpu = {"resources": {"gpus": 1}, "config": {"slurm": {"partition": "gpu"}}}
+    moody(folder, execution={"require": "gpu"}, pools={"gpu": gpu})
     site(folder, {"default": {"config": {"sizes": "fixed"}}}, executor=system)
     done = cluster.run(FASTHEP_SMK, "explain", "workflow.yaml", "--profile", "site", cwd=folder)
     assert done.returncode == 0, done.stderr
