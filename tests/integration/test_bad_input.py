@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,53 +18,16 @@ import uproot
 import yaml
 
 from fasthep_smk.cli.main import main
-from tests.support import warm
+from tests.integration.conftest import WORKFLOW
+from tests.support import events, warm
 
 pytestmark = pytest.mark.integration
 
 Document = dict[str, Any]
 Refused = Callable[..., str]
 
-GOOD: Document = {
-    "version": "1.0",
-    "use": {"profiles": ["hep"]},
-    "data": {
-        "defaults": {"eventtype": "mc", "tree_primary": "events"},
-        "datasets": [
-            {"name": "a", "files": ["data/a.root"]},
-            {"name": "b", "files": ["data/b.root"]},
-        ],
-    },
-    "analysis": {
-        "stages": [
-            {
-                "id": "Vars",
-                "op": "hep.define",
-                "params": {"variables": [{"name": "double", "expr": "energy * 2"}]},
-            },
-            {
-                "id": "Cut",
-                "op": "hep.selection.cutflow",
-                "params": {"selection": {"All": ["double > 0"]}},
-            },
-            {
-                "id": "Hist",
-                "op": "hep.hist",
-                "params": {
-                    "dataset_axis": True,
-                    "axes": [
-                        {
-                            "name": "double",
-                            "source": "double",
-                            "type": "regular",
-                            "bins": {"low": 0, "high": 50, "nbins": 10},
-                        }
-                    ],
-                },
-            },
-        ]
-    },
-}
+#: The small analysis that most tests run, to be spoilt.
+GOOD: Document = yaml.safe_load(WORKFLOW)
 
 SPEC = """\
 SPEC = {
@@ -74,39 +38,14 @@ SPEC = {
 """
 
 
-def write_events(path: Path, number: int) -> None:
-    """Write a tree ``events`` whose ``energy`` counts from 0."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with uproot.recreate(path) as file:
-        tree = file.mktree("events", {"energy": "float64", "charge": "int32"})
-        if number:
-            charge = np.ones(number, dtype=np.int32)
-            tree.extend({"energy": np.arange(float(number)), "charge": charge})
-
-
 def write_workflow(folder: Path, document: Document) -> None:
     (folder / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
 
 
-@pytest.fixture(scope="session")
-def event_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The content of two small ROOT files."""
-    folder = tmp_path_factory.mktemp("events")
-    content = {}
-    for name, number in (("a", 20), ("b", 30)):
-        write_events(folder / f"{name}.root", number)
-        content[name] = (folder / f"{name}.root").read_bytes()
-    return content
-
-
 @pytest.fixture
-def folder(
-    tmp_path: Path, event_files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+def folder(tmp_path: Path, small_files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, with a good workflow and its data; modules are forgotten afterwards."""
-    (tmp_path / "data").mkdir()
-    for name, content in event_files.items():
-        (tmp_path / "data" / f"{name}.root").write_bytes(content)
+    shutil.copytree(small_files, tmp_path / "data")
     write_workflow(tmp_path, GOOD)
     monkeypatch.chdir(tmp_path)
     modules, path = set(sys.modules), list(sys.path)
@@ -286,37 +225,37 @@ def test_files_that_include_each_other(document: Document, refused_as: Refused) 
 
 
 def test_an_unknown_operation(document: Document, refused_as: Refused) -> None:
-    stage(document, "Hist")["op"] = "hep.hst"
+    stage(document, "Met")["op"] = "hep.hst"
     text = refused_as(document)
-    assert "workflow.yaml: analysis.stages['Hist'].op" in text
+    assert "workflow.yaml: analysis.stages['Met'].op" in text
     assert "'hep.hst'" in text
     assert "'hep.hist'" in text
 
 
 def test_an_unknown_sink(document: Document, refused_as: Refused) -> None:
-    stage(document, "Cut")["write"] = [{"kind": "root_tre", "path": "x.root"}]
+    stage(document, "Cuts")["write"] = [{"kind": "root_tre", "path": "x.root"}]
     text = refused_as(document)
-    assert "workflow.yaml: analysis.stages['Cut'].write[0].kind" in text
+    assert "workflow.yaml: analysis.stages['Cuts'].write[0].kind" in text
     assert "'root_tre'" in text
     assert "'root_tree'" in text
 
 
 def test_an_unknown_observer(document: Document, refused_as: Refused) -> None:
-    stage(document, "Cut")["inspect"] = [{"kind": "hep.schema_snapsho"}]
+    stage(document, "Cuts")["inspect"] = [{"kind": "hep.schema_snapsho"}]
     text = refused_as(document)
-    assert "workflow.yaml: analysis.stages['Cut'].inspect.kind" in text
+    assert "workflow.yaml: analysis.stages['Cuts'].inspect.kind" in text
     assert "'hep.schema_snapshot'" in text
 
 
 def test_an_observer_of_an_unknown_node(document: Document, refused_as: Refused) -> None:
-    document["observers"] = [{"kind": "hep.schema_snapshot", "at": "stage.Cutt"}]
-    assert "'stage.Cutt'" in refused_as(document)
+    document["observers"] = [{"kind": "hep.schema_snapshot", "at": "stage.Cutts"}]
+    assert "'stage.Cutts'" in refused_as(document)
 
 
 def test_an_unknown_modifier(document: Document, refused_as: Refused) -> None:
-    stage(document, "Cut")["execution"] = {"modifiers": ["gpu.preloa"]}
+    stage(document, "Cuts")["execution"] = {"modifiers": ["gpu.preloa"]}
     text = refused_as(document)
-    assert "workflow.yaml: analysis.stages['Cut'].execution.modifiers" in text
+    assert "workflow.yaml: analysis.stages['Cuts'].execution.modifiers" in text
     assert "'gpu.preload'" in text
 
 
@@ -335,18 +274,18 @@ def test_an_unknown_profile(document: Document, refused_as: Refused) -> None:
 
 
 def test_an_unknown_upstream_stage(document: Document, refused_as: Refused) -> None:
-    stage(document, "Hist")["from"] = "Cutt"
+    stage(document, "Met")["from"] = "Cutts"
     text = refused_as(document)
-    assert "'Cutt'" in text
-    assert "Hist" in text
-    assert "'Cut'" in text
+    assert "'Cutts'" in text
+    assert "Met" in text
+    assert "'Cuts'" in text
 
 
 @pytest.mark.parametrize("key", ["id", "op"])
 def test_a_stage_without_what_it_needs(document: Document, refused_as: Refused, key: str) -> None:
-    del stage(document, "Hist")[key]
+    del stage(document, "Met")[key]
     text = refused_as(document)
-    assert "analysis.stages[2]" in text or "Hist" in text
+    assert "analysis.stages[3]" in text or "Met" in text
     assert re.search(rf"\b{key}\b", text)
     assert "missing" in text or "required" in text or "no " in text
 
@@ -357,7 +296,7 @@ def test_an_unknown_value_of_a_key(document: Document, refused_as: Refused, key:
         "write": [{"kind": "root_tree", "path": "x.root", "when": "sometimes"}],
         "render": {"style": {"op": "hep.render.cutflow_csv"}, "when": "sometimes", "out": "x.csv"},
     }
-    stage(document, "Cut")[key] = attached[key]
+    stage(document, "Cuts")[key] = attached[key]
     text = refused_as(document)
     assert "'sometimes'" in text
     assert "Cut" in text
@@ -366,9 +305,9 @@ def test_an_unknown_value_of_a_key(document: Document, refused_as: Refused, key:
 
 
 def test_an_unknown_kind_of_events(document: Document, refused_as: Refused) -> None:
-    stage(document, "Cut")["applies_to"] = {"eventtype": "dat"}
+    stage(document, "Cuts")["applies_to"] = {"eventtype": "dat"}
     text = refused_as(document)
-    assert "analysis.stages[1].applies_to.eventtype" in text
+    assert "analysis.stages[2].applies_to.eventtype" in text
     assert "['data', 'mc']" in text
 
 
@@ -428,28 +367,28 @@ def test_a_module_without_the_function(
 
 
 def test_a_missing_file(document: Document, refused_as: Refused) -> None:
-    dataset(document, "a")["files"] = ["data/aa.root"]
+    dataset(document, "data")["files"] = ["data/data_00.root"]
     text = refused_as(document)
-    assert "data/aa.root: dataset 'a'" in text
+    assert "data/data_00.root: dataset 'data'" in text
     assert "does not exist" in text
-    assert "did you mean data/a.root?" in text
+    assert "did you mean data/data_0.root?" in text
 
 
 def test_a_missing_file_of_a_dataset_that_says_its_events(
     document: Document, refused_as: Refused
 ) -> None:
-    dataset(document, "a").update(files=["data/aa.root"], nevents=20)
-    assert "did you mean data/a.root?" in refused_as(document)
+    dataset(document, "data").update(files=["data/data_00.root"], nevents=20)
+    assert "did you mean data/data_0.root?" in refused_as(document)
 
 
 @pytest.mark.parametrize("command", ["check", "translate", "run"])
 def test_a_password_in_an_address(
     document: Document, folder: Path, refused: Refused, command: str
 ) -> None:
-    dataset(document, "a")["files"].append("root://me:S3cr3t@host//b.root")
+    dataset(document, "data")["files"].append("root://me:S3cr3t@host//b.root")
     write_workflow(folder, document)
     text = refused(command=command)
-    assert "workflow.yaml: data.datasets.a.files[1]: the address holds a secret" in text
+    assert "workflow.yaml: data.datasets.data.files[2]: the address holds a secret" in text
     assert "found: 'root://me:<password>@host//b.root'" in text
     assert "S3cr3t" not in text
     kept = [path for path in (folder / "build").rglob("*") if path.is_file()]
@@ -457,112 +396,115 @@ def test_a_password_in_an_address(
 
 
 def test_a_missing_folder(document: Document, refused_as: Refused) -> None:
-    dataset(document, "a")["files"] = ["dta/a.root"]
+    dataset(document, "data")["files"] = ["dta/data_0.root"]
     text = refused_as(document)
-    assert "dta/a.root: dataset 'a'" in text
+    assert "dta/data_0.root: dataset 'data'" in text
     assert "folder" in text
 
 
 def test_a_folder_as_file(document: Document, refused_as: Refused) -> None:
-    dataset(document, "a")["files"] = ["data"]
+    dataset(document, "data")["files"] = ["data"]
     text = refused_as(document)
-    assert "data: dataset 'a'" in text
+    assert "data: dataset 'data'" in text
     assert "folder" in text
 
 
 def test_a_missing_tree(document: Document, refused_as: Refused) -> None:
+    del document["sources"], document["data"]["datasets"][0]
     document["data"]["defaults"]["tree_primary"] = "event"
-    document["data"]["datasets"].pop()
     text = refused_as(document)
-    assert "data.defaults.tree_primary: data/a.root holds no tree of this name" in text
+    assert "data.defaults.tree_primary: data/dy_0.root holds no tree of this name" in text
     assert "did you mean 'events'?" in text
 
 
 def test_a_missing_branch(document: Document, refused_as: Refused) -> None:
     document["sources"] = {
-        "events": {"kind": "root_tree", "tree": "events", "branches": ["energy", "chrge"]}
+        "events": {"kind": "root_tree", "tree": "events", "branches": ["MET_px", "Jt_Px"]}
     }
     text = refused_as(document)
-    assert "data/a.root" in text
-    assert "no branch 'chrge'" in text
-    assert "'charge'" in text
+    assert "data/data_0.root" in text
+    assert "no branch 'Jt_Px'" in text
+    assert "'Jet_Px'" in text
 
 
 def test_a_missing_branch_of_one_file(folder: Path, document: Document, refused: Refused) -> None:
     assert document
-    with uproot.recreate(folder / "data/b.root") as file:
-        file.mktree("events", {"energi": "float64"}).extend({"energi": np.zeros(3)})
+    names = ("MET_pxx", "MET_py", "EventWeight")
+    with uproot.recreate(folder / "data/dy_0.root") as file:
+        file.mktree("events", dict.fromkeys(names, "float64")).extend(
+            dict.fromkeys(names, np.zeros(3))
+        )
     text = refused()
-    assert "data/b.root" in text
-    assert "data/a.root" not in text
-    assert "'energi'" in text
+    assert "data/dy_0.root" in text
+    assert "data/data_0.root" not in text
+    assert "'MET_pxx'" in text
 
 
-@pytest.mark.parametrize("field", ["enrgy", "doble"])
+@pytest.mark.parametrize(("field", "nearest"), [("EventWeigt", "EventWeight"), ("mett", "met")])
 def test_an_expression_with_an_unknown_field(
-    document: Document, refused_as: Refused, field: str
+    document: Document, refused_as: Refused, field: str, nearest: str
 ) -> None:
-    stage(document, "Cut")["params"]["selection"]["All"] = [f"{field} > 0"]
+    stage(document, "Cuts")["params"]["selection"]["All"] = [f"{field} > 0"]
     text = refused_as(document)
     assert f"'{field}'" in text
     assert "Cut" in text
-    assert {"enrgy": "'energy'", "doble": "'double'"}[field] in text
+    assert f"'{nearest}'" in text
 
 
 def test_an_expression_with_an_unknown_function(document: Document, refused_as: Refused) -> None:
-    stage(document, "Vars")["params"]["variables"][0]["expr"] = "sqr(energy)"
+    stage(document, "Vars")["params"]["variables"][0]["expr"] = "sqr(MET_px)"
     text = refused_as(document)
     assert "Vars" in text
     assert "'sqrt'" in text
 
 
 def test_an_expression_that_is_not_one(document: Document, refused_as: Refused) -> None:
-    stage(document, "Vars")["params"]["variables"][0]["expr"] = "energy * * 2"
+    stage(document, "Vars")["params"]["variables"][0]["expr"] = "MET_px * * 2"
     text = refused_as(document)
     assert "Vars" in text
     assert "invalid syntax" in text
 
 
-def test_a_truncated_file(folder: Path, event_files: dict[str, bytes], refused: Refused) -> None:
-    content = event_files["a"]
+def test_a_truncated_file(folder: Path, refused: Refused) -> None:
+    content = (folder / "data/data_0.root").read_bytes()
     for size in (40, len(content) // 2, len(content) - 1):
-        (folder / "data/a.root").write_bytes(content[:size])
-        assert "data/a.root: dataset 'a'" in refused()
+        (folder / "data/data_0.root").write_bytes(content[:size])
+        assert "data/data_0.root: dataset 'data'" in refused()
 
 
 def test_a_file_that_is_not_of_root(folder: Path, refused: Refused) -> None:
-    (folder / "data/a.root").write_text("<html>404</html>\n" * 100)
+    (folder / "data/data_0.root").write_text("<html>404</html>\n" * 100)
     text = refused()
-    assert "data/a.root: dataset 'a'" in text
+    assert "data/data_0.root: dataset 'data'" in text
     assert "not a" in text
 
 
 def test_an_empty_file(folder: Path, refused: Refused) -> None:
-    (folder / "data/a.root").write_bytes(b"")
+    (folder / "data/data_0.root").write_bytes(b"")
     text = refused()
-    assert "data/a.root: dataset 'a'" in text
+    assert "data/data_0.root: dataset 'data'" in text
     assert "empty" in text
 
 
 def test_an_unreadable_file(folder: Path, refused: Refused) -> None:
-    (folder / "data/a.root").chmod(0)
-    only_if_permissions_matter(folder / "data/a.root", os.R_OK)
+    (folder / "data/data_0.root").chmod(0)
+    only_if_permissions_matter(folder / "data/data_0.root", os.R_OK)
     text = refused()
-    assert "data/a.root: dataset 'a'" in text
+    assert "data/data_0.root: dataset 'data'" in text
     assert "Permission denied" in text
 
 
 # --- datasets and stages --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("files", [[], None, "data/a.root"])
+@pytest.mark.parametrize("files", [[], None, "data/data_0.root"])
 def test_a_dataset_without_a_list_of_files(
     document: Document, refused_as: Refused, files: Any
 ) -> None:
-    dataset(document, "a")["files"] = files
+    dataset(document, "data")["files"] = files
     text = refused_as(document)
     assert "files" in text
-    assert re.search(r"dataset\[a\]|datasets\['a'\]", text)
+    assert re.search(r"dataset\[data\]|datasets\['data'\]", text)
     assert "list" in text
 
 
@@ -570,11 +512,11 @@ def test_a_dataset_without_a_list_of_files(
 def test_a_number_of_events_that_is_not_one(
     document: Document, refused_as: Refused, nevents: Any
 ) -> None:
-    dataset(document, "b")["nevents"] = nevents
+    dataset(document, "dy")["nevents"] = nevents
     text = refused_as(document)
     assert "nevents" in text
     assert str(nevents) in text
-    assert "b" in text
+    assert "dy" in text
 
 
 def test_a_workflow_that_reads_root_files_but_names_none(
@@ -586,44 +528,44 @@ def test_a_workflow_that_reads_root_files_but_names_none(
     assert "datasets" in text
 
 
-@pytest.mark.parametrize("name", ["a", " a "])
+@pytest.mark.parametrize("name", ["data", " data "])
 def test_two_datasets_of_one_name(document: Document, refused_as: Refused, name: str) -> None:
     """FAST-HEP drops spaces around a name."""
-    dataset(document, "b")["name"] = name
+    dataset(document, "dy")["name"] = name
     text = refused_as(document)
     assert "workflow.yaml: data.datasets" in text
-    assert "'a'" in text
+    assert "'data'" in text
 
 
 def test_two_stages_of_one_id(document: Document, refused_as: Refused) -> None:
-    stage(document, "Hist")["id"] = "Cut"
+    stage(document, "Met")["id"] = "Cuts"
     text = refused_as(document)
     assert "Duplicate" in text or "same" in text
     assert "Cut" in text
 
 
 def test_a_second_port_that_would_be_dropped(document: Document, refused_as: Refused) -> None:
-    ports = [{"node": "Cut", "port": "stream"}, {"node": "Cut", "port": "cutflow", "as": "c"}]
-    stage(document, "Hist")["from"] = ports
+    ports = [{"node": "Cuts", "port": "stream"}, {"node": "Cuts", "port": "cutflow", "as": "c"}]
+    stage(document, "Met")["from"] = ports
     text = refused_as(document)
-    assert "analysis.stages['Hist'].from" in text
+    assert "analysis.stages['Met'].from" in text
     assert "stream, cutflow" in text
 
 
 def test_two_datasets_that_would_write_one_file(document: Document, refused_as: Refused) -> None:
-    stage(document, "Cut")["write"] = [{"kind": "root_tree", "path": "x.root", "when": "dataset"}]
+    stage(document, "Cuts")["write"] = [{"kind": "root_tree", "path": "x.root", "when": "dataset"}]
     text = refused_as(document)
-    assert "workflow.yaml: Cut: path" in text
-    assert "2 datasets (a, b)" in text
+    assert "workflow.yaml: Cuts: path" in text
+    assert "2 datasets (data, dy)" in text
     assert "x.root" in text
     assert "{dataset}" in text
 
 
 def test_partitions_that_would_write_one_file(document: Document, refused_as: Refused) -> None:
-    stage(document, "Cut")["write"] = [{"kind": "root_tree", "path": "{dataset}/x.root"}]
+    stage(document, "Cuts")["write"] = [{"kind": "root_tree", "path": "{dataset}/x.root"}]
     text = refused_as(document, "--chunk-size", "10")
-    assert "workflow.yaml: Cut: path" in text
-    assert "5 partitions" in text
+    assert "workflow.yaml: Cuts: path" in text
+    assert "18 partitions" in text
     assert "{part}" in text
 
 
@@ -632,15 +574,15 @@ def test_a_writer_that_would_leave_the_build_folder(
     document: Document, refused_as: Refused, path: str
 ) -> None:
     document["data"]["datasets"].pop()
-    stage(document, "Cut")["write"] = [{"kind": "root_tree", "path": path}]
+    stage(document, "Cuts")["write"] = [{"kind": "root_tree", "path": path}]
     text = refused_as(document)
-    assert "workflow.yaml: Cut: path" in text
+    assert "workflow.yaml: Cuts: path" in text
     assert path in text
 
 
 def test_an_unknown_resource_class(document: Document, refused_as: Refused) -> None:
     document["execution"] = {"resources": {"gpu": {"gpus": 1}}}
-    stage(document, "Cut")["execution"] = {"require": "gpuu"}
+    stage(document, "Cuts")["execution"] = {"require": "gpuu"}
     text = refused_as(document)
     assert "Cut" in text
     assert "'gpuu'" in text
@@ -710,7 +652,7 @@ def test_an_option_that_snakemake_does_not_know(folder: Path) -> None:
 
 
 def test_an_unknown_variation(document: Document, refused_as: Refused) -> None:
-    varied = {"name": "up", "mode": "plan", "weight": {"multiply": "charge"}}
+    varied = {"name": "up", "mode": "plan", "weight": {"multiply": "EventWeight"}}
     document["systematics"] = {"include_nominal": True, "variations": [varied]}
     text = refused_as(document, "--variation", "upp", status=2)
     assert "'upp'" in text
@@ -725,14 +667,14 @@ def test_a_variation_of_a_workflow_without_any(refused: Refused) -> None:
 
 
 def test_a_build_folder_that_is_a_file(folder: Path, refused: Refused) -> None:
-    before = (folder / "data/a.root").read_bytes()
-    text = refused("workflow.yaml", "--outdir", "data/a.root")
+    before = (folder / "data/data_0.root").read_bytes()
+    text = refused("workflow.yaml", "--outdir", "data/data_0.root")
     assert "--outdir: is a file" in text
-    assert "data/a.root" in text
-    assert (folder / "data/a.root").read_bytes() == before
+    assert "data/data_0.root" in text
+    assert (folder / "data/data_0.root").read_bytes() == before
 
 
-@pytest.mark.parametrize("outdir", ["data/a.root/build", "/proc/no/build", "/dev/null/build"])
+@pytest.mark.parametrize("outdir", ["data/data_0.root/build", "/proc/no/build", "/dev/null/build"])
 def test_a_build_folder_that_cannot_be_made(refused: Refused, outdir: str) -> None:
     text = refused("workflow.yaml", "--outdir", outdir)
     assert outdir in text
@@ -759,11 +701,11 @@ def test_a_build_folder_whose_name_has_a_meaning(refused: Refused, outdir: str) 
 
 
 def test_a_dataset_without_events_runs_with_a_warning(folder: Path) -> None:
-    write_events(folder / "data/b.root", 0)
+    events.zmumu_file(folder / "data/dy_0.root", 0, seed=0)
     done = smk(folder)
     assert done.returncode == 0, done.stderr
-    assert "warning: dataset 'b' has no events" in done.stderr
-    assert (folder / "build/artifacts/histograms/Hist.pkl").is_file()
+    assert "warning: dataset 'dy' has no events" in done.stderr
+    assert (folder / "build/artifacts/histograms/Met.pkl").is_file()
 
 
 def test_a_bad_input_does_not_damage_an_earlier_run(folder: Path, document: Document) -> None:
@@ -776,10 +718,10 @@ def test_a_bad_input_does_not_damage_an_earlier_run(folder: Path, document: Docu
         if path.is_file()
     }
     assert len(before) > 5
-    stage(document, "Hist")["op"] = "hep.hst"
+    stage(document, "Met")["op"] = "hep.hst"
     write_workflow(folder, document)
     assert smk(folder).returncode == 1
-    dataset(document, "a")["files"] = ["data/absent.root"]
+    dataset(document, "data")["files"] = ["data/absent.root"]
     write_workflow(folder, document)
     assert smk(folder).returncode == 1
     assert {path: path.read_bytes() for path in before} == before
@@ -795,8 +737,9 @@ FRAGILE = (
     + """
 import os
 
-def run(*, stream, **_):
-    if max(stream.energy) > 25 and not os.path.exists("fixed"):
+def run(*, stream, ctx=None, **_):
+    part = ctx["partition"]
+    if (part["dataset"], part["part"]) == ("dy", "0_1") and not os.path.exists("fixed"):
         raise ValueError("too much energy")
     return stream
 """
@@ -814,15 +757,15 @@ def records(folder: Path) -> dict[str, int]:
 def test_an_operation_that_raises_in_one_partition(folder: Path, document: Document) -> None:
     (folder / "own_fragile.py").write_text(FRAGILE)
     write_workflow(folder, with_own_op(document, "own_fragile"))
-    arguments = ("workflow.yaml", "-j", "2", "--chunk-size", "10", "--", "--keep-going")
+    arguments = ("workflow.yaml", "-j", "2", "--chunk-size", "40", "--", "--keep-going")
     failed = smk(folder, *arguments)
     assert failed.returncode == 1
     assert "Traceback" not in failed.stdout + failed.stderr
     message = failed.stderr[failed.stderr.index("fasthep-smk: ") :]
     assert "1 job failed" in message
     assert "stage 'Own' (own.op) failed: ValueError: too much energy" in message
-    assert re.search(r"dataset: +b\n", message)
-    assert re.search(r"file: +data/b.root \(entries 20 to 30\)\n", message)
+    assert re.search(r"dataset: +dy\n", message)
+    assert re.search(r"file: +data/dy_0.root \(entries 40 to 80\)\n", message)
     log = Path(re.search(r"log: +(.+)\n", message)[1])  # type: ignore[index]
     assert "too much energy" in log.read_text()
     before = records(folder)
@@ -856,7 +799,7 @@ def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
 ) -> None:
     """Once it is translated: what the edited operation makes must not count for the earlier one."""
     (folder / "own_broken.py").write_text(SPEC + "def run(*, stream, **_):\n    return strem\n")
-    document["data"]["datasets"].pop()
+    del document["data"]["datasets"][0]
     write_workflow(folder, with_own_op(document, "own_broken"))
     failed = smk(folder)
     assert failed.returncode == 1
@@ -881,11 +824,12 @@ def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
 def test_a_failure_that_was_mended_is_not_told_again(folder: Path, document: Document) -> None:
     (folder / "own_once.py").write_text(FRAGILE)
     write_workflow(folder, with_own_op(document, "own_once"))
-    assert "too much energy" in smk(folder).stderr
+    chunks = ("workflow.yaml", "--chunk-size", "40")
+    assert "too much energy" in smk(folder, *chunks).stderr
     stage(document, "Own")["applies_to"] = {"eventtype": "data"}
-    stage(document, "Hist")["params"]["axs"] = 3
+    stage(document, "Met")["params"]["axs"] = 3
     write_workflow(folder, document)
-    again = smk(folder)
+    again = smk(folder, *chunks)
     assert again.returncode == 1
     assert "axs" in again.stderr
     assert "too much energy" not in again.stderr
