@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,25 +43,25 @@ def as_data(one: Path, other: Path) -> JsonObject:
         Findings: the task tables of one cannot be read.
     """
     both = gather(one), gather(other)
-    told = [document.as_data(facts) for facts in both]
+    told = [document.report_on(facts) for facts in both]
     unread, bins = _histograms(one, other)
     counted, files, unread_files = differing_files(one, other)
     skims, events, unread_skims = differing_skims(one, other)
     found: JsonObject = {
-        "builds": [data["build"] for data in told],
-        "verdicts": [data["verdict"] for data in told],
+        "builds": [report.build for report in told],
+        "verdicts": [asdict(report.verdict) for report in told],
         "rules": _rules(*both),
-        "cutflows": [*_cutflows(*(data["cutflows"] for data in told))],
+        "cutflows": [*_cutflows(*(report.cutflows for report in told))],
         "histograms": bins,
         "partitions": [*_lacking(*both)],
         "skims": events,
         "files": files,
         "unread": [*unread, *unread_skims, *unread_files],
         "compared": {
-            what: len({row["name"] for data in told for row in data[what]})
-            for what in ("cutflows", "histograms")
+            "cutflows": len({row["name"] for report in told for row in report.cutflows}),
+            "histograms": len({row["name"] for report in told for row in report.histograms}),
+            "skims": skims,
         }
-        | {"skims": skims}
         | counted,
     }
     found["same"] = any(found["compared"].values()) and not any(found[name] for name in _KINDS)
@@ -88,7 +88,7 @@ def _by_rule(facts: Facts) -> dict[str, JsonObject]:
     return {row["rule"]: {**row, "cpu_seconds": seconds[row["rule"]]} for row in rows}
 
 
-def _cutflows(one: list[JsonObject], other: list[JsonObject]) -> Iterator[JsonObject]:
+def _cutflows(one: Iterable[JsonObject], other: Iterable[JsonObject]) -> Iterator[JsonObject]:
     """Yield the numbers of cutflows that differ."""
     rows = [_by_cut(one), _by_cut(other)]
     for place in dict.fromkeys(chain(*rows)):

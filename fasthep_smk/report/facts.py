@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.report.status import State, state_of
+from fasthep_smk.report.status import STATES, State, state_of
 from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.job_settings import read_requests
@@ -22,7 +23,7 @@ from fasthep_smk.util.documents import JsonObject
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import SampleFacts
 
-__all__ = ["Facts", "JobFacts", "Lacking", "gather"]
+__all__ = ["Facts", "InputFile", "JobFacts", "Lacking", "by_state", "gather"]
 
 #: A dataset and a file, and the first and last of its entries, if not all are meant.
 Partition = tuple[str, str, int | None, int | None]
@@ -93,8 +94,17 @@ class Lacking:
 
 
 @dataclass(frozen=True)
+class InputFile:
+    """An input file: its size in bytes and when it changed (ns), as far as they are known."""
+
+    file: str
+    size: int | None
+    time_ns: int | None
+
+
+@dataclass(frozen=True)
 class Facts:
-    """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
+    """A build folder at one moment.
 
     ``events`` are those of all partitions, also of those that the results lack; ``sample`` tells of
     how many they are, if only some were asked for. ``nodes`` are those
@@ -109,7 +119,7 @@ class Facts:
     lacking: list[Lacking]
     run: LastRun | None
     holder: Holder | None
-    inputs: list[tuple[str, int | None, int | None]]
+    inputs: list[InputFile]
     events: Mapping[Partition, int | None]
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     sample: SampleFacts | None = None
@@ -138,6 +148,12 @@ class Facts:
         """All that ran in the last run, or runs now: jobs, and attempts that failed."""
         running = [job for job in self.jobs if job.state == "running"]
         return [*self.new, *self.attempts, *running]
+
+
+def by_state(jobs: Iterable[JobFacts]) -> dict[State, int]:
+    """Return how many of some jobs are in each state."""
+    counts = Counter(job.state for job in jobs)
+    return {state: counts[state] for state in STATES}
 
 
 def gather(build: Path) -> Facts:
@@ -337,9 +353,10 @@ def _asked(build: Path) -> dict[str, JsonObject]:
         return {}
 
 
-def _identity(path: str, known: str) -> tuple[str, int | None, int | None]:
+def _identity(path: str, known: str) -> InputFile:
     size, _, time = known.removeprefix(f"{path}|").partition("|")
-    return (path, int(size), int(time)) if size.isdigit() and time.isdigit() else (path, None, None)
+    is_known = size.isdigit() and time.isdigit()
+    return InputFile(path, int(size), int(time)) if is_known else InputFile(path, None, None)
 
 
 def _mapping(value: object) -> JsonObject:

@@ -111,10 +111,7 @@ class Requested:
     used: float
     rule: str
     advised: int | None
-
-    @property
-    def saved(self) -> float | None:
-        return None if self.advised is None else 1 - self.advised / self.asked
+    saved: float | None
 
 
 def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
@@ -151,7 +148,7 @@ def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
         sure = len(pairs) >= LEAST_JOBS and most > 0 and len({asked for asked, _ in pairs}) == 1
         sure &= not (amount == "memory" and any(job.for_memory for job in jobs))
         sure &= amount != "cores" or all(job.seconds >= _LONG for job in of)
-        worth = advised <= known[0] * (1 - _LEAST_SAVED)
+        is_advised = sure and advised <= known[0] * (1 - _LEAST_SAVED)
         yield Requested(
             pool=pool,
             amount=amount,
@@ -159,7 +156,8 @@ def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
             asked=max(known),
             used=most,
             rule=of[used.index(most)].rule,
-            advised=advised if sure and worth else None,
+            advised=advised if is_advised else None,
+            saved=1 - advised / max(known) if is_advised else None,
         )
 
 
@@ -176,8 +174,11 @@ def _proposed(jobs: Sequence[JobFacts], used: Sequence[float], amount: str) -> i
 class Step:
     """A job on the critical path, and for how long it waited when it could have begun."""
 
-    job: JobFacts
+    rule: str
+    key: str
     waited: float
+    seconds: float
+    ended: float
 
 
 def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
@@ -192,7 +193,8 @@ def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
         before = [job for job in before if job.ended <= one.ended and job is not one]
         last = max(before, key=lambda job: job.ended, default=None)
         since = last.ended if last else one.waited_from
-        steps.append(Step(one, 0.0 if since is None else max(0.0, one.started - since)))
+        waited = 0.0 if since is None else max(0.0, one.started - since)
+        steps.append(Step(one.rule, one.key, waited, one.seconds, one.ended))
         one = last
     return steps[::-1]
 

@@ -100,7 +100,7 @@ def test_the_critical_path_goes_back_over_what_ended_last() -> None:
         job("end", started=12, ended=13, reads=("smk/work/r/quick", "smk/work/r/slow")),
     ]
     path = measures.critical_path(jobs)
-    assert [(step.job.key, step.waited) for step in path] == [("slow", 1), ("end", 3)]
+    assert [(step.key, step.waited) for step in path] == [("slow", 1), ("end", 3)]
     assert measures.critical_path([]) == []
 
 
