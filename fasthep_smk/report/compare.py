@@ -85,7 +85,7 @@ def _by_rule(facts: Facts) -> dict[str, JsonObject]:
     for job in facts.done:
         seconds[job.rule] += job.cpu  # type: ignore[assignment]
     rows = measures.rules(replace(job, pool="") for job in facts.done)
-    return {row["rule"]: {**row, "cpu_seconds": seconds[row["rule"]]} for row in rows}
+    return {row.rule: {**vars(row), "cpu_seconds": seconds[row.rule]} for row in rows}
 
 
 def _cutflows(one: Iterable[JsonObject], other: Iterable[JsonObject]) -> Iterator[JsonObject]:

@@ -7,15 +7,17 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
 from fasthep_smk.report.facts import JobFacts
 from fasthep_smk.storage.queue import Waited
-from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
+    "Concurrency",
+    "PoolUse",
     "Requested",
+    "RuleUse",
     "Step",
     "concurrency",
     "critical_path",
@@ -35,42 +37,66 @@ _LONG = 1.0
 _POINTS = 1000
 
 
-def rules(jobs: Iterable[JobFacts]) -> list[JsonObject]:
-    """Return what the finished jobs of each rule took in each pool.
+@dataclass(frozen=True, kw_only=True)
+class RuleUse:
+    """What the finished jobs of a rule took in a pool: seconds and bytes, ``None`` if not known.
 
-    ``cpu`` is their time on CPUs as a share of what they were given: run time times cpus. Events
-    per second are those of partitions, by the run time of their jobs.
+    ``earlier`` are those of an earlier run; ``wait`` is the median wait in the batch system, and
+    ``least``, ``median``, ``most`` and ``total`` are of run times. ``cpu`` is the time on CPUs as a
+    share of what they were given: run time times cpus. ``speed``: see `speed`.
     """
+
+    rule: str
+    pool: str
+    jobs: int
+    earlier: int
+    retries: int
+    wait: float | None
+    least: float
+    median: float
+    most: float
+    total: float
+    cpu: float | None
+    memory: int
+    asked_memory: int | None
+    read: int | None
+    written: int | None
+    events: int | None
+    speed: float | None
+
+
+def rules(jobs: Iterable[JobFacts]) -> list[RuleUse]:
+    """Return what the finished jobs of each rule took in each pool."""
     groups: dict[tuple[str, str], list[JobFacts]] = defaultdict(list)
     for job in jobs:
         groups[job.rule, job.pool].append(job)
     return [_row(rule, pool, found) for (rule, pool), found in groups.items()]
 
 
-def _row(rule: str, pool: str, jobs: list[JobFacts]) -> JsonObject:
+def _row(rule: str, pool: str, jobs: list[JobFacts]) -> RuleUse:
     times = [job.seconds for job in jobs]
     waits = queue_waits(jobs)
     asked = [job.asked_memory for job in jobs if job.asked_memory]
     given = sum(job.seconds * job.threads for job in jobs)
-    return {
-        "rule": rule,
-        "pool": pool,
-        "jobs": len(jobs),
-        "earlier": sum(not job.is_new for job in jobs),
-        "retries": sum(job.retries for job in jobs),
-        "wait": statistics.median(waits) if waits else None,
-        "least": min(times),
-        "median": statistics.median(times),
-        "most": max(times),
-        "total": sum(times),
-        "cpu": sum(job.cpu for job in jobs) / given if given else None,
-        "memory": max(job.memory for job in jobs),
-        "asked_memory": max(asked) if asked else None,
-        "read": _sum(job.read for job in jobs),
-        "written": _sum(job.written for job in jobs),
-        "events": _sum(job.events for job in jobs),
-        "speed": speed(jobs),
-    }
+    return RuleUse(
+        rule=rule,
+        pool=pool,
+        jobs=len(jobs),
+        earlier=sum(not job.is_new for job in jobs),
+        retries=sum(job.retries for job in jobs),
+        wait=statistics.median(waits) if waits else None,
+        least=min(times),
+        median=statistics.median(times),
+        most=max(times),
+        total=sum(times),
+        cpu=sum(job.cpu for job in jobs) / given if given else None,
+        memory=max(job.memory for job in jobs),
+        asked_memory=max(asked) if asked else None,
+        read=_sum(job.read for job in jobs),
+        written=_sum(job.written for job in jobs),
+        events=_sum(job.events for job in jobs),
+        speed=speed(jobs),
+    )
 
 
 def speed(jobs: Iterable[JobFacts]) -> float | None:
@@ -225,18 +251,35 @@ def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
     return names, row, grey
 
 
+@dataclass(frozen=True)
+class PoolUse:
+    """How many jobs of a pool ran and waited at a time, against its limit.
+
+    ``unit`` is ``jobs`` or, of all jobs on the machine, ``cores``. ``mean`` and ``waiting`` are
+    means over the time in which jobs of the pool ran or waited; ``full`` is the share of it in
+    which as many ran as may. ``reasons`` are how many jobs waited for each, at most, by what the
+    batch system said.
+    """
+
+    pool: str
+    unit: str
+    limit: int | None
+    most: int
+    mean: float
+    waiting: float
+    full: float | None
+    reasons: Mapping[str, int]
+
+
 def pools(
     jobs: Sequence[JobFacts],
     limits: Mapping[str, int],
     cores: int | None = None,
     waited: Iterable[Waited] = (),
-) -> list[JsonObject]:
-    """Return for each pool how many of its jobs ran and waited at a time, against its limit.
+) -> list[PoolUse]:
+    """Return for each pool how many of its jobs ran and waited at a time.
 
-    ``mean`` and ``waiting`` are means over the time in which jobs of the pool ran or waited;
-    ``full`` is the share of it in which as many ran as may. ``reasons`` are how many jobs waited
-    for each, at most, by what the batch system said. With ``cores``, a last row is of all jobs on
-    the machine, in cores.
+    With ``cores``, the last is of all jobs on the machine, in cores.
     """
     groups: dict[str, list[JobFacts]] = defaultdict(list)
     for job in jobs:
@@ -246,22 +289,17 @@ def pools(
         known = reasons[one.pool]
         known[one.reason] = max(one.jobs, known.get(one.reason, 0))
         groups.setdefault(one.pool, [])
-    found = [
-        {
-            "pool": pool,
-            "unit": "jobs",
-            **_use([(job, 1) for job in members], limits.get(pool)),
-            "reasons": dict(sorted(reasons[pool].items(), key=lambda one: -one[1])),
-        }
-        for pool, members in sorted(groups.items())
-    ]
+    found = []
+    for pool, members in sorted(groups.items()):
+        why = dict(sorted(reasons[pool].items(), key=lambda one: -one[1]))
+        use = _use(pool, "jobs", [(job, 1) for job in members], limits.get(pool))
+        found.append(replace(use, reasons=why))
     if cores is not None and jobs:
-        use = _use([(job, job.threads) for job in jobs], cores)
-        found.append({"pool": "", "unit": "cores", **use, "reasons": {}})
+        found.append(_use("", "cores", [(job, job.threads) for job in jobs], cores))
     return found
 
 
-def _use(jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> JsonObject:
+def _use(pool: str, unit: str, jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> PoolUse:
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for job, many in jobs:
         changes[job.started][0] += many
@@ -281,20 +319,32 @@ def _use(jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> JsonObject:
             full += took if limit is not None and running >= limit else 0.0
         before, running, waiting = time, running + more, waiting + wait
         most = max(most, running)
-    return {
-        "limit": limit,
-        "most": most,
-        "mean": ran / busy if busy else 0.0,
-        "waiting": stood / busy if busy else 0.0,
-        "full": full / busy if busy and limit is not None else None,
-    }
+    return PoolUse(
+        pool=pool,
+        unit=unit,
+        limit=limit,
+        most=most,
+        mean=ran / busy if busy else 0.0,
+        waiting=stood / busy if busy else 0.0,
+        full=full / busy if busy and limit is not None else None,
+        reasons={},
+    )
 
 
-def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:
-    """Return how many jobs ran at a time in each pool, and how many waited that could have run.
+@dataclass(frozen=True)
+class Concurrency:
+    """How many jobs waited at a time that could have run, and how many ran in each pool.
 
     ``times`` are seconds since 1970; from each to the next, the numbers hold.
     """
+
+    times: Sequence[float]
+    waiting: Sequence[int]
+    running: Mapping[str, Sequence[int]]
+
+
+def concurrency(jobs: Sequence[JobFacts]) -> Concurrency:
+    """Return how many jobs ran and waited at a time."""
     pools = sorted({job.pool for job in jobs})
     changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:
@@ -315,4 +365,4 @@ def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:
             kept.append(time)
             for pool, many in now.items():
                 curves[pool].append(many)
-    return {"times": kept, "waiting": curves.pop(""), "running": curves}
+    return Concurrency(kept, curves.pop(""), curves)

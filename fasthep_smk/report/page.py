@@ -282,9 +282,9 @@ def _plots(build: Path, report: Report) -> str:
 
 def _charts(report: Report, *, memory: bool) -> str:
     earlier = report.earlier
-    reasons = any(row["reasons"] for row in report.pools)
+    reasons = any(row.reasons for row in report.pools)
     why = "; below, for what, as the batch system said" if reasons else ""
-    has_asked = any(row["asked_memory"] for row in report.rules)
+    has_asked = any(row.asked_memory for row in report.rules)
     asked = ", and what was asked for (line); the scale is logarithmic" if has_asked else ""
     held = (
         "<figure><figcaption>Memory: from the job that held least to that which held most"
@@ -341,13 +341,11 @@ def _told(facts: Facts, report: Report, again: int | None) -> str:
             ]
             for number, job in enumerate(jobs)
         ],
-        "times": [round(time - zero, 2) for time in curves["times"]],
-        "waiting": curves["waiting"],
-        "running": {document.clean(pool): many for pool, many in curves["running"].items()},
+        "times": [round(time - zero, 2) for time in curves.times],
+        "waiting": curves.waiting,
+        "running": {document.clean(pool): many for pool, many in curves.running.items()},
         "pools": _colours(report),
-        "limits": {
-            row["pool"]: row["limit"] for row in report.pools if row["limit"] and row["pool"]
-        },
+        "limits": {row.pool: row.limit for row in report.pools if row.limit and row.pool},
         "queue": [
             [
                 round(one.time - zero, 2),

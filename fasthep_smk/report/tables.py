@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from fasthep_smk.report.document import Report
-from fasthep_smk.report.measures import Requested
+from fasthep_smk.report.measures import PoolUse, Requested
 from fasthep_smk.report.numbers import (
     amount,
     decimal,
@@ -18,7 +18,6 @@ from fasthep_smk.report.numbers import (
     when,
 )
 from fasthep_smk.storage import failures
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["Section", "sections"]
@@ -186,21 +185,21 @@ def _rules(report: Report) -> Section:
     ]  # fmt: skip
     rows = [
         [
-            row["rule"],
-            row["pool"],
-            amount(row["jobs"]),
-            amount(row["earlier"]),
-            amount(row["retries"]),
-            duration(row["wait"]),
-            duration(row["least"]),
-            duration(row["median"]),
-            duration(row["most"]),
-            percent(row["cpu"]),
-            size(row["memory"]),
-            size(row["asked_memory"]),
-            size(row["read"]),
-            size(row["written"]),
-            amount(row["speed"]),
+            row.rule,
+            row.pool,
+            amount(row.jobs),
+            amount(row.earlier),
+            amount(row.retries),
+            duration(row.wait),
+            duration(row.least),
+            duration(row.median),
+            duration(row.most),
+            percent(row.cpu),
+            size(row.memory),
+            size(row.asked_memory),
+            size(row.read),
+            size(row.written),
+            amount(row.speed),
         ]
         for row in report.rules
     ]
@@ -272,14 +271,14 @@ def _pools(report: Report) -> Section:
     headers = ["pool", "limit", "most", "mean", "waiting", "full", "advice", "why jobs waited"]
     rows = [
         [
-            row["pool"] or ("all, in cores" if row["unit"] == "cores" else ""),
-            amount(row["limit"]),
-            amount(row["most"]),
-            f"{row['mean']:.1f}",
-            f"{row['waiting']:.1f}",
-            percent(row["full"]),
+            row.pool or ("all, in cores" if row.unit == "cores" else ""),
+            amount(row.limit),
+            amount(row.most),
+            f"{row.mean:.1f}",
+            f"{row.waiting:.1f}",
+            percent(row.full),
             _limit_advice(row),
-            ", ".join(f"{reason} ({amount(many)})" for reason, many in row["reasons"].items()),
+            ", ".join(f"{reason} ({amount(many)})" for reason, many in row.reasons.items()),
         ]
         for row in report.pools
     ]
@@ -288,7 +287,7 @@ def _pools(report: Report) -> Section:
         "means over the time in which any did. Full: the share of that time in which as many ran "
         "as may."
     ]
-    if any(row["reasons"] for row in report.pools):
+    if any(row.reasons for row in report.pools):
         notes.append(
             "Why jobs waited: what the batch system said when it was asked, every half a minute, "
             "and how many waited for that at most."
@@ -299,18 +298,16 @@ def _pools(report: Report) -> Section:
     return Section("pools", "Pools and their limits", headers, rows, notes, right)
 
 
-def _limit_advice(row: JsonObject) -> str:
-    limit, full = row["limit"], row["full"]
+def _limit_advice(row: PoolUse) -> str:
+    limit, full = row.limit, row.full
     if limit is None or full is None:
         return "–"
-    if full >= _FULL and row["waiting"] >= 1:
+    if full >= _FULL and row.waiting >= 1:
         return (
-            "more may end the run sooner"
-            if row["unit"] == "jobs"
-            else "more cores may end it sooner"
+            "more may end the run sooner" if row.unit == "jobs" else "more cores may end it sooner"
         )
-    if limit > 1 and row["most"] <= limit * _IDLE:
-        return f"{amount(row['most'])} would have done"
+    if limit > 1 and row.most <= limit * _IDLE:
+        return f"{amount(row.most)} would have done"
     return "–"
 
 
@@ -340,7 +337,7 @@ def _critical(report: Report) -> Section:
 
 def _waited_for(report: Report) -> str:
     """Return what would spare the jobs on the critical path their waiting."""
-    full = any((row["full"] or 0) >= _FULL for row in report.pools)
+    full = any((row.full or 0) >= _FULL for row in report.pools)
     if full or report.run is None or report.run["system"] == "local":
         return " More cores or workers at a time may end it sooner."
     return (

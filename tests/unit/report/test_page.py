@@ -133,8 +133,8 @@ def test_a_page_that_quotes_logs_is_as_private_as_they_are(build: Path) -> None:
 def test_records_of_earlier_versions_are_understood(build: Path) -> None:
     found = document.report_on(gather(build))
     (row,) = found.rules
-    assert (row["jobs"], row["most"], row["read"], row["wait"]) == (1, 4.0, None, None)
-    assert (row["events"], row["speed"]) == (100, 25.0)
+    assert (row.jobs, row.most, row.read, row.wait) == (1, 4.0, None, None)
+    assert (row.events, row.speed) == (100, 25.0)
 
 
 @pytest.mark.parametrize("holds", ["", "nonsense", "[1]", '{"signature": 5}'])
@@ -242,7 +242,7 @@ def test_attempts_that_failed_and_jobs_that_run_are_in_the_charts(build: Path) -
     failures.note(build, replace(note, earlier=[{**first, **times}], **more))
     found = document.report_on(gather(build))
     (row,) = found.pools
-    assert (row["most"], row["mean"]) == (2, pytest.approx(7 / 15))  # idle at 104
+    assert (row.most, row.mean) == (2, pytest.approx(7 / 15))  # idle at 104
     text = page.write(build).read_text()
     assert "pool &#x27;default&#x27; on x, slurm job 7, attempt 2" in text
     assert "2.0 GB asked for, 100 MB used" in text
@@ -299,11 +299,11 @@ def test_pools_say_why_jobs_waited(build: Path) -> None:
     notes = build / layout.QUEUE_NOTES
     notes.write_text(json.dumps({"time": 95, "waiting": [["default", CANARY, 3]]}) + "\n")
     (row,) = document.report_on(gather(build)).pools
-    assert (row["limit"], row["most"], row["reasons"]) == (1, 1, {CANARY: 3})
+    assert (row.limit, row.most, row.reasons) == (1, 1, {CANARY: 3})
     assert "why jobs waited" in report.told(build, text=True, as_json=False)
     assert CANARY not in page.write(build).read_text()
     last_run.write(build, RUN)  # as an older version has left it
-    assert document.report_on(gather(build)).pools[0]["limit"] is None
+    assert document.report_on(gather(build)).pools[0].limit is None
 
 
 def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
