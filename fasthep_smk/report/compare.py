@@ -19,6 +19,7 @@ from fasthep_smk.report.compare_files import SAME, differing_files, differing_sk
 from fasthep_smk.report.document import clean
 from fasthep_smk.report.facts import Facts, gather
 from fasthep_smk.report.numbers import amount, duration
+from fasthep_smk.report.results import Cut, Cutflow
 from fasthep_smk.report.tables import Section
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
@@ -33,6 +34,13 @@ _BINS = 10
 #: What may differ.
 _KINDS = ("partitions", "cutflows", "histograms", "skims", "files")
 _NAMES = {"files": "plots or other files"}
+#: The numbers of a cut.
+_OF_A_CUT: Mapping[str, Callable[[Cut], float]] = {
+    "before": lambda cut: cut.before,
+    "after": lambda cut: cut.after,
+    "weights": lambda cut: cut.weights,
+    "error": lambda cut: cut.error,
+}
 _NUMBERS = ("median", "total", "cpu_seconds", "memory", "speed")
 
 
@@ -58,8 +66,8 @@ def as_data(one: Path, other: Path) -> JsonObject:
         "files": files,
         "unread": [*unread, *unread_skims, *unread_files],
         "compared": {
-            "cutflows": len({row["name"] for report in told for row in report.cutflows}),
-            "histograms": len({row["name"] for report in told for row in report.histograms}),
+            "cutflows": len({row.name for report in told for row in report.cutflows}),
+            "histograms": len({row.name for report in told for row in report.histograms}),
             "skims": skims,
         }
         | counted,
@@ -88,27 +96,27 @@ def _by_rule(facts: Facts) -> dict[str, JsonObject]:
     return {row.rule: {**vars(row), "cpu_seconds": seconds[row.rule]} for row in rows}
 
 
-def _cutflows(one: Iterable[JsonObject], other: Iterable[JsonObject]) -> Iterator[JsonObject]:
+def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[JsonObject]:
     """Yield the numbers of cutflows that differ."""
     rows = [_by_cut(one), _by_cut(other)]
     for place in dict.fromkeys(chain(*rows)):
         pair = [row.get(place) for row in rows]
         name, dataset, selection, cut, _ = place
         where = {"name": name, "dataset": dataset, "selection": selection, "cut": cut}
-        for what in ("before", "after", "weights", "error"):
-            values = [None if row is None else float(row[what]) for row in pair]
+        for what, number in _OF_A_CUT.items():
+            values = [None if row is None else float(number(row)) for row in pair]
             if not _is_same(*values):
                 yield {**where, "what": what, "values": values}
 
 
-def _by_cut(cutflows: Iterable[JsonObject]) -> dict[tuple[str, str, str, str, int], JsonObject]:
+def _by_cut(cutflows: Iterable[Cutflow]) -> dict[tuple[str, str, str, str, int], Cut]:
     """Return the rows of cutflows by what they are of; a cut may stand there twice."""
-    found: dict[tuple[str, str, str, str, int], JsonObject] = {}
+    found: dict[tuple[str, str, str, str, int], Cut] = {}
     for cutflow in cutflows:
         seen: Counter[tuple[str, str, str]] = Counter()
-        for row in cutflow["rows"]:
-            place = (row["dataset"], row["selection"], row["cut"])
-            found[cutflow["name"], *place, seen[place]] = row
+        for row in cutflow.rows:
+            place = (row.dataset, row.selection, row.cut)
+            found[cutflow.name, *place, seen[place]] = row
             seen[place] += 1
     return found
 

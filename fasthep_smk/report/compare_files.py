@@ -47,8 +47,8 @@ def differing_files(one: Path, other: Path) -> tuple[JsonObject, list[JsonObject
         OSError: a folder cannot be listed.
     """
     builds = (one, other)
-    skims = {path for build in builds for row in results.skims(build) for path in row["files"]}
-    listed = [{row["file"] for row in results.result_files(build)} - skims for build in builds]
+    skims = {path for build in builds for row in results.skims(build) for path in row.files}
+    listed = [{row.file for row in results.result_files(build)} - skims for build in builds]
     compared, found, unread = {"plots": 0, "files": 0}, list[JsonObject](), list[str]()
     for name in sorted(listed[0] | listed[1]):
         suffix = Path(name).suffix.lower()
@@ -130,9 +130,7 @@ def differing_skims(one: Path, other: Path) -> tuple[int, list[JsonObject], list
     Events are compared one by one, in their order: that of partitions, which is that of the files.
     """
     builds = (one, other)
-    rows = [
-        {(row["name"], row["dataset"]): row for row in results.skims(build)} for build in builds
-    ]
+    rows = [{(row.name, row.dataset): row for row in results.skims(build)} for build in builds]
     found, unread = list[JsonObject](), list[str]()
     for place in dict.fromkeys([*rows[0], *rows[1]]):
         pair = [row.get(place) for row in rows]
@@ -141,7 +139,7 @@ def differing_skims(one: Path, other: Path) -> tuple[int, list[JsonObject], list
             found.append({**where, "problem": _only(pair[1] is None)})
             continue
         paths = [
-            [build / path for path in sorted(row["files"], key=_order)]
+            [build / path for path in sorted(row.files, key=_order)]
             for build, row in zip(builds, pair, strict=True)
             if row
         ]

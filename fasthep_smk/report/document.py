@@ -107,11 +107,11 @@ class Report:
     missing_share: float | None
     sample: SampleFacts | None
     seconds_left: float | None
-    cutflows: Sequence[JsonObject]
-    histograms: Sequence[JsonObject]
-    skims: Sequence[JsonObject]
-    files: Sequence[JsonObject]
-    measured: Sequence[JsonObject]
+    cutflows: Sequence[results.Cutflow]
+    histograms: Sequence[results.HistogramSums]
+    skims: Sequence[results.Skim]
+    files: Sequence[results.ResultFile]
+    measured: Sequence[results.FlameGraph]
     rules: Sequence[measures.RuleUse]
     each_rule: Sequence[JsonObject]
     pools: Sequence[measures.PoolUse]

@@ -257,22 +257,22 @@ def _memory(failure: FailedJob) -> str:
 
 
 def _plots(build: Path, report: Report) -> str:
-    shown = [one for one in report.files if one["shown"]]
+    shown = [one for one in report.files if one.shown]
     if not shown:
         return ""
     kept, figures = results.fitting(shown, _PICTURES), []
     for one in kept:
         try:
-            source = results.picture(build / one["file"])
-            kind = " class=broad" if results.is_broad(build / one["file"]) else ""
+            source = results.picture(build / one.file)
+            kind = " class=broad" if results.is_broad(build / one.file) else ""
         except OSError:
             continue  # a run that begins has just removed it
-        name = escape(one["file"].removeprefix("artifacts/"))
+        name = escape(one.file.removeprefix("artifacts/"))
         image = f'<img src="{source}" alt="{name}">'
         figures.append(
-            f"<figure{kind}>{_link(one['file'], image)}<figcaption>{name}</figcaption></figure>"
+            f"<figure{kind}>{_link(one.file, image)}<figcaption>{name}</figcaption></figure>"
         )
-    left = [_link(one["file"], escape(one["file"])) for one in shown if one not in kept]
+    left = [_link(one.file, escape(one.file)) for one in shown if one not in kept]
     rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
     return (
         f'<section id="plots"><h2>Plots</h2><div class="plots">{"".join(figures)}</div>{rest}'

@@ -103,18 +103,18 @@ def _cutflows(report: Report) -> list[Section]:
     for number, one in enumerate(report.cutflows):
         rows = [
             [
-                row["dataset"],
-                row["cut"],
-                amount(row["before"]),
-                amount(row["after"]),
-                efficiency(row["share"]),
-                efficiency(row["total"]),
-                decimal(row["weights"]),
-                decimal(row["error"]),
+                row.dataset,
+                row.cut,
+                amount(row.before),
+                amount(row.after),
+                efficiency(row.share),
+                efficiency(row.total),
+                decimal(row.weights),
+                decimal(row.error),
             ]
-            for row in one["rows"]
+            for row in one.rows
         ]
-        title = f"Cutflow {one['name']}"
+        title = f"Cutflow {one.name}"
         found.append(Section(f"cutflow-{number}", title, headers, rows, right=_all_but(headers, 2)))
     return found
 
@@ -125,13 +125,13 @@ def _histograms(report: Report) -> Section:
     ]  # fmt: skip
     rows = [
         [
-            one["name"],
-            one["dataset"],
-            one["bins"],
-            decimal(one["entries"]),
-            decimal(one["sum"]),
-            decimal(one["error"]),
-            decimal(one["outside"]),
+            one.name,
+            one.dataset,
+            one.bins,
+            decimal(one.entries),
+            decimal(one.sum),
+            decimal(one.error),
+            decimal(one.outside),
         ]
         for one in report.histograms
     ]
@@ -142,18 +142,18 @@ def _histograms(report: Report) -> Section:
         rows,
         ["Sums are with under- and overflow; 'outside' is these alone."],
         frozenset(headers[3:7]),
-        {"histogram": [one["file"] for one in report.histograms]},
+        {"histogram": [one.file for one in report.histograms]},
     )
 
 
 def _skims(report: Report) -> Section:
     rows = [
         [
-            one["name"],
-            one["dataset"],
-            amount(one["events"]),
-            amount(len(one["files"])),
-            about_bytes(one["size"]),
+            one.name,
+            one.dataset,
+            amount(one.events),
+            amount(len(one.files)),
+            about_bytes(one.size),
         ]
         for one in report.skims
     ]
@@ -163,17 +163,14 @@ def _skims(report: Report) -> Section:
 
 
 def _files(report: Report) -> Section:
-    rows = [[one["file"], about_bytes(one["size"])] for one in report.files]
-    links = {"file": [one["file"] for one in report.files]}
+    rows = [[one.file, about_bytes(one.size)] for one in report.files]
+    links = {"file": [one.file for one in report.files]}
     return Section("files", "Files", ["file", "size"], rows, (), frozenset({"size"}), links)
 
 
 def _measured(report: Report) -> Section:
-    rows = [
-        [one["stage"], one["part"], one["what"], PurePath(one["file"]).name]
-        for one in report.measured
-    ]
-    links = {"flame graph": [one["file"] for one in report.measured]}
+    rows = [[one.stage, one.part, one.what, PurePath(one.file).name] for one in report.measured]
+    links = {"flame graph": [one.file for one in report.measured]}
     headers = ["stage", "partition", "what", "flame graph"]
     return Section("measured", "Flame graphs of stages", headers, rows, links=links)
 

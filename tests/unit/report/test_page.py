@@ -268,7 +268,7 @@ def test_skims_are_told_by_dataset(build: Path) -> None:
         (build / "artifacts/files" / folder).mkdir(parents=True)
         (build / "artifacts/files" / folder / "manifest.json").write_text(json.dumps(content))
     (row,) = document.report_on(gather(build)).skims
-    assert (row["name"], row["dataset"], row["events"], row["size"]) == ("skim", CANARY, 12, 600)
+    assert (row.name, row.dataset, row.events, row.size) == ("skim", CANARY, 12, 600)
     assert '<section id="skims">' in page.write(build).read_text()
 
 
