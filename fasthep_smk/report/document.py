@@ -20,6 +20,7 @@ from fasthep_smk.report.numbers import (
     percent,
     when,
 )
+from fasthep_smk.report.rules import RuleFacts
 from fasthep_smk.report.status import State
 from fasthep_smk.storage import failures, missing_report
 from fasthep_smk.storage.last_run import LastRun
@@ -113,7 +114,7 @@ class Report:
     files: Sequence[results.ResultFile]
     measured: Sequence[results.FlameGraph]
     rules: Sequence[measures.RuleUse]
-    each_rule: Sequence[JsonObject]
+    each_rule: Sequence[RuleFacts]
     pools: Sequence[measures.PoolUse]
     requested: Sequence[measures.Requested]
     critical_path: Sequence[measures.Step]

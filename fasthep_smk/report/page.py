@@ -166,7 +166,7 @@ def _before(found: list[Section]) -> str:
 
 def _colours(report: Report) -> dict[str, str]:
     """Return the colour of each pool, the same in all pictures."""
-    pools = sorted({pool for row in report.each_rule for pool in row["pools"]})
+    pools = sorted({pool for row in report.each_rule for pool in row.pools})
     return {pool: _COLOURS[number % len(_COLOURS)] for number, pool in enumerate(pools)}
 
 

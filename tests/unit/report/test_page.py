@@ -317,14 +317,14 @@ def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
     (build / layout.table("r")).write_text(tables.table(jobs={"b": one, "a": jobs["a"]}).to_text())
     (build / layout.table("s")).write_text(tables.table(rule="s", jobs={"": after}).to_text())
     first, second = document.report_on(gather(build)).each_rule
-    (stage,) = first["stages"]
-    assert (stage["stage"], stage["op"]) == ("Cuts", "hep.define")
-    told = yaml.safe_load("\n".join(stage["params"]))
+    (stage,) = first.stages
+    assert (stage.stage, stage.op) == ("Cuts", "hep.define")
+    told = yaml.safe_load("\n".join(stage.params))
     assert told["cuts"] == ["a", "b"]
     assert "hunter2" not in told["url"]
-    assert [(job["key"], job["state"]) for job in first["jobs"]] == [("b", "failed"), ("a", "done")]
-    assert first["jobs"][0]["log"] == "debug/distributed/logs/r/b.log"
-    assert (second["reads"], second["states"]["to do"]) == (["r"], 1)
+    assert [(job.key, job.state) for job in first.jobs] == [("b", "failed"), ("a", "done")]
+    assert first.jobs[0].log == "debug/distributed/logs/r/b.log"
+    assert (second.reads, second.states["to do"]) == (["r"], 1)
     text = page.write(build).read_text()
     assert CANARY not in text
     shown = text.partition('<section id="graph">')[2].partition("</section>")[0]
