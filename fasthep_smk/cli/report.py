@@ -38,19 +38,19 @@ def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
     Raises:
         Findings: one is no build folder, or its task tables cannot be read.
     """
-    data = compare.as_data(*map(find_build, folders))
-    is_trouble = data["unread"] or not any(data["compared"].values())
-    status = 2 if is_trouble else int(not data["same"])
+    found = compare.comparison(*map(find_build, folders))
+    is_trouble = found.unread or not any(found.compared.values())
+    status = 2 if is_trouble else int(not found.is_same)
     if as_json:
-        return f"{json.dumps(data, indent=1)}\n", status
+        return f"{json.dumps(compare.as_data(found), indent=1)}\n", status
     lines = [
-        f"{name + ':':7} {build} ({verdict['state']}: {verdict['text']})"
+        f"{name + ':':7} {build} ({verdict.state}: {verdict.text})"
         for name, build, verdict in zip(
-            ("first", "second"), data["builds"], data["verdicts"], strict=True
+            ("first", "second"), found.builds, found.verdicts, strict=True
         )
     ]
-    lines += [f"cannot be read: {path}" for path in data["unread"]]
-    parts = ["\n".join([*lines, compare.verdict(data)]), *map(_table, compare.sections(data))]
+    lines += [f"cannot be read: {path}" for path in found.unread]
+    parts = ["\n".join([*lines, compare.verdict(found)]), *map(_table, compare.sections(found))]
     return "\n\n".join(parts) + "\n", status
 
 

@@ -295,7 +295,7 @@ def _clean(value: Any) -> Any:
     if isinstance(value, dict):
         return {clean(str(name)): _clean(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(one) for one in value]
+        return type(value)(map(_clean, value))
     return value
 
 
