@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +172,7 @@ def gather(build: Path) -> Facts:
     attempts: list[JobFacts] = []
     events: dict[Partition, int | None] = {}
     nodes: dict[str, dict[str, str]] = {}
+    failed: Sequence[Mapping[str, object]]
     for job in listed:
         plans = nodes.setdefault(job.rule, {})
         for node in job.entry.nodes:
@@ -186,7 +187,7 @@ def gather(build: Path) -> Facts:
             if note and note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
             found = _unfinished(build, job, state, note, asked.get(job.rule, {}), many)
-            failed = [*note.earlier, asdict(note)] if note else []
+            failed = failures.attempts(note) if note else []
             failed = failed if state == "failed" else failed[:-1]
         else:
             found = _finished(job, head, asked.get(job.rule, {}), many, since, ends)
@@ -253,7 +254,7 @@ def _noted(build: Path, job: TaskJob) -> float | None:
 
 
 def _failed(
-    job: JobFacts, earlier: Iterable[Mapping[str, Any]], since: float
+    job: JobFacts, earlier: Iterable[Mapping[str, object]], since: float
 ) -> Iterator[JobFacts]:
     """Yield the attempts at a job that failed in the last run, where it is known when."""
     for one in earlier:
