@@ -94,7 +94,7 @@ def _works(build: Path, pid: int) -> bool:
         who = run_lock.read_lock(descriptor)
     finally:
         os.close(descriptor)
-    return who.get("pid") == pid and "snakemake" in who
+    return who.pid == pid and who.snakemake is not None
 
 
 def attach(folder: Path) -> int:

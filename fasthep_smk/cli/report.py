@@ -12,7 +12,6 @@ from fasthep_smk.report import compare, document, page
 from fasthep_smk.report.facts import gather
 from fasthep_smk.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
-from fasthep_smk.util.documents import JsonObject
 
 __all__ = ["as_text", "compared", "told"]
 
@@ -29,8 +28,8 @@ def told(folder: Path, *, text: bool, as_json: bool) -> str:
     build = find_build(folder)
     if not (text or as_json):
         return f"{page.write(build)}\n"
-    data = document.as_data(gather(build))
-    return f"{json.dumps(data, indent=1)}\n" if as_json else as_text(data)
+    report = document.report_on(gather(build))
+    return f"{json.dumps(document.as_data(report), indent=1)}\n" if as_json else as_text(report)
 
 
 def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
@@ -39,29 +38,28 @@ def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
     Raises:
         Findings: one is no build folder, or its task tables cannot be read.
     """
-    data = compare.as_data(*map(find_build, folders))
-    is_trouble = data["unread"] or not any(data["compared"].values())
-    status = 2 if is_trouble else int(not data["same"])
+    found = compare.comparison(*map(find_build, folders))
+    is_trouble = found.unread or not any(found.compared.values())
+    status = 2 if is_trouble else int(not found.is_same)
     if as_json:
-        return f"{json.dumps(data, indent=1)}\n", status
+        return f"{json.dumps(compare.as_data(found), indent=1)}\n", status
     lines = [
-        f"{name + ':':7} {build} ({verdict['state']}: {verdict['text']})"
+        f"{name + ':':7} {build} ({verdict.state}: {verdict.text})"
         for name, build, verdict in zip(
-            ("first", "second"), data["builds"], data["verdicts"], strict=True
+            ("first", "second"), found.builds, found.verdicts, strict=True
         )
     ]
-    lines += [f"cannot be read: {path}" for path in data["unread"]]
-    parts = ["\n".join([*lines, compare.verdict(data)]), *map(_table, compare.sections(data))]
+    lines += [f"cannot be read: {path}" for path in found.unread]
+    parts = ["\n".join([*lines, compare.verdict(found)]), *map(_table, compare.sections(found))]
     return "\n\n".join(parts) + "\n", status
 
 
-def as_text(data: JsonObject) -> str:
+def as_text(report: document.Report) -> str:
     """Return the tables of a report as a terminal shows them."""
-    verdict = data["verdict"]
-    parts = [f"{verdict['state']}: {verdict['text']}"]
+    parts = [f"{report.verdict.state}: {report.verdict.text}"]
     parts += [
         _blocks(section) if section.name == "failures" else _table(section)
-        for section in sections(data)
+        for section in sections(report)
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -18,9 +19,8 @@ from typing import Any
 from fasthep_smk.report import results
 from fasthep_smk.report.numbers import percent
 from fasthep_smk.util import files
-from fasthep_smk.util.documents import JsonObject
 
-__all__ = ["SAME", "differing_files", "differing_skims"]
+__all__ = ["SAME", "FileDifference", "SkimDifference", "differing_files", "differing_skims"]
 
 #: Colours that differ by less, of 255, come from rounding at the edge of a line.
 _COLOUR = 8
@@ -40,21 +40,40 @@ _TEXTS = (".csv", ".txt", ".json", ".yaml", ".md", ".tex")
 _COLUMNS = 5
 
 
-def differing_files(one: Path, other: Path) -> tuple[JsonObject, list[JsonObject], list[str]]:
+@dataclass(frozen=True)
+class FileDifference:
+    """How a file differs."""
+
+    file: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class SkimDifference:
+    """How a skim differs for a dataset."""
+
+    name: str
+    dataset: str
+    problem: str
+
+
+def differing_files(
+    one: Path, other: Path
+) -> tuple[dict[str, int], list[FileDifference], list[str]]:
     """Return how many plots and other files were compared, which differ, and which are unreadable.
 
     Raises:
         OSError: a folder cannot be listed.
     """
     builds = (one, other)
-    skims = {path for build in builds for row in results.skims(build) for path in row["files"]}
-    listed = [{row["file"] for row in results.result_files(build)} - skims for build in builds]
-    compared, found, unread = {"plots": 0, "files": 0}, list[JsonObject](), list[str]()
+    skims = {path for build in builds for row in results.skims(build) for path in row.files}
+    listed = [{row.file for row in results.result_files(build)} - skims for build in builds]
+    compared, found, unread = {"plots": 0, "files": 0}, list[FileDifference](), list[str]()
     for name in sorted(listed[0] | listed[1]):
         suffix = Path(name).suffix.lower()
         compared["plots" if suffix in (*_PIXELS, *_SAID) else "files"] += 1
         if not all(name in names for names in listed):
-            found.append({"file": name, "problem": _only(name in listed[0])})
+            found.append(FileDifference(name, _only(name in listed[0])))
             continue
         try:
             contents = [files.read_plain(build / name) for build in builds]
@@ -62,7 +81,7 @@ def differing_files(one: Path, other: Path) -> tuple[JsonObject, list[JsonObject
             unread.append(name)
             continue
         if problem := _differ(suffix, *contents):
-            found.append({"file": name, "problem": problem})
+            found.append(FileDifference(name, problem))
     return compared, found, unread
 
 
@@ -124,24 +143,21 @@ def _pixels(one: bytes, other: bytes) -> str:
     return f"{percent(float(differ.mean()))} of its pixels differ" if differ.any() else ""
 
 
-def differing_skims(one: Path, other: Path) -> tuple[int, list[JsonObject], list[str]]:
+def differing_skims(one: Path, other: Path) -> tuple[int, list[SkimDifference], list[str]]:
     """Return how many skims were compared, which differ for which dataset, and what is unreadable.
 
     Events are compared one by one, in their order: that of partitions, which is that of the files.
     """
     builds = (one, other)
-    rows = [
-        {(row["name"], row["dataset"]): row for row in results.skims(build)} for build in builds
-    ]
-    found, unread = list[JsonObject](), list[str]()
+    rows = [{(row.name, row.dataset): row for row in results.skims(build)} for build in builds]
+    found, unread = list[SkimDifference](), list[str]()
     for place in dict.fromkeys([*rows[0], *rows[1]]):
         pair = [row.get(place) for row in rows]
-        where = {"name": place[0], "dataset": place[1]}
         if None in pair:
-            found.append({**where, "problem": _only(pair[1] is None)})
+            found.append(SkimDifference(*place, _only(pair[1] is None)))
             continue
         paths = [
-            [build / path for path in sorted(row["files"], key=_order)]
+            [build / path for path in sorted(row.files, key=_order)]
             for build, row in zip(builds, pair, strict=True)
             if row
         ]
@@ -151,7 +167,7 @@ def differing_skims(one: Path, other: Path) -> tuple[int, list[JsonObject], list
             unread.append(f"skim {place[0]} of {place[1]}")
             continue
         if problem:
-            found.append({**where, "problem": problem})
+            found.append(SkimDifference(*place, problem))
     return len({name for name, _ in (*rows[0], *rows[1])}), found, unread
 
 

@@ -1,4 +1,4 @@
-"""What the report on a build folder says, as plain data; ``tables.py`` makes tables of it.
+"""What the report on a build folder says; ``tables.py`` makes tables of it, ``page.py`` the page.
 
 No text in it holds a secret: what jobs, servers and users have said is masked.
 """
@@ -6,27 +6,37 @@ No text in it holds a secret: what jobs, servers and users have said is masked.
 from __future__ import annotations
 
 import time
-from collections import Counter
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.report import measures, results, rules
 from fasthep_smk.report.estimate import Pace, seconds_left
-from fasthep_smk.report.facts import Facts
+from fasthep_smk.report.facts import Facts, InputFile, Lacking, by_state
 from fasthep_smk.report.numbers import (
     duration,
     percent,
     when,
 )
+from fasthep_smk.report.rules import RuleFacts
+from fasthep_smk.report.status import State
 from fasthep_smk.storage import failures, missing_report
+from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 
-__all__ = ["as_data", "clean", "cleaned"]
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import SampleFacts
+
+__all__ = [
+    "FailedJob", "LongJob", "Report", "Verdict", "as_data", "clean", "cleaned", "report_on",
+]  # fmt: skip
+
+_T = TypeVar("_T")
 
 #: How many failed jobs are told in full, and how much of each log.
 _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
@@ -34,73 +44,142 @@ _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
 _SLOWEST = 10
 
 
-def as_data(facts: Facts) -> JsonObject:
-    """Return all that the report says as plain data; times are seconds since 1970, sizes bytes."""
+@dataclass(frozen=True)
+class Verdict:
+    """How a build folder stands: in a word, and in a sentence."""
+
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedJob:
+    """A job that failed, as people read it. ``memory`` is what it asked for, ``used`` the most.
+
+    ``tail`` are the last lines of its log, ``rerun`` is the command that runs it alone.
+    """
+
+    rule: str
+    key: str
+    stage: str
+    kind: failures.Kind
+    problem: str
+    fix: str
+    dataset: str
+    file: str
+    entries: str
+    at: str
+    where: str
+    memory: int | None
+    used: int | None
+    log: str
+    tail: Sequence[str]
+    rerun: str
+
+
+@dataclass(frozen=True)
+class LongJob:
+    """One of the jobs that took longest."""
+
+    rule: str
+    key: str
+    host: str
+    seconds: float
+    memory: int
+    events: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that the report says, as its JSON has it; times are seconds since 1970, sizes bytes.
+
+    ``earlier`` is how many of the jobs that are done ran in an earlier run, ``in_part`` how many of
+    the others have adopted a part; ``missing_share`` are the events of ``missing`` as a share of
+    all. ``failed`` is how many jobs failed: ``failures`` are the first of them. ``reasons`` are
+    those of `LastRun`.
+    """
+
+    build: str
+    made: float
+    counts: Mapping[State, int]
+    earlier: int
+    in_part: int
+    missing: Sequence[Lacking]
+    missing_share: float | None
+    sample: SampleFacts | None
+    seconds_left: float | None
+    cutflows: Sequence[results.Cutflow]
+    histograms: Sequence[results.HistogramSums]
+    skims: Sequence[results.Skim]
+    files: Sequence[results.ResultFile]
+    measured: Sequence[results.FlameGraph]
+    rules: Sequence[measures.RuleUse]
+    each_rule: Sequence[RuleFacts]
+    pools: Sequence[measures.PoolUse]
+    requested: Sequence[measures.Requested]
+    critical_path: Sequence[measures.Step]
+    slowest: Sequence[LongJob]
+    reasons: Mapping[str, Mapping[str, int]]
+    failures: Sequence[FailedJob]
+    failed: int
+    run: LastRun | None
+    inputs: Sequence[InputFile]
+    verdict: Verdict
+
+
+def report_on(facts: Facts) -> Report:
+    """Return all that the report says of a build folder."""
     run, build = facts.run, facts.build
-    counts = Counter(job.state for job in facts.jobs)
-    data = {
-        "build": str(build),
-        "made": round(time.time(), 3),
-        "counts": {state: counts[state] for state in ("done", "running", "failed", "to do")},
-        "earlier": len(facts.done) - len(facts.new),
-        "in_part": sum(job.in_part for job in facts.new),
-        "missing": [asdict(one) for one in facts.lacking],
-        "missing_share": _missing_share(facts),
-        "sample": facts.sample,
-        "seconds_left": _seconds_left(facts),
-        "cutflows": results.cutflows(build),
-        "histograms": results.histograms(build),
-        "skims": results.skims(build),
-        "files": results.result_files(build),
-        "measured": results.measured(build),
-        "rules": measures.rules(facts.done),
-        "each_rule": rules.of_each(facts),
-        "pools": measures.pools(
+    counts = by_state(facts.jobs)
+    made, left, share = round(time.time(), 3), _seconds_left(facts), _missing_share(facts)
+    found = Report(
+        build=str(build),
+        made=made,
+        counts=counts,
+        earlier=len(facts.done) - len(facts.new),
+        in_part=sum(job.in_part for job in facts.new),
+        missing=facts.lacking,
+        missing_share=share,
+        sample=facts.sample,
+        seconds_left=left,
+        cutflows=results.cutflows(build),
+        histograms=results.histograms(build),
+        skims=results.skims(build),
+        files=results.result_files(build),
+        measured=results.measured(build),
+        rules=measures.rules(facts.done),
+        each_rule=rules.of_each(facts),
+        pools=measures.pools(
             facts.ran,
             run.get("limits", {}) if run else {},
             run.get("cores") if run else None,
             facts.waited,
         ),
-        "requested": [
-            {**asdict(one), "saved": one.saved} for one in measures.requested(facts.done)
-        ],
-        "critical_path": [
-            {
-                "rule": step.job.rule,
-                "key": step.job.key,
-                "waited": step.waited,
-                "seconds": step.job.seconds,
-                "ended": step.job.ended,
-            }
-            for step in measures.critical_path(facts.new)
-        ],
-        "slowest": [
-            {
-                "rule": job.rule,
-                "key": job.key,
-                "host": job.host,
-                "seconds": job.seconds,
-                "memory": job.memory,
-                "events": job.events,
-            }
+        requested=measures.requested(facts.done),
+        critical_path=measures.critical_path(facts.new),
+        slowest=[
+            LongJob(job.rule, job.key, job.host, job.seconds, job.memory, job.events)
             for job in sorted(facts.done, key=lambda job: -job.seconds)[:_SLOWEST]
         ],
-        "reasons": run["reasons"] if run else {},
-        "failures": [_failure(build, one) for one in facts.failed[:_FAILED]],
-        "failed": len(facts.failed),
-        "run": dict(run) if run else None,
-        "inputs": [
-            {"file": path, "size": size, "time_ns": changed} for path, size, changed in facts.inputs
-        ],
-    }
-    data["verdict"] = _verdict(facts, data)
-    return cleaned(data)
+        reasons=run["reasons"] if run else {},
+        failures=[_failure(build, one) for one in facts.failed[:_FAILED]],
+        failed=len(facts.failed),
+        run=run,
+        inputs=facts.inputs,
+        verdict=_verdict(facts, counts, share, _end(made, left)),
+    )
+    return cleaned(found)
 
 
-def cleaned(data: JsonObject) -> JsonObject:
-    """Return plain data whose texts hold no secret, and nothing that a terminal would obey."""
-    found: JsonObject = _clean(data)
-    return found
+def as_data(report: Report) -> JsonObject:
+    """Return a report as ``fasthep-smk report --json`` prints it."""
+    return asdict(report)
+
+
+def cleaned(found: _T) -> _T:
+    """Return a report or a part of one without secrets, and nothing that a terminal would obey."""
+    plain: _T = _clean(found)
+    return plain
 
 
 def _missing_share(facts: Facts) -> float | None:
@@ -128,72 +207,74 @@ def _seconds_left(facts: Facts) -> float | None:
     return seconds_left(paces, running)
 
 
-def _verdict(facts: Facts, data: JsonObject) -> JsonObject:
-    """Return in a word and a sentence how it stands."""
-    found = _outcome(facts, data)
-    if facts.sample is None or found["state"] == "running":
+def _end(made: float, left: float | None) -> str:
+    """Return in a sentence when a run may end; nothing if that cannot be said."""
+    if left is None:
+        return ""
+    soon = f"{max(1, round(left))} s" if left < 59.5 else duration(left)
+    return f" About {soon} left: it may end at {when(made + left)}."
+
+
+def _verdict(facts: Facts, counts: Mapping[State, int], share: float | None, end: str) -> Verdict:
+    """Return how a build folder stands; ``share`` of the events is missing, ``end`` says when."""
+    found = _outcome(facts, counts, share, end)
+    if facts.sample is None or found.state == "running":
         return found
     text = f"A sample: {missing_report.said_of_sample(facts.sample)}."
-    if found["state"] in ("finished", "to do"):
-        return {"state": "sample", "text": f"{text} These are not the results of all of it."}
-    return {**found, "text": f"{text} {found['text']}"}
+    if found.state in ("finished", "to do"):
+        return Verdict("sample", f"{text} These are not the results of all of it.")
+    return replace(found, text=f"{text} {found.text}")
 
 
-def _outcome(facts: Facts, data: JsonObject) -> JsonObject:
-    """Return how the last run stands, in a word and a sentence."""
-    counts, run = data["counts"], facts.run
+def _outcome(facts: Facts, counts: Mapping[State, int], share: float | None, end: str) -> Verdict:
+    """Return how the last run stands."""
     total = sum(counts.values())
     done = f"{counts['done']} of {total} jobs are done"
-    outcome = run["outcome"] if run else None
+    outcome = facts.run["outcome"] if facts.run else None
     if facts.is_running:
         text = f"{done}, {counts['running']} run now." if total else "It begins."
-        if (left := data["seconds_left"]) is not None:
-            soon = f"{max(1, round(left))} s" if left < 59.5 else duration(left)
-            text += f" About {soon} left: it may end at {when(data['made'] + left)}."
-        return {"state": "running", "text": text}
+        return Verdict("running", f"{text}{end}")
     if not total:
-        return {"state": "to do", "text": "Nothing is translated yet."}
+        return Verdict("to do", "Nothing is translated yet.")
     if outcome == "stopped":
-        return {"state": "stopped", "text": f"It was stopped: {done}. Run again to go on."}
+        return Verdict("stopped", f"It was stopped: {done}. Run again to go on.")
     if outcome == "running":
-        return {"state": "failed", "text": f"The run was killed: {done}. Run again to go on."}
+        return Verdict("failed", f"The run was killed: {done}. Run again to go on.")
     if outcome == "failed" or counts["failed"]:
         failed = counts["failed"]
         said = f"{failed} job{'s' if failed != 1 else ''} failed; " if failed else ""
-        return {"state": "failed", "text": f"{said}{done}."}
+        return Verdict("failed", f"{said}{done}.")
     if facts.lacking:
         lost, parts = len(facts.lacking), len(facts.events)
-        share = data["missing_share"]
         events = "" if share is None else f", {percent(share)} of the events"
-        text = f"The results lack {lost} of {parts} partitions{events}."
-        return {"state": "partial", "text": text}
+        return Verdict("partial", f"The results lack {lost} of {parts} partitions{events}.")
     if counts["done"] < total:
-        return {"state": "to do", "text": f"{done}."}
-    return {"state": "finished", "text": f"All {total} jobs are done."}
+        return Verdict("to do", f"{done}.")
+    return Verdict("finished", f"All {total} jobs are done.")
 
 
-def _failure(build: Path, one: failures.Failure) -> JsonObject:
+def _failure(build: Path, one: failures.Failure) -> FailedJob:
     command = shell(["snakemake", "--profile", "smk/profile", "--", one.record])
     # A last attempt that was not worth trying used next to nothing.
     most = max([one.used or 0, *(earlier.get("used") or 0 for earlier in one.earlier)])
-    return {
-        "rule": one.rule,
-        "key": one.key,
-        "stage": one.stage or ", ".join(one.stages),
-        "kind": one.kind,
-        "problem": one.problem,
-        "fix": one.fix or "",
-        "dataset": one.dataset or "",
-        "file": one.file or "",
-        "entries": failures.span(one.start, one.stop) if one.file else "",
-        "at": one.at or "",
-        "where": failures.where(one) if one.pool else "",
-        "memory": one.memory,
-        "used": most or None,
-        "log": str(failures.log_of(one)),
-        "tail": _tail(build / failures.log_of(one)),
-        "rerun": f"{shell(['cd', build])} && {command}",
-    }
+    return FailedJob(
+        rule=one.rule,
+        key=one.key,
+        stage=one.stage or ", ".join(one.stages),
+        kind=one.kind,
+        problem=one.problem,
+        fix=one.fix or "",
+        dataset=one.dataset or "",
+        file=one.file or "",
+        entries=failures.span(one.start, one.stop) if one.file else "",
+        at=one.at or "",
+        where=failures.where(one) if one.pool else "",
+        memory=one.memory,
+        used=most or None,
+        log=str(failures.log_of(one)),
+        tail=_tail(build / failures.log_of(one)),
+        rerun=f"{shell(['cd', build])} && {command}",
+    )
 
 
 def _tail(log: Path) -> list[str]:
@@ -209,10 +290,12 @@ def _tail(log: Path) -> list[str]:
 def _clean(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{name: _clean(one) for name, one in vars(value).items()})
     if isinstance(value, dict):
         return {clean(str(name)): _clean(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_clean(one) for one in value]
+        return type(value)(map(_clean, value))
     return value
 
 

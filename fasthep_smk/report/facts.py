@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.report.status import State, state_of
+from fasthep_smk.report.status import STATES, State, state_of
 from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.job_settings import read_requests
@@ -22,7 +23,7 @@ from fasthep_smk.util.documents import JsonObject
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import SampleFacts
 
-__all__ = ["Facts", "JobFacts", "Lacking", "gather"]
+__all__ = ["Facts", "InputFile", "JobFacts", "Lacking", "by_state", "gather"]
 
 #: A dataset and a file, and the first and last of its entries, if not all are meant.
 Partition = tuple[str, str, int | None, int | None]
@@ -93,8 +94,17 @@ class Lacking:
 
 
 @dataclass(frozen=True)
+class InputFile:
+    """An input file: its size in bytes and when it changed (ns), as far as they are known."""
+
+    file: str
+    size: int | None
+    time_ns: int | None
+
+
+@dataclass(frozen=True)
 class Facts:
-    """A build folder at one moment. ``inputs`` are input files: path, size, time (ns).
+    """A build folder at one moment.
 
     ``events`` are those of all partitions, also of those that the results lack; ``sample`` tells of
     how many they are, if only some were asked for. ``nodes`` are those
@@ -109,7 +119,7 @@ class Facts:
     lacking: list[Lacking]
     run: LastRun | None
     holder: Holder | None
-    inputs: list[tuple[str, int | None, int | None]]
+    inputs: list[InputFile]
     events: Mapping[Partition, int | None]
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     sample: SampleFacts | None = None
@@ -140,6 +150,12 @@ class Facts:
         return [*self.new, *self.attempts, *running]
 
 
+def by_state(jobs: Iterable[JobFacts]) -> dict[State, int]:
+    """Return how many of some jobs are in each state."""
+    counts = Counter(job.state for job in jobs)
+    return {state: counts[state] for state in STATES}
+
+
 def gather(build: Path) -> Facts:
     """Return the facts of a build folder; nothing is changed.
 
@@ -156,6 +172,7 @@ def gather(build: Path) -> Facts:
     attempts: list[JobFacts] = []
     events: dict[Partition, int | None] = {}
     nodes: dict[str, dict[str, str]] = {}
+    failed: Sequence[Mapping[str, object]]
     for job in listed:
         plans = nodes.setdefault(job.rule, {})
         for node in job.entry.nodes:
@@ -170,7 +187,7 @@ def gather(build: Path) -> Facts:
             if note and note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
             found = _unfinished(build, job, state, note, asked.get(job.rule, {}), many)
-            failed = [*note.earlier, asdict(note)] if note else []
+            failed = failures.attempts(note) if note else []
             failed = failed if state == "failed" else failed[:-1]
         else:
             found = _finished(job, head, asked.get(job.rule, {}), many, since, ends)
@@ -237,7 +254,7 @@ def _noted(build: Path, job: TaskJob) -> float | None:
 
 
 def _failed(
-    job: JobFacts, earlier: Iterable[Mapping[str, Any]], since: float
+    job: JobFacts, earlier: Iterable[Mapping[str, object]], since: float
 ) -> Iterator[JobFacts]:
     """Yield the attempts at a job that failed in the last run, where it is known when."""
     for one in earlier:
@@ -337,9 +354,10 @@ def _asked(build: Path) -> dict[str, JsonObject]:
         return {}
 
 
-def _identity(path: str, known: str) -> tuple[str, int | None, int | None]:
+def _identity(path: str, known: str) -> InputFile:
     size, _, time = known.removeprefix(f"{path}|").partition("|")
-    return (path, int(size), int(time)) if size.isdigit() and time.isdigit() else (path, None, None)
+    is_known = size.isdigit() and time.isdigit()
+    return InputFile(path, int(size), int(time)) if is_known else InputFile(path, None, None)
 
 
 def _mapping(value: object) -> JsonObject:

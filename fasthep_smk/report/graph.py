@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.report.rules import RuleFacts
 from fasthep_smk.util.names import encode
 
 __all__ = ["MOST", "Placed", "as_svg", "placed"]
@@ -128,14 +128,14 @@ def _places(
     )
 
 
-def as_svg(rules: Sequence[JsonObject], colours: Mapping[str, str]) -> str:
-    """Return the graph of `rules.of_each`, each rule a link to its part of the page.
+def as_svg(rules: Sequence[RuleFacts], colours: Mapping[str, str]) -> str:
+    """Return the graph of rules, each of them a link to its part of the page.
 
     ``colours`` are those of the pools.
     """
-    found = placed({row["rule"]: row["reads"] for row in rules})
+    found = placed({row.rule: row.reads for row in rules})
     parts = [_edge(points) for points in found.edges.values()]
-    parts += [_box(row, *found.rules[row["rule"]], colours) for row in rules]
+    parts += [_box(row, *found.rules[row.rule], colours) for row in rules]
     size = f"{found.width + 4:g} {found.height + 4:g}"
     return (
         f'<svg viewBox="-2 -2 {size}" width="{found.width + 4:g}" role="group" '
@@ -158,13 +158,12 @@ def _edge(points: Sequence[tuple[float, float]]) -> str:
     return f'<path d="{drawn}"/>'
 
 
-def _box(row: JsonObject, x: float, y: float, colours: Mapping[str, str]) -> str:
-    rule, states, pools = row["rule"], row["states"], row["pools"]
+def _box(row: RuleFacts, x: float, y: float, colours: Mapping[str, str]) -> str:
+    rule, states, pools = row.rule, row.states, row.pools
     total = sum(states.values())
     told = f"{states['done']} of {total} done"
-    for state in ("running", "failed"):
-        if states[state]:
-            told += f", {states[state]} {state if state == 'failed' else 'run'}"
+    told += f", {states['running']} run" if states["running"] else ""
+    told += f", {states['failed']} failed" if states["failed"] else ""
     name = rule if len(rule) <= _NAME else f"{rule[: _NAME - 1]}…"
     colour = colours.get(pools[0], "currentColor") if pools else "currentColor"
     kind = "failed" if states["failed"] else "open" if states["done"] < total else "done"

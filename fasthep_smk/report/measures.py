@@ -7,15 +7,17 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
 from fasthep_smk.report.facts import JobFacts
 from fasthep_smk.storage.queue import Waited
-from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
+    "Concurrency",
+    "PoolUse",
     "Requested",
+    "RuleUse",
     "Step",
     "concurrency",
     "critical_path",
@@ -35,42 +37,66 @@ _LONG = 1.0
 _POINTS = 1000
 
 
-def rules(jobs: Iterable[JobFacts]) -> list[JsonObject]:
-    """Return what the finished jobs of each rule took in each pool.
+@dataclass(frozen=True, kw_only=True)
+class RuleUse:
+    """What the finished jobs of a rule took in a pool: seconds and bytes, ``None`` if not known.
 
-    ``cpu`` is their time on CPUs as a share of what they were given: run time times cpus. Events
-    per second are those of partitions, by the run time of their jobs.
+    ``earlier`` are those of an earlier run; ``wait`` is the median wait in the batch system, and
+    ``least``, ``median``, ``most`` and ``total`` are of run times. ``cpu`` is the time on CPUs as a
+    share of what they were given: run time times cpus. ``speed``: see `speed`.
     """
+
+    rule: str
+    pool: str
+    jobs: int
+    earlier: int
+    retries: int
+    wait: float | None
+    least: float
+    median: float
+    most: float
+    total: float
+    cpu: float | None
+    memory: int
+    asked_memory: int | None
+    read: int | None
+    written: int | None
+    events: int | None
+    speed: float | None
+
+
+def rules(jobs: Iterable[JobFacts]) -> list[RuleUse]:
+    """Return what the finished jobs of each rule took in each pool."""
     groups: dict[tuple[str, str], list[JobFacts]] = defaultdict(list)
     for job in jobs:
         groups[job.rule, job.pool].append(job)
     return [_row(rule, pool, found) for (rule, pool), found in groups.items()]
 
 
-def _row(rule: str, pool: str, jobs: list[JobFacts]) -> JsonObject:
+def _row(rule: str, pool: str, jobs: list[JobFacts]) -> RuleUse:
     times = [job.seconds for job in jobs]
     waits = queue_waits(jobs)
     asked = [job.asked_memory for job in jobs if job.asked_memory]
     given = sum(job.seconds * job.threads for job in jobs)
-    return {
-        "rule": rule,
-        "pool": pool,
-        "jobs": len(jobs),
-        "earlier": sum(not job.is_new for job in jobs),
-        "retries": sum(job.retries for job in jobs),
-        "wait": statistics.median(waits) if waits else None,
-        "least": min(times),
-        "median": statistics.median(times),
-        "most": max(times),
-        "total": sum(times),
-        "cpu": sum(job.cpu for job in jobs) / given if given else None,
-        "memory": max(job.memory for job in jobs),
-        "asked_memory": max(asked) if asked else None,
-        "read": _sum(job.read for job in jobs),
-        "written": _sum(job.written for job in jobs),
-        "events": _sum(job.events for job in jobs),
-        "speed": speed(jobs),
-    }
+    return RuleUse(
+        rule=rule,
+        pool=pool,
+        jobs=len(jobs),
+        earlier=sum(not job.is_new for job in jobs),
+        retries=sum(job.retries for job in jobs),
+        wait=statistics.median(waits) if waits else None,
+        least=min(times),
+        median=statistics.median(times),
+        most=max(times),
+        total=sum(times),
+        cpu=sum(job.cpu for job in jobs) / given if given else None,
+        memory=max(job.memory for job in jobs),
+        asked_memory=max(asked) if asked else None,
+        read=_sum(job.read for job in jobs),
+        written=_sum(job.written for job in jobs),
+        events=_sum(job.events for job in jobs),
+        speed=speed(jobs),
+    )
 
 
 def speed(jobs: Iterable[JobFacts]) -> float | None:
@@ -111,10 +137,7 @@ class Requested:
     used: float
     rule: str
     advised: int | None
-
-    @property
-    def saved(self) -> float | None:
-        return None if self.advised is None else 1 - self.advised / self.asked
+    saved: float | None
 
 
 def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
@@ -151,7 +174,7 @@ def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
         sure = len(pairs) >= LEAST_JOBS and most > 0 and len({asked for asked, _ in pairs}) == 1
         sure &= not (amount == "memory" and any(job.for_memory for job in jobs))
         sure &= amount != "cores" or all(job.seconds >= _LONG for job in of)
-        worth = advised <= known[0] * (1 - _LEAST_SAVED)
+        is_advised = sure and advised <= known[0] * (1 - _LEAST_SAVED)
         yield Requested(
             pool=pool,
             amount=amount,
@@ -159,7 +182,8 @@ def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
             asked=max(known),
             used=most,
             rule=of[used.index(most)].rule,
-            advised=advised if sure and worth else None,
+            advised=advised if is_advised else None,
+            saved=1 - advised / max(known) if is_advised else None,
         )
 
 
@@ -176,8 +200,11 @@ def _proposed(jobs: Sequence[JobFacts], used: Sequence[float], amount: str) -> i
 class Step:
     """A job on the critical path, and for how long it waited when it could have begun."""
 
-    job: JobFacts
+    rule: str
+    key: str
     waited: float
+    seconds: float
+    ended: float
 
 
 def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
@@ -192,7 +219,8 @@ def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
         before = [job for job in before if job.ended <= one.ended and job is not one]
         last = max(before, key=lambda job: job.ended, default=None)
         since = last.ended if last else one.waited_from
-        steps.append(Step(one, 0.0 if since is None else max(0.0, one.started - since)))
+        waited = 0.0 if since is None else max(0.0, one.started - since)
+        steps.append(Step(one.rule, one.key, waited, one.seconds, one.ended))
         one = last
     return steps[::-1]
 
@@ -223,18 +251,35 @@ def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
     return names, row, grey
 
 
+@dataclass(frozen=True)
+class PoolUse:
+    """How many jobs of a pool ran and waited at a time, against its limit.
+
+    ``unit`` is ``jobs`` or, of all jobs on the machine, ``cores``. ``mean`` and ``waiting`` are
+    means over the time in which jobs of the pool ran or waited; ``full`` is the share of it in
+    which as many ran as may. ``reasons`` are how many jobs waited for each, at most, by what the
+    batch system said.
+    """
+
+    pool: str
+    unit: str
+    limit: int | None
+    most: int
+    mean: float
+    waiting: float
+    full: float | None
+    reasons: Mapping[str, int]
+
+
 def pools(
     jobs: Sequence[JobFacts],
     limits: Mapping[str, int],
     cores: int | None = None,
     waited: Iterable[Waited] = (),
-) -> list[JsonObject]:
-    """Return for each pool how many of its jobs ran and waited at a time, against its limit.
+) -> list[PoolUse]:
+    """Return for each pool how many of its jobs ran and waited at a time.
 
-    ``mean`` and ``waiting`` are means over the time in which jobs of the pool ran or waited;
-    ``full`` is the share of it in which as many ran as may. ``reasons`` are how many jobs waited
-    for each, at most, by what the batch system said. With ``cores``, a last row is of all jobs on
-    the machine, in cores.
+    With ``cores``, the last is of all jobs on the machine, in cores.
     """
     groups: dict[str, list[JobFacts]] = defaultdict(list)
     for job in jobs:
@@ -244,22 +289,17 @@ def pools(
         known = reasons[one.pool]
         known[one.reason] = max(one.jobs, known.get(one.reason, 0))
         groups.setdefault(one.pool, [])
-    found = [
-        {
-            "pool": pool,
-            "unit": "jobs",
-            **_use([(job, 1) for job in members], limits.get(pool)),
-            "reasons": dict(sorted(reasons[pool].items(), key=lambda one: -one[1])),
-        }
-        for pool, members in sorted(groups.items())
-    ]
+    found = []
+    for pool, members in sorted(groups.items()):
+        why = dict(sorted(reasons[pool].items(), key=lambda one: -one[1]))
+        use = _use(pool, "jobs", [(job, 1) for job in members], limits.get(pool))
+        found.append(replace(use, reasons=why))
     if cores is not None and jobs:
-        use = _use([(job, job.threads) for job in jobs], cores)
-        found.append({"pool": "", "unit": "cores", **use, "reasons": {}})
+        found.append(_use("", "cores", [(job, job.threads) for job in jobs], cores))
     return found
 
 
-def _use(jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> JsonObject:
+def _use(pool: str, unit: str, jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> PoolUse:
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
     for job, many in jobs:
         changes[job.started][0] += many
@@ -279,20 +319,32 @@ def _use(jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> JsonObject:
             full += took if limit is not None and running >= limit else 0.0
         before, running, waiting = time, running + more, waiting + wait
         most = max(most, running)
-    return {
-        "limit": limit,
-        "most": most,
-        "mean": ran / busy if busy else 0.0,
-        "waiting": stood / busy if busy else 0.0,
-        "full": full / busy if busy and limit is not None else None,
-    }
+    return PoolUse(
+        pool=pool,
+        unit=unit,
+        limit=limit,
+        most=most,
+        mean=ran / busy if busy else 0.0,
+        waiting=stood / busy if busy else 0.0,
+        full=full / busy if busy and limit is not None else None,
+        reasons={},
+    )
 
 
-def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:
-    """Return how many jobs ran at a time in each pool, and how many waited that could have run.
+@dataclass(frozen=True)
+class Concurrency:
+    """How many jobs waited at a time that could have run, and how many ran in each pool.
 
     ``times`` are seconds since 1970; from each to the next, the numbers hold.
     """
+
+    times: Sequence[float]
+    waiting: Sequence[int]
+    running: Mapping[str, Sequence[int]]
+
+
+def concurrency(jobs: Sequence[JobFacts]) -> Concurrency:
+    """Return how many jobs ran and waited at a time."""
     pools = sorted({job.pool for job in jobs})
     changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for job in jobs:
@@ -313,4 +365,4 @@ def concurrency(jobs: Sequence[JobFacts]) -> JsonObject:
             kept.append(time)
             for pool, many in now.items():
                 curves[pool].append(many)
-    return {"times": kept, "waiting": curves.pop(""), "running": curves}
+    return Concurrency(kept, curves.pop(""), curves)

@@ -17,12 +17,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fasthep_smk.report import document, measures, results, rule_pages, tables
+from fasthep_smk.report.document import FailedJob, Report
 from fasthep_smk.report.facts import Facts, gather
 from fasthep_smk.report.numbers import duration, when
 from fasthep_smk.report.tables import Section
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["as_html", "pause", "write"]
@@ -63,24 +63,24 @@ def write(build: Path, *, renewed: float = _RENEWED) -> Path:
         OSError: it cannot be written.
     """
     facts = gather(build)
-    data = document.as_data(facts)
+    report = document.report_on(facts)
     path = build / layout.REPORT
-    text = as_html(facts, data, renewed=renewed)
+    text = as_html(facts, report, renewed=renewed)
     # If it quotes logs, it is like these: no other user may read them.
-    with files.atomic_path(path, durable=False, private=bool(data["failures"])) as temporary:
+    with files.atomic_path(path, durable=False, private=bool(report.failures)) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
 
 
-def as_html(facts: Facts, data: JsonObject, *, renewed: float = _RENEWED) -> str:
-    """Return the page; ``data`` is what `document.as_data` says of these facts.
+def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:
+    """Return the page; ``report`` is that on these facts.
 
     While a run goes on, the page reloads itself after ``renewed`` seconds.
     """
     again = round(renewed) if facts.is_running else None
     scripts = [_resource(name) for name in _SCRIPTS]
-    name = "/".join(data["build"].split("/")[-2:])  # that of the project, too
-    title = f"{data['verdict']['state']}: {name}"
+    name = "/".join(report.build.split("/")[-2:])  # that of the project, too
+    title = f"{report.verdict.state}: {name}"
     parts = [
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
@@ -88,11 +88,11 @@ def as_html(facts: Facts, data: JsonObject, *, renewed: float = _RENEWED) -> str
         '<meta name="color-scheme" content="light dark">',
         *([f'<noscript><meta http-equiv="refresh" content="{again}"></noscript>'] if again else []),
         f"<title>{escape(title)}</title>\n<style>{_resource('page.css')}</style>\n</head>\n<body>",
-        _header(name, facts, data, again),
+        _header(name, facts, report, again),
         "<main>",
-        *_body(facts, data),
+        *_body(facts, report),
         "</main>",
-        f'<script type="application/json" id="jobs">{_told(facts, data, again)}</script>',
+        f'<script type="application/json" id="jobs">{_told(facts, report, again)}</script>',
         *(f"<script>{script}</script>" for script in scripts),
         "</body>\n</html>\n",
     ]
@@ -113,8 +113,8 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str:
-    verdict, counts, run = data["verdict"], data["counts"], data["run"]
+def _header(name: str, facts: Facts, report: Report, again: int | None) -> str:
+    verdict, counts, run = report.verdict, report.counts, report.run
     figures = [(f"{sum(counts.values())}", "jobs")]
     if run and run["ended"] is not None:
         figures.append((duration(run["ended"] - run["started"]), "last run"))
@@ -128,34 +128,34 @@ def _header(name: str, facts: Facts, data: JsonObject, again: int | None) -> str
     shown = "".join(
         f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
     )
-    state = verdict["state"]
+    state = verdict.state
     renewed = (
-        f'<p class="note" id="renewed">Written at {when(data["made"])}, and renewed '
+        f'<p class="note" id="renewed">Written at {when(report.made)}, and renewed '
         f"about every {again} s while the run goes on: this page reloads itself.</p>"
     )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
-        f'<h1>{escape(name)}</h1><p class="said">{escape(verdict["text"])}</p>'
+        f'<h1>{escape(name)}</h1><p class="said">{escape(verdict.text)}</p>'
         f"<dl>{shown}</dl>{renewed if again else ''}</header>"
     )
 
 
-def _body(facts: Facts, data: JsonObject) -> Iterator[str]:
-    found = tables.sections(data)
+def _body(facts: Facts, report: Report) -> Iterator[str]:
+    found = tables.sections(report)
     names = [section.name for section in found]
-    plots = _plots(facts.build, data)
+    plots = _plots(facts.build, report)
     at = next((name for name in _PLOTS_BEFORE if name in names), _GRAPH_BEFORE)
-    each, colours, before = data["each_rule"], _colours(data), _before(found)
+    each, colours, before = report.each_rule, _colours(report), _before(found)
     charts = bool(facts.ran)
     yield _navigation(found, plots=bool(plots), charts=charts, rules=bool(each))
     for section in found:
         if section.name == at:
             yield plots
         if section.name == before and charts:
-            yield _charts(data, memory=bool(facts.new))
+            yield _charts(report, memory=bool(facts.new))
         if section.name == _GRAPH_BEFORE and each:
             yield rule_pages.as_html(each, colours)
-        yield _failures(data) if section.name == "failures" else _table(section)
+        yield _failures(report) if section.name == "failures" else _table(section)
 
 
 def _before(found: list[Section]) -> str:
@@ -164,9 +164,9 @@ def _before(found: list[Section]) -> str:
     return next((name for name in _CHARTS_BEFORE if name in names), _GRAPH_BEFORE)
 
 
-def _colours(data: JsonObject) -> dict[str, str]:
+def _colours(report: Report) -> dict[str, str]:
     """Return the colour of each pool, the same in all pictures."""
-    pools = sorted({pool for row in data["each_rule"] for pool in row["pools"]})
+    pools = sorted({pool for row in report.each_rule for pool in row.pools})
     return {pool: _COLOURS[number % len(_COLOURS)] for number, pool in enumerate(pools)}
 
 
@@ -223,56 +223,56 @@ def _link(path: str, shown: str) -> str:
     return f'<a href="./{escape(quote(path))}">{shown}</a>'
 
 
-def _failures(data: JsonObject) -> str:
+def _failures(report: Report) -> str:
     items = []
-    for one in data["failures"]:
+    for one in report.failures:
         facts = [
-            ("at", one["at"]),
-            ("dataset", one["dataset"]),
-            ("file", f"{one['file']} ({one['entries']})" if one["file"] else ""),
-            ("where", one["where"]),
+            ("at", one.at),
+            ("dataset", one.dataset),
+            ("file", f"{one.file} ({one.entries})" if one.file else ""),
+            ("where", one.where),
             ("memory", _memory(one)),
-            ("fix", one["fix"]),
+            ("fix", one.fix),
         ]
         told = "".join(
             f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts if text
         )
-        tail = "\n".join(one["tail"])
+        tail = "\n".join(one.tail)
         log = f"<pre>{escape(tail)}</pre>" if tail else ""
         items.append(
-            f"<article><h3>{escape(one['stage'] or one['rule'])} {escape(one['key'])}</h3>"
-            f"<p class=problem>{escape(one['problem'])}</p><dl class=facts>{told}</dl>"
-            f"<p class=note>run it alone:</p><pre class=whole>{escape(one['rerun'])}</pre>"
-            f"<p class=note>end of {_link(one['log'], escape(one['log']))}:</p>{log}</article>"
+            f"<article><h3>{escape(one.stage or one.rule)} {escape(one.key)}</h3>"
+            f"<p class=problem>{escape(one.problem)}</p><dl class=facts>{told}</dl>"
+            f"<p class=note>run it alone:</p><pre class=whole>{escape(one.rerun)}</pre>"
+            f"<p class=note>end of {_link(one.log, escape(one.log))}:</p>{log}</article>"
         )
-    more = data["failed"] - len(items)
+    more = report.failed - len(items)
     rest = f"<p class=note>and {more} more</p>" if more > 0 else ""
     return f'<section id="failures"><h2>Failed jobs</h2>{"".join(items)}{rest}</section>'
 
 
-def _memory(failure: JsonObject) -> str:
-    asked, used = failure["memory"], failure["used"]
+def _memory(failure: FailedJob) -> str:
+    asked, used = failure.memory, failure.used
     parts = [f"{about_bytes(asked)} asked for"] if asked else []
     return ", ".join([*parts, *([f"{about_bytes(used)} used"] if used else [])])
 
 
-def _plots(build: Path, data: JsonObject) -> str:
-    shown = [one for one in data["files"] if one["shown"]]
+def _plots(build: Path, report: Report) -> str:
+    shown = [one for one in report.files if one.shown]
     if not shown:
         return ""
     kept, figures = results.fitting(shown, _PICTURES), []
     for one in kept:
         try:
-            source = results.picture(build / one["file"])
-            kind = " class=broad" if results.is_broad(build / one["file"]) else ""
+            source = results.picture(build / one.file)
+            kind = " class=broad" if results.is_broad(build / one.file) else ""
         except OSError:
             continue  # a run that begins has just removed it
-        name = escape(one["file"].removeprefix("artifacts/"))
+        name = escape(one.file.removeprefix("artifacts/"))
         image = f'<img src="{source}" alt="{name}">'
         figures.append(
-            f"<figure{kind}>{_link(one['file'], image)}<figcaption>{name}</figcaption></figure>"
+            f"<figure{kind}>{_link(one.file, image)}<figcaption>{name}</figcaption></figure>"
         )
-    left = [_link(one["file"], escape(one["file"])) for one in shown if one not in kept]
+    left = [_link(one.file, escape(one.file)) for one in shown if one not in kept]
     rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
     return (
         f'<section id="plots"><h2>Plots</h2><div class="plots">{"".join(figures)}</div>{rest}'
@@ -280,11 +280,11 @@ def _plots(build: Path, data: JsonObject) -> str:
     )
 
 
-def _charts(data: JsonObject, *, memory: bool) -> str:
-    earlier = data["earlier"]
-    reasons = any(row["reasons"] for row in data["pools"])
+def _charts(report: Report, *, memory: bool) -> str:
+    earlier = report.earlier
+    reasons = any(row.reasons for row in report.pools)
     why = "; below, for what, as the batch system said" if reasons else ""
-    has_asked = any(row["asked_memory"] for row in data["rules"])
+    has_asked = any(row.asked_memory for row in report.rules)
     asked = ", and what was asked for (line); the scale is logarithmic" if has_asked else ""
     held = (
         "<figure><figcaption>Memory: from the job that held least to that which held most"
@@ -296,7 +296,7 @@ def _charts(data: JsonObject, *, memory: bool) -> str:
         '<section id="time"><h2>Time</h2>'
         f"<p class=note>What ran in the last run, by the time since it began.{kept}"
         " Grey: a job waited that could have run."
-        f"{' Pale: it runs still.' if data['counts']['running'] else ''}"
+        f"{' Pale: it runs still.' if report.counts['running'] else ''}"
         "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
         '<label>rule <select id="only"><option value="">all</option></select></label>'
         "<figure><figcaption>When each job ran. A row is a place for one job, of a pool on a "
@@ -309,7 +309,7 @@ def _charts(data: JsonObject, *, memory: bool) -> str:
     )
 
 
-def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
+def _told(facts: Facts, report: Report, again: int | None) -> str:
     """Return what the charts show as JSON that can stand in a page, and when it reloads itself."""
     jobs, kinds = facts.ran, {"failed": [1], "running": [2]}
     run, first = facts.run, min((job.waited_from or job.started for job in jobs), default=0.0)
@@ -341,13 +341,11 @@ def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
             ]
             for number, job in enumerate(jobs)
         ],
-        "times": [round(time - zero, 2) for time in curves["times"]],
-        "waiting": curves["waiting"],
-        "running": {document.clean(pool): many for pool, many in curves["running"].items()},
-        "pools": _colours(data),
-        "limits": {
-            row["pool"]: row["limit"] for row in data["pools"] if row["limit"] and row["pool"]
-        },
+        "times": [round(time - zero, 2) for time in curves.times],
+        "waiting": curves.waiting,
+        "running": {document.clean(pool): many for pool, many in curves.running.items()},
+        "pools": _colours(report),
+        "limits": {row.pool: row.limit for row in report.pools if row.limit and row.pool},
         "queue": [
             [
                 round(one.time - zero, 2),
@@ -358,7 +356,7 @@ def _told(facts: Facts, data: JsonObject, again: int | None) -> str:
             for one in facts.waited
         ],
         "memory": memory,
-        "made": data["made"],
+        "made": report.made,
         "again": again,
     }
     # No "<": nothing in it can end the element that holds it.

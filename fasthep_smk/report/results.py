@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.flame_graph import FOLDER
 
 __all__ = [
-    "ARTIFACTS", "PICTURES", "by_dataset", "cutflows", "fitting", "histograms", "is_broad",
-    "loaded", "measured", "picture", "result_files", "skims",
+    "ARTIFACTS", "PICTURES", "Cut", "Cutflow", "FlameGraph", "HistogramSums", "ResultFile", "Skim",
+    "by_dataset", "cutflows", "fitting", "histograms", "is_broad", "loaded", "measured", "picture",
+    "result_files", "skims",
 ]  # fmt: skip
 
 ARTIFACTS = "artifacts"
@@ -30,6 +33,83 @@ PICTURES = {
 _BROAD = 1.8
 #: What is not for people, or is told elsewhere on the page.
 _SKIPPED = {"histograms", "cutflows", "provenance"}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The events of a dataset before and after a cut, and the sum of weights after it.
+
+    ``share`` is what the cut keeps, ``total`` what is left of all events before the first cut of
+    its selection.
+    """
+
+    dataset: str
+    selection: str
+    cut: str
+    before: int
+    after: int
+    share: float | None
+    total: float | None
+    weights: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Cutflow:
+    """A cutflow: for each dataset, its cuts in their order."""
+
+    name: str
+    file: str
+    rows: Sequence[Cut]
+
+
+@dataclass(frozen=True)
+class HistogramSums:
+    """What a histogram holds, of one dataset where it has an axis of datasets.
+
+    ``sum`` is that of all weights, ``outside`` the part of it in under- and overflow; ``entries``
+    are the effective ones, the square of the sum over the sum of squares: without weights, simply
+    their number.
+    """
+
+    name: str
+    file: str
+    dataset: str
+    bins: str
+    sum: float
+    outside: float
+    error: float | None
+    entries: float | None
+
+
+@dataclass(frozen=True)
+class Skim:
+    """What an output of events has written of a dataset: how many, their files, and bytes."""
+
+    name: str
+    dataset: str
+    events: int
+    files: Sequence[str]
+    size: int
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """A file for the user, its size in bytes, and whether a browser shows it as a picture."""
+
+    file: str
+    size: int
+    shown: bool
+
+
+@dataclass(frozen=True)
+class FlameGraph:
+    """A flame graph of a stage: of which dataset and partition, of what, and its file."""
+
+    stage: str
+    part: str
+    what: str
+    file: str
 
 
 def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
@@ -48,12 +128,8 @@ def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
             continue
 
 
-def cutflows(build: Path) -> list[JsonObject]:
-    """Return the cutflows: for each dataset and cut, the events before and after it.
-
-    ``share`` is what the cut keeps, ``total`` what is left of all events before the first cut of
-    its selection.
-    """
+def cutflows(build: Path) -> list[Cutflow]:
+    """Return the cutflows of a build folder that can be read."""
     found = []
     for title, path in _listed(build, "cutflows"):
         try:
@@ -61,11 +137,11 @@ def cutflows(build: Path) -> list[JsonObject]:
             rows = [row for name in map(str, told["datasets"]) for row in _cuts(told, name)]
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue
-        found.append({"name": title, "file": str(path.relative_to(build)), "rows": rows})
+        found.append(Cutflow(title, str(path.relative_to(build)), rows))
     return found
 
 
-def _cuts(told: JsonObject, dataset: str) -> Iterator[JsonObject]:
+def _cuts(told: JsonObject, dataset: str) -> Iterator[Cut]:
     first: dict[str, float] = {}
     for node in told["nodes"]:
         stats = node["stats"].get(dataset)
@@ -73,33 +149,26 @@ def _cuts(told: JsonObject, dataset: str) -> Iterator[JsonObject]:
             continue
         before, after = float(stats["n_unweighted_in"]), float(stats["n_unweighted_out"])
         all_events = first.setdefault(str(node["selection"]), before)
-        yield {
-            "dataset": dataset,
-            "selection": str(node["selection"]),
-            "cut": str(node.get("label") or node.get("expr") or node["id"]),
-            "before": int(before),
-            "after": int(after),
-            "share": after / before if before else None,
-            "total": after / all_events if all_events else None,
-            "weights": float(stats["sumw_out"]),
-            "error": math.sqrt(max(0.0, float(stats["sumw2_out"]))),
-        }
+        yield Cut(
+            dataset=dataset,
+            selection=str(node["selection"]),
+            cut=str(node.get("label") or node.get("expr") or node["id"]),
+            before=int(before),
+            after=int(after),
+            share=after / before if before else None,
+            total=after / all_events if all_events else None,
+            weights=float(stats["sumw_out"]),
+            error=math.sqrt(max(0.0, float(stats["sumw2_out"]))),
+        )
 
 
-def histograms(build: Path) -> list[JsonObject]:
-    """Return the histograms, one row for each dataset where they have an axis of datasets.
-
-    ``sum`` is that of all weights, ``outside`` the part of it in under- and overflow; ``entries``
-    are the effective ones, the square of the sum over the sum of squares: without weights, simply
-    their number.
-    """
+def histograms(build: Path) -> list[HistogramSums]:
+    """Return what the histograms hold, one entry for each dataset where they have such an axis."""
     found = []
     for title, path, histogram in loaded(build):
-        try:
-            rows = list(_sums(histogram))
-        except Exception:  # a pickle may hold what is no histogram
-            rows = []
-        found += [{"name": title, "file": str(path.relative_to(build)), **row} for row in rows]
+        # A pickle may hold what is no histogram.
+        with contextlib.suppress(Exception):
+            found += [*_sums(title, str(path.relative_to(build)), histogram)]
     return found
 
 
@@ -129,7 +198,7 @@ def by_dataset(histogram: Any) -> dict[str, Any]:
     return {str(dataset): histogram[{at: axis.index(dataset)}] for dataset in axis}
 
 
-def _sums(histogram: Any) -> Iterator[JsonObject]:
+def _sums(name: str, file: str, histogram: Any) -> Iterator[HistogramSums]:
     axes = [axis.name or axis.label or "?" for axis in histogram.axes]
     at = axes.index("dataset") if "dataset" in axes else None
     sizes = [f"{len(axis)} of {name}" for axis, name in zip(histogram.axes, axes, strict=True)]
@@ -138,19 +207,21 @@ def _sums(histogram: Any) -> Iterator[JsonObject]:
         values, variances = one.values(flow=True), one.variances(flow=True)
         total, inside = float(values.sum()), float(one.values().sum())
         squares = None if variances is None else float(variances.sum())
-        yield {
-            "dataset": dataset,
-            "bins": bins,
-            "sum": total,
+        yield HistogramSums(
+            name=name,
+            file=file,
+            dataset=dataset,
+            bins=bins,
+            sum=total,
             # What is left of rounding is nothing.
-            "outside": 0.0 if math.isclose(total, inside, rel_tol=1e-9) else total - inside,
-            "error": None if squares is None else math.sqrt(max(0.0, squares)),
-            "entries": total**2 / squares if squares else None,
-        }
+            outside=0.0 if math.isclose(total, inside, rel_tol=1e-9) else total - inside,
+            error=None if squares is None else math.sqrt(max(0.0, squares)),
+            entries=total**2 / squares if squares else None,
+        )
 
 
-def skims(build: Path) -> list[JsonObject]:
-    """Return what was written of events: for each such output and dataset, events, files, bytes."""
+def skims(build: Path) -> list[Skim]:
+    """Return what was written of events, for each such output and dataset."""
     found = []
     artifacts = build / ARTIFACTS
     for path in sorted([*artifacts.glob("files/*/*.json"), *artifacts.glob("*/files/*/*.json")]):
@@ -167,51 +238,46 @@ def skims(build: Path) -> list[JsonObject]:
     return found
 
 
-def _skim(name: str, dataset: str, told: JsonObject) -> JsonObject:
+def _skim(name: str, dataset: str, told: JsonObject) -> Skim:
     parts = told["files"]
-    return {
-        "name": name,
-        "dataset": dataset,
-        "events": int(told["total_entries"]),
-        "files": [str(one["path"]) for one in parts],
-        "size": sum(int(one["size_bytes"]) for one in parts),
-    }
+    return Skim(
+        name=name,
+        dataset=dataset,
+        events=int(told["total_entries"]),
+        files=[str(one["path"]) for one in parts],
+        size=sum(int(one["size_bytes"]) for one in parts),
+    )
 
 
-def result_files(build: Path) -> list[JsonObject]:
-    """Return all other files for the user: their paths, sizes, and whether a browser shows them."""
+def result_files(build: Path) -> list[ResultFile]:
+    """Return all other files for the user."""
     top = build / ARTIFACTS
-    found, told = [], {one["file"] for one in measured(build)}
+    found, told = [], {one.file for one in measured(build)}
     for path in sorted(top.rglob("*")):
         parts = path.relative_to(top).parts
         if str(path.relative_to(build)) in told or not path.is_file():
             continue
         if path.name == "manifest.json" or _SKIPPED & {*parts[:-1]}:
             continue
-        found.append(
-            {
-                "file": str(path.relative_to(build)),
-                "size": path.stat().st_size,
-                "shown": path.suffix.lower() in PICTURES,
-            }
-        )
+        shown = path.suffix.lower() in PICTURES
+        found.append(ResultFile(str(path.relative_to(build)), path.stat().st_size, shown))
     return found
 
 
-def measured(build: Path) -> list[JsonObject]:
-    """Return the flame graphs of stages: the stage, which dataset and partition, what, the file."""
+def measured(build: Path) -> list[FlameGraph]:
+    """Return the flame graphs of stages."""
     top = build / ARTIFACTS
     found = []
     for path in sorted([*top.glob(f"{FOLDER}/*/*.html"), *top.glob(f"*/{FOLDER}/*/*.html")]):
         part, _, what = path.stem.rpartition(".")
         variation = "/".join(path.relative_to(top).parts[:-3])
         found.append(
-            {
-                "stage": f"{path.parent.name} ({variation})" if variation else path.parent.name,
-                "part": part,
-                "what": {"profile": "time"}.get(what, what),
-                "file": str(path.relative_to(build)),
-            }
+            FlameGraph(
+                stage=f"{path.parent.name} ({variation})" if variation else path.parent.name,
+                part=part,
+                what={"profile": "time"}.get(what, what),
+                file=str(path.relative_to(build)),
+            )
         )
     return found
 
@@ -230,11 +296,11 @@ def is_broad(path: Path) -> bool:
     return head[1:4] == b"PNG" and width >= _BROAD * height > 0
 
 
-def fitting(pictures: Iterable[JsonObject], most: int) -> list[JsonObject]:
+def fitting(pictures: Iterable[ResultFile], most: int) -> list[ResultFile]:
     """Return the pictures that fit into ``most`` bytes, in their order."""
     kept, left = [], most
     for one in pictures:
-        if one["shown"] and one["size"] <= left:
-            left -= one["size"]
+        if one.shown and one.size <= left:
+            left -= one.size
             kept.append(one)
     return kept

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from fasthep_smk.report.facts import Facts, JobFacts
+from fasthep_smk.report.facts import Facts, JobFacts, by_state
+from fasthep_smk.report.status import State
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
 
-__all__ = ["of_each"]
+__all__ = ["RuleFacts", "RuleJob", "StageText", "of_each"]
 
 #: How many jobs are told of all rules together, and at least of each; lines of parameters.
 _JOBS, _LEAST_JOBS, _LINES = 1000, 5, 60
@@ -25,12 +28,49 @@ _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ORDER = ("failed", "running", "done", "to do")
 
 
-def of_each(facts: Facts) -> list[JsonObject]:
-    """Return for each rule its pools, stages, states of jobs, some jobs, and what it reads.
+@dataclass(frozen=True)
+class StageText:
+    """A stage of a rule: its op, and its parameters as lines of YAML."""
 
-    ``reads`` are the rules whose products its jobs read. The jobs are those that failed or run,
+    stage: str
+    op: str
+    params: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleJob:
+    """A job of a rule; what is not known of it yet is ``None`` or empty. Its log is a path."""
+
+    key: str
+    state: State
+    pool: str
+    host: str
+    batch_job: str
+    started: float | None
+    seconds: float | None
+    memory: int | None
+    retries: int
+    log: str
+
+
+@dataclass(frozen=True)
+class RuleFacts:
+    """A rule: its pools, how many jobs are in each state, its stages, and some of its jobs.
+
+    ``reads`` are the rules whose products its jobs read. ``jobs`` are those that failed or run,
     then those that took longest.
     """
+
+    rule: str
+    pools: Sequence[str]
+    states: Mapping[State, int]
+    reads: Sequence[str]
+    stages: Sequence[StageText]
+    jobs: Sequence[RuleJob]
+
+
+def of_each(facts: Facts) -> list[RuleFacts]:
+    """Return what is known of each rule of a build folder."""
     rules: dict[str, list[JobFacts]] = defaultdict(list)
     maker: dict[str, str] = {}
     for job in facts.jobs:
@@ -41,26 +81,23 @@ def of_each(facts: Facts) -> list[JsonObject]:
     nodes = {plan: _nodes(facts.build, plan) for plan in plans}
     found = []
     for rule, jobs in rules.items():
-        states = Counter(job.state for job in jobs)
         reads = dict.fromkeys(maker[read] for job in jobs for read in job.reads if read in maker)
         chosen = sorted(jobs, key=lambda job: (_ORDER.index(job.state), -job.seconds))[:most]
         found.append(
-            {
-                "rule": rule,
-                "pools": sorted({job.pool for job in jobs}),
-                "states": {
-                    state: states[state] for state in ("done", "running", "failed", "to do")
-                },
-                "reads": [name for name in reads if name != rule],
-                "stages": [
+            RuleFacts(
+                rule=rule,
+                pools=sorted({job.pool for job in jobs}),
+                states=by_state(jobs),
+                reads=[name for name in reads if name != rule],
+                stages=[
                     _stage(name, nodes[plan].get(name, {}))
                     for name, plan in sorted(
                         facts.nodes.get(rule, {}).items(),
                         key=lambda one: [*nodes[one[1]], one[0]].index(one[0]),
                     )
                 ],
-                "jobs": [_job(facts.build, job) for job in chosen],
-            }
+                jobs=[_job(facts.build, job) for job in chosen],
+            )
         )
     return found
 
@@ -74,7 +111,7 @@ def _nodes(build: Path, plan: str) -> dict[str, JsonObject]:
         return {}
 
 
-def _stage(name: str, node: JsonObject) -> JsonObject:
+def _stage(name: str, node: JsonObject) -> StageText:
     try:
         params = node.get("params") or {}
         text = yaml.dump(params, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
@@ -82,25 +119,25 @@ def _stage(name: str, node: JsonObject) -> JsonObject:
         text = ""
     lines = masked(text).splitlines() if text.strip() != "{}" else []
     more = len(lines) - _LINES
-    return {
-        "stage": name.removeprefix("stage."),
-        "op": str(node.get("impl") or ""),
-        "params": [*lines[:_LINES], *([f"... and {more} more lines"] if more > 0 else [])],
-    }
+    return StageText(
+        stage=name.removeprefix("stage."),
+        op=str(node.get("impl") or ""),
+        params=[*lines[:_LINES], *([f"... and {more} more lines"] if more > 0 else [])],
+    )
 
 
-def _job(build: Path, job: JobFacts) -> JsonObject:
+def _job(build: Path, job: JobFacts) -> RuleJob:
     ran = job.state in ("done", "running")
     log = layout.log(job.rule, job.key.split("/") if job.key else ())
-    return {
-        "key": job.key,
-        "state": job.state,
-        "pool": job.pool,
-        "host": job.host,
-        "batch_job": job.batch_job,
-        "started": job.started if ran else None,
-        "seconds": job.seconds if ran else None,
-        "memory": job.memory if job.state == "done" else None,
-        "retries": job.retries,
-        "log": log if (build / log).exists() else "",
-    }
+    return RuleJob(
+        key=job.key,
+        state=job.state,
+        pool=job.pool,
+        host=job.host,
+        batch_job=job.batch_job,
+        started=job.started if ran else None,
+        seconds=job.seconds if ran else None,
+        memory=job.memory if job.state == "done" else None,
+        retries=job.retries,
+        log=log if (build / log).exists() else "",
+    )

@@ -34,10 +34,10 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["State", "Status", "as_data", "as_text", "look", "state_of"]
+__all__ = ["STATES", "State", "Status", "as_data", "as_text", "look", "state_of"]
 
 State = Literal["done", "running", "failed", "to do"]
-_STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
+STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 #: How many failed jobs are shown, and how much of each.
 _FAILED, _WIDTH = 10, 160
 #: How many jobs of a batch system are shown.
@@ -187,7 +187,7 @@ def _counts(status: Status) -> dict[str, dict[str, int]]:
     for job in status.jobs:
         counts.setdefault(job.rule, Counter())[status.states[job.folder]] += 1
     return {
-        rule: {**{state: found[state] for state in _STATES}, "total": found.total()}
+        rule: {**{state: found[state] for state in STATES}, "total": found.total()}
         for rule, found in counts.items()
     }
 
@@ -201,7 +201,7 @@ def _rules(status: Status) -> str:
         rows.append(
             ["all", *(sum(column) for column in zip(*(row[1:] for row in rows), strict=True))]
         )
-    return tabulate(rows, headers=["rule", *_STATES, "total"])
+    return tabulate(rows, headers=["rule", *STATES, "total"])
 
 
 def _elsewhere(status: Status) -> str:

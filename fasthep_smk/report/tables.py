@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from fasthep_smk.report.document import Report
+from fasthep_smk.report.measures import PoolUse, Requested
 from fasthep_smk.report.numbers import (
     amount,
     decimal,
@@ -16,7 +18,6 @@ from fasthep_smk.report.numbers import (
     when,
 )
 from fasthep_smk.storage import failures
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["Section", "sections"]
@@ -41,98 +42,98 @@ class Section:
     links: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def sections(data: JsonObject) -> list[Section]:
+def sections(report: Report) -> list[Section]:
     """Return the tables of a report; those that would be empty are left out."""
     found = [
-        _failed(data),
-        _missing(data),
-        *_cutflows(data),
-        _histograms(data),
-        _skims(data),
-        _files(data),
-        _measured(data),
-        _rules(data),
-        _pools(data),
-        _requested(data),
-        _critical(data),
-        _slowest(data),
-        _reasons(data),
-        *_provenance(data),
+        _failed(report),
+        _missing(report),
+        *_cutflows(report),
+        _histograms(report),
+        _skims(report),
+        _files(report),
+        _measured(report),
+        _rules(report),
+        _pools(report),
+        _requested(report),
+        _critical(report),
+        _slowest(report),
+        _reasons(report),
+        *_provenance(report),
     ]
     return [section for section in found if section.rows]
 
 
-def _failed(data: JsonObject) -> Section:
+def _failed(report: Report) -> Section:
     rows = [
         [
-            one["rule"],
-            one["dataset"],
-            f"{one['file']} ({one['entries']})" if one["file"] else "",
-            one["problem"],
-            one["where"],
-            one["rerun"],
+            one.rule,
+            one.dataset,
+            f"{one.file} ({one.entries})" if one.file else "",
+            one.problem,
+            one.where,
+            one.rerun,
         ]
-        for one in data["failures"]
+        for one in report.failures
     ]
-    more = data["failed"] - len(rows)
+    more = report.failed - len(rows)
     notes = [f"{more} more failed: 'fasthep-smk status' counts them"] if more > 0 else []
     headers = ["rule", "dataset", "file", "cause", "where", "run it alone"]
     return Section("failures", "Failed jobs", headers, rows, notes)
 
 
-def _missing(data: JsonObject) -> Section:
+def _missing(report: Report) -> Section:
     rows = [
         [
-            one["dataset"],
-            one["file"],
-            failures.span(one["start"], one["stop"]),
-            amount(one["events"]),
-            one["reason"],
+            one.dataset,
+            one.file,
+            failures.span(one.start, one.stop),
+            amount(one.events),
+            one.reason,
         ]
-        for one in data["missing"]
+        for one in report.missing
     ]
     headers = ["dataset", "file", "entries", "events", "what went wrong"]
     title = "Partitions that the results lack"
     return Section("missing", title, headers, rows, right=frozenset({"events"}))
 
 
-def _cutflows(data: JsonObject) -> list[Section]:
+def _cutflows(report: Report) -> list[Section]:
     headers = ["dataset", "cut", "events before", "after", "kept", "of all", "sum of weights", "±"]
     found = []
-    for number, one in enumerate(data["cutflows"]):
+    for number, one in enumerate(report.cutflows):
         rows = [
             [
-                row["dataset"],
-                row["cut"],
-                amount(row["before"]),
-                amount(row["after"]),
-                efficiency(row["share"]),
-                efficiency(row["total"]),
-                decimal(row["weights"]),
-                decimal(row["error"]),
+                row.dataset,
+                row.cut,
+                amount(row.before),
+                amount(row.after),
+                efficiency(row.share),
+                efficiency(row.total),
+                decimal(row.weights),
+                decimal(row.error),
             ]
-            for row in one["rows"]
+            for row in one.rows
         ]
-        title = f"Cutflow {one['name']}"
+        title = f"Cutflow {one.name}"
         found.append(Section(f"cutflow-{number}", title, headers, rows, right=_all_but(headers, 2)))
     return found
 
 
-def _histograms(data: JsonObject) -> Section:
+def _histograms(report: Report) -> Section:
     headers = [
         "histogram", "dataset", "bins", "effective entries", "sum of weights", "±", "of it outside",
     ]  # fmt: skip
     rows = [
         [
-            one["name"],
-            one["dataset"],
-            one["bins"],
-            decimal(one["entries"]),
-            decimal(one["sum"]),
-            decimal(one["error"]),
-            decimal(one["outside"]),
+            one.name,
+            one.dataset,
+            one.bins,
+            decimal(one.entries),
+            decimal(one.sum),
+            decimal(one.error),
+            decimal(one.outside),
         ]
-        for one in data["histograms"]
+        for one in report.histograms
     ]
     return Section(
         "histograms",
@@ -141,66 +142,63 @@ def _histograms(data: JsonObject) -> Section:
         rows,
         ["Sums are with under- and overflow; 'outside' is these alone."],
         frozenset(headers[3:7]),
-        {"histogram": [one["file"] for one in data["histograms"]]},
+        {"histogram": [one.file for one in report.histograms]},
     )
 
 
-def _skims(data: JsonObject) -> Section:
+def _skims(report: Report) -> Section:
     rows = [
         [
-            one["name"],
-            one["dataset"],
-            amount(one["events"]),
-            amount(len(one["files"])),
-            about_bytes(one["size"]),
+            one.name,
+            one.dataset,
+            amount(one.events),
+            amount(len(one.files)),
+            about_bytes(one.size),
         ]
-        for one in data["skims"]
+        for one in report.skims
     ]
     headers = ["skim", "dataset", "events", "files", "size"]
     notes = ["Events that were written; the files themselves are below."]
     return Section("skims", "Skims", headers, rows, notes, _all_but(headers, 2))
 
 
-def _files(data: JsonObject) -> Section:
-    rows = [[one["file"], about_bytes(one["size"])] for one in data["files"]]
-    links = {"file": [one["file"] for one in data["files"]]}
+def _files(report: Report) -> Section:
+    rows = [[one.file, about_bytes(one.size)] for one in report.files]
+    links = {"file": [one.file for one in report.files]}
     return Section("files", "Files", ["file", "size"], rows, (), frozenset({"size"}), links)
 
 
-def _measured(data: JsonObject) -> Section:
-    rows = [
-        [one["stage"], one["part"], one["what"], PurePath(one["file"]).name]
-        for one in data["measured"]
-    ]
-    links = {"flame graph": [one["file"] for one in data["measured"]]}
+def _measured(report: Report) -> Section:
+    rows = [[one.stage, one.part, one.what, PurePath(one.file).name] for one in report.measured]
+    links = {"flame graph": [one.file for one in report.measured]}
     headers = ["stage", "partition", "what", "flame graph"]
     return Section("measured", "Flame graphs of stages", headers, rows, links=links)
 
 
-def _rules(data: JsonObject) -> Section:
+def _rules(report: Report) -> Section:
     headers = [
         "rule", "pool", "jobs", "earlier", "retries", "queue", "shortest", "median", "longest",
         "CPU", "memory", "asked", "read", "written", "events/s",
     ]  # fmt: skip
     rows = [
         [
-            row["rule"],
-            row["pool"],
-            amount(row["jobs"]),
-            amount(row["earlier"]),
-            amount(row["retries"]),
-            duration(row["wait"]),
-            duration(row["least"]),
-            duration(row["median"]),
-            duration(row["most"]),
-            percent(row["cpu"]),
-            size(row["memory"]),
-            size(row["asked_memory"]),
-            size(row["read"]),
-            size(row["written"]),
-            amount(row["speed"]),
+            row.rule,
+            row.pool,
+            amount(row.jobs),
+            amount(row.earlier),
+            amount(row.retries),
+            duration(row.wait),
+            duration(row.least),
+            duration(row.median),
+            duration(row.most),
+            percent(row.cpu),
+            size(row.memory),
+            size(row.asked_memory),
+            size(row.read),
+            size(row.written),
+            amount(row.speed),
         ]
-        for row in data["rules"]
+        for row in report.rules
     ]
     hidden = [
         name
@@ -223,19 +221,21 @@ def _rules(data: JsonObject) -> Section:
     )
 
 
-def _requested(data: JsonObject) -> Section:
-    shown = {"memory": about_bytes, "time": duration, "cores": _cores}
+def _requested(report: Report) -> Section:
+    shown: Mapping[str, Callable[[float], str]] = {
+        "memory": about_bytes, "time": duration, "cores": _cores,
+    }  # fmt: skip
     rows = [
         [
-            one["pool"],
-            one["amount"],
-            amount(one["jobs"]),
-            shown[one["amount"]](one["asked"]),
-            shown[one["amount"]](one["used"]),
-            one["rule"],
-            _advice(one, shown[one["amount"]]),
+            one.pool,
+            one.amount,
+            amount(one.jobs),
+            shown[one.amount](one.asked),
+            shown[one.amount](one.used),
+            one.rule,
+            _advice(one, shown[one.amount]),
         ]
-        for one in data["requested"]
+        for one in report.requested
     ]
     headers = ["pool", "what", "jobs", "asked", "most used", "by rule", "advice"]
     note = (
@@ -264,27 +264,27 @@ def _cores(value: float) -> str:
 _FULL, _IDLE = 0.5, 0.5
 
 
-def _pools(data: JsonObject) -> Section:
+def _pools(report: Report) -> Section:
     headers = ["pool", "limit", "most", "mean", "waiting", "full", "advice", "why jobs waited"]
     rows = [
         [
-            row["pool"] or ("all, in cores" if row["unit"] == "cores" else ""),
-            amount(row["limit"]),
-            amount(row["most"]),
-            f"{row['mean']:.1f}",
-            f"{row['waiting']:.1f}",
-            percent(row["full"]),
+            row.pool or ("all, in cores" if row.unit == "cores" else ""),
+            amount(row.limit),
+            amount(row.most),
+            f"{row.mean:.1f}",
+            f"{row.waiting:.1f}",
+            percent(row.full),
             _limit_advice(row),
-            ", ".join(f"{reason} ({amount(many)})" for reason, many in row["reasons"].items()),
+            ", ".join(f"{reason} ({amount(many)})" for reason, many in row.reasons.items()),
         ]
-        for row in data["pools"]
+        for row in report.pools
     ]
     notes = [
         "Jobs of the last run that ran at a time in each pool, and that could have run and waited: "
         "means over the time in which any did. Full: the share of that time in which as many ran "
         "as may."
     ]
-    if any(row["reasons"] for row in data["pools"]):
+    if any(row.reasons for row in report.pools):
         notes.append(
             "Why jobs waited: what the batch system said when it was asked, every half a minute, "
             "and how many waited for that at most."
@@ -295,52 +295,47 @@ def _pools(data: JsonObject) -> Section:
     return Section("pools", "Pools and their limits", headers, rows, notes, right)
 
 
-def _limit_advice(row: JsonObject) -> str:
-    limit, full = row["limit"], row["full"]
+def _limit_advice(row: PoolUse) -> str:
+    limit, full = row.limit, row.full
     if limit is None or full is None:
         return "–"
-    if full >= _FULL and row["waiting"] >= 1:
+    if full >= _FULL and row.waiting >= 1:
         return (
-            "more may end the run sooner"
-            if row["unit"] == "jobs"
-            else "more cores may end it sooner"
+            "more may end the run sooner" if row.unit == "jobs" else "more cores may end it sooner"
         )
-    if limit > 1 and row["most"] <= limit * _IDLE:
-        return f"{amount(row['most'])} would have done"
+    if limit > 1 and row.most <= limit * _IDLE:
+        return f"{amount(row.most)} would have done"
     return "–"
 
 
-def _advice(one: JsonObject, shown: Callable[[int], str]) -> str:
-    if one["advised"] is None:
+def _advice(one: Requested, shown: Callable[[float], str]) -> str:
+    if one.advised is None:
         return "–"
-    return f"ask for {shown(one['advised'])}: saves {percent(one['saved'])}"
+    return f"ask for {shown(one.advised)}: saves {percent(one.saved)}"
 
 
-def _critical(data: JsonObject) -> Section:
-    steps = data["critical_path"]
-    ran, waited = (sum(step[name] for step in steps) for name in ("seconds", "waited"))
-    rows = [
-        [step["rule"], step["key"], duration(step["waited"]), duration(step["seconds"])]
-        for step in steps
-    ]
+def _critical(report: Report) -> Section:
+    steps = report.critical_path
+    ran, waited = sum(step.seconds for step in steps), sum(step.waited for step in steps)
+    rows = [[step.rule, step.key, duration(step.waited), duration(step.seconds)] for step in steps]
     notes = [
         "Each of these jobs needed the one above it, which was the last of what it needed to end.",
         f"Its jobs ran {duration(ran)} and waited {duration(waited)} that they could have run.",
     ]
     if waited > max(ran, _SHORT):
-        notes[-1] += _waited_for(data)
+        notes[-1] += _waited_for(report)
     elif ran > max(waited, _SHORT):
         notes[-1] += " To end sooner, these jobs have to be faster, or cut into smaller ones."
     headers = ["rule", "job", "waited", "ran"]
-    ended = data["verdict"]["state"] in ("finished", "partial")
+    ended = report.verdict.state in ("finished", "partial")
     title = "What set the end of the run" if ended else "What the job that ended last needed"
     return Section("critical", title, headers, rows, notes, frozenset({"waited", "ran"}))
 
 
-def _waited_for(data: JsonObject) -> str:
+def _waited_for(report: Report) -> str:
     """Return what would spare the jobs on the critical path their waiting."""
-    full = any((row["full"] or 0) >= _FULL for row in data["pools"])
-    if full or data["run"] is None or data["run"]["system"] == "local":
+    full = any((row.full or 0) >= _FULL for row in report.pools)
+    if full or report.run is None or report.run["system"] == "local":
         return " More cores or workers at a time may end it sooner."
     return (
         " No pool was full: they waited for the batch system. Pilots start the next job at once, "
@@ -348,35 +343,35 @@ def _waited_for(data: JsonObject) -> str:
     )
 
 
-def _slowest(data: JsonObject) -> Section:
+def _slowest(report: Report) -> Section:
     rows = [
         [
-            one["rule"],
-            one["key"],
-            one["host"],
-            duration(one["seconds"]),
-            size(one["memory"]),
-            amount(one["events"]),
+            one.rule,
+            one.key,
+            one.host,
+            duration(one.seconds),
+            size(one.memory),
+            amount(one.events),
         ]
-        for one in data["slowest"]
+        for one in report.slowest
     ]
     headers = ["rule", "job", "host", "ran", "memory", "events"]
     return Section("slowest", "Longest jobs", headers, rows, right=_all_but(headers, 3))
 
 
-def _reasons(data: JsonObject) -> Section:
+def _reasons(report: Report) -> Section:
     rows = [
         [rule, amount(many), why]
-        for rule, reasons in data["reasons"].items()
+        for rule, reasons in report.reasons.items()
         for why, many in reasons.items()
     ]
-    kept = data["earlier"]
+    kept = report.earlier
     notes = [
         f"{amount(kept)} of the jobs that are done ran in an earlier run, and count still."
         if kept
         else "No job of an earlier run counts."
     ]
-    if parts := data["in_part"]:
+    if parts := report.in_part:
         notes.append(
             f"{amount(parts)} of those that ran did so in part, and have adopted the rest."
         )
@@ -384,9 +379,9 @@ def _reasons(data: JsonObject) -> Section:
     return Section("reasons", title, ["rule", "jobs", "why"], rows, notes, frozenset({"jobs"}))
 
 
-def _provenance(data: JsonObject) -> list[Section]:
-    run = data["run"]
-    rows = [["build folder", data["build"]]]
+def _provenance(report: Report) -> list[Section]:
+    run = report.run
+    rows = [["build folder", report.build]]
     if run:
         took = "" if run["ended"] is None else f", {duration(run['ended'] - run['started'])}"
         rows += [
@@ -397,14 +392,14 @@ def _provenance(data: JsonObject) -> list[Section]:
             *(["version", f"{name} {version}"] for name, version in run["versions"].items()),
             *(["SHA-256", f"{digest}  {path}"] for path, digest in run["digests"].items()),
         ]
-    rows.append(["this report", when(data["made"])])
+    rows.append(["this report", when(report.made)])
     inputs = [
         [
-            one["file"],
-            "–" if one["size"] is None else f"{amount(one['size'])} B",
-            _modified(one["time_ns"]),
+            one.file,
+            "–" if one.size is None else f"{amount(one.size)} B",
+            _modified(one.time_ns),
         ]
-        for one in data["inputs"]
+        for one in report.inputs
     ]
     headers = ["file", "size", "modified"]
     return [

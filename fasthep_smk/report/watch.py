@@ -74,7 +74,7 @@ class _Page:
             if began >= self._until:
                 self._pause = self._pause or page.pause(0.0)
                 facts = gather(self.build)
-                text = page.as_html(facts, document.as_data(facts), renewed=self._pause)
+                text = page.as_html(facts, document.report_on(facts), renewed=self._pause)
                 self._content = text.encode()
                 now = time.monotonic()
                 self._pause = page.pause(now - began)

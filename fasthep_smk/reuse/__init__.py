@@ -21,7 +21,6 @@ from fasthep_smk.storage.products import RECORD, write_record
 from fasthep_smk.storage.record import Record
 from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files, system_errors
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import FileFacts
 
 __all__ = ["Reuse", "archive_results", "asked", "note_rewritten", "reuse_results"]
@@ -273,7 +272,7 @@ class _Comparison:
             left.append((rule, job))
         return left
 
-    def _reason(self, rule: Rule, job: Job, known: JsonObject) -> str:
+    def _reason(self, rule: Rule, job: Job, known: ledger.Ledger) -> str:
         if job.folder in self.unusable:
             return self.unusable[job.folder]
         if job.folder in self.changed:

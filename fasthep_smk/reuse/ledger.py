@@ -5,49 +5,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.signatures import NodeSignature
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files, plain_values
-from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.documents import JsonObject, YamlMapping
 
-__all__ = ["described", "plain", "read", "write"]
+__all__ = ["Ledger", "NodeContent", "described", "plain", "read", "write"]
 
 #: How many digests are remembered; those that were not seen for longest are forgotten.
 _MOST = 2000
 
 
-def read(build: Path) -> JsonObject:
-    """Return the content of each digest that is known."""
+@dataclass(frozen=True)
+class NodeContent:
+    """What a node's signature is made of (`NodeSignature`), as plain data."""
+
+    content: JsonObject
+    upstream: Sequence[tuple[str, str, str | None]]
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What digests stand for, as far as it is known; ``found`` is it as JSON."""
+
+    found: JsonObject = field(default_factory=dict)
+
+    def node(self, digest: str | None) -> NodeContent | None:
+        """Return what the digest of a node stands for."""
+        item = None if digest is None else self.found.get(digest)
+        if item is None:
+            return None
+        return NodeContent(item["content"], [(at, node, of) for at, node, of in item["upstream"]])
+
+    def context(self, digest: str) -> YamlMapping | None:
+        """Return what the digest of a context stands for: what operations see of a workflow."""
+        item: YamlMapping | None = self.found.get(digest)
+        return item
+
+
+def read(build: Path) -> Ledger:
+    """Return what was known when jobs were translated last."""
     try:
-        return files.unseal((build / layout.LEDGER).read_bytes())
+        return Ledger(files.unseal((build / layout.LEDGER).read_bytes()))
     except (OSError, files.Altered):
-        return {}
+        return Ledger()
 
 
-def write(build: Path, rules: Iterable[Rule], known: JsonObject) -> None:
+def write(build: Path, rules: Iterable[Rule], known: Ledger) -> None:
     """Add what the digests of a translation stand for."""
     now: JsonObject = {}
     for rule in rules:
         for nodes in rule.nodes.values():
             for item in nodes.values():
-                now[item.digest] = described(item)
+                now[item.digest] = vars(described(item))
         for job in rule.jobs.values():
             if job.origin is not None:
                 for name, content in job.origin.contexts.items():
                     if name not in now:  # they name all files
                         now[name] = plain(content)
-    merged = {digest: item for digest, item in known.items() if digest not in now}
+    merged = {digest: item for digest, item in known.found.items() if digest not in now}
     kept = dict(list(merged.items())[-max(_MOST - len(now), 0) :]) if len(now) < _MOST else {}
     files.write_text(build / layout.LEDGER, files.seal({**kept, **now}, indent=None))
 
 
-def described(item: NodeSignature) -> JsonObject:
-    """Return what a node's signature is made of, as plain data."""
-    return {"content": plain(item.content), "upstream": [list(one) for one in item.upstream]}
+def described(item: NodeSignature) -> NodeContent:
+    """Return what a node's signature is made of."""
+    content = {name: plain(value) for name, value in item.content.items()}
+    return NodeContent(content, item.upstream)
 
 
 def plain(value: object) -> object:

@@ -9,7 +9,7 @@ from typing import Literal
 from fasthep_smk.flow.context_use import SIGHTS, Sight
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
-from fasthep_smk.reuse.ledger import described
+from fasthep_smk.reuse.ledger import Ledger, NodeContent, described
 from fasthep_smk.storage.record import MadeOf, Record
 from fasthep_smk.storage.task_table import OriginFacts
 from fasthep_smk.util.documents import JsonObject, YamlMapping
@@ -18,7 +18,7 @@ __all__ = ["reason"]
 
 
 def reason(
-    rule: Rule, job: Job, before: Record | None, known: JsonObject, valid: Mapping[str, object]
+    rule: Rule, job: Job, before: Record | None, known: Ledger, valid: Mapping[str, object]
 ) -> str:
     """Return why a job does not stand.
 
@@ -41,7 +41,7 @@ def reason(
     return "its output columns have changed" if job.origin else "what it sums up has changed"
 
 
-def _nodes(rule: Rule, job: Job, then: MadeOf, known: JsonObject) -> Iterator[str]:
+def _nodes(rule: Rule, job: Job, then: MadeOf, known: Ledger) -> Iterator[str]:
     """Say which node differs, and how: what it does itself before what comes before it."""
     signatures = rule.nodes.get(job.signed_as, {})
     now = {node: described(signatures[node]) for node in job.nodes}
@@ -51,7 +51,7 @@ def _nodes(rule: Rule, job: Job, then: MadeOf, known: JsonObject) -> Iterator[st
         if node in then["nodes"] and then["nodes"][node][0] != signatures[node].digest
     ]
     for node in differ:
-        old = known.get(then["nodes"][node][0])
+        old = known.node(then["nodes"][node][0])
         if old is not None:
             yield from _node(node, old, now[node], known, set())
     added = [node for node in job.nodes if node not in then["nodes"]]
@@ -60,32 +60,33 @@ def _nodes(rule: Rule, job: Job, then: MadeOf, known: JsonObject) -> Iterator[st
         if nodes:
             yield f"{', '.join(_short(node) for node in nodes[:3])}: {word}"
     if differ:
-        old = known.get(then["nodes"][differ[0]][0])
-        same = old is not None and old["content"] == now[differ[0]]["content"]
+        old = known.node(then["nodes"][differ[0]][0])
+        same = old is not None and old.content == now[differ[0]].content
         what = "what it reads comes from another" if same else "it is another"
         yield f"{_short(differ[0])}: {what} operation than before"
 
 
 def _node(
-    node: str, old: JsonObject, now: JsonObject, known: JsonObject, seen: set[str]
+    node: str, old: NodeContent, now: NodeContent, known: Ledger, seen: set[str]
 ) -> Iterator[str]:
     """Say how a node differs, or else one of those before it."""
     if node in seen:
         return
     seen.add(node)
-    if old["content"] != now["content"]:
-        changes = list(_content(old["content"], now["content"]))
+    if old.content != now.content:
+        changes = list(_content(old.content, now.content))
         more = f" (and {len(changes) - 2} more)" if len(changes) > 2 else ""
-        impl = now["content"].get("impl")
+        impl = now.content.get("impl")
         yield f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
         return
-    if [item[:2] for item in old["upstream"]] != [item[:2] for item in now["upstream"]]:
-        names = [", ".join(_short(one[1]) for one in item["upstream"]) for item in (old, now)]
+    if [item[:2] for item in old.upstream] != [item[:2] for item in now.upstream]:
+        names = [", ".join(_short(one[1]) for one in item.upstream) for item in (old, now)]
         yield f"{_short(node)}: it reads {names[1]} instead of {names[0]}"
         return
-    for (_, ref, was), (_, _, digest) in zip(old["upstream"], now["upstream"], strict=True):
-        if was != digest and was in known and digest in known:
-            yield from _node(ref, known[was], known[digest], known, seen)
+    for (_, ref, was), (_, _, digest) in zip(old.upstream, now.upstream, strict=True):
+        before, after = known.node(was), known.node(digest)
+        if was != digest and before is not None and after is not None:
+            yield from _node(ref, before, after, known, seen)
 
 
 def _content(old: JsonObject, now: JsonObject) -> Iterator[str]:
@@ -160,7 +161,7 @@ def _origin(
     old: OriginFacts | None,
     now: OriginFacts | None,
     job: Job,
-    known: JsonObject,
+    known: Ledger,
     who: Mapping[Sight, str],
 ) -> Iterator[str]:
     if not old or not now:
@@ -171,7 +172,7 @@ def _origin(
         yield f"its entries are {_entries(now['entries'])} instead of {_entries(old['entries'])}"
     contexts = job.origin.contexts if job.origin else {}
     if old["context"] != now["context"]:
-        was, new = known.get(old["context"]), contexts.get(now["context"])
+        was, new = known.context(old["context"]), contexts.get(now["context"])
         shown = "; ".join(_changes(was, new))
         yield shown or "what its operations see of the dataset and the globals has changed"
     if old["branches"] != now["branches"]:
@@ -186,7 +187,7 @@ def _origin(
         elif sight == "run" and old["before"] != now["before"]:
             yield "what runs before the partitions has changed"
         else:
-            what = _datasets(known.get(old["run"]), contexts.get(now["run"]))
+            what = _datasets(known.context(old["run"]), contexts.get(now["run"]))
             yield f"the run's datasets, which {node} may see: {what}"
 
 

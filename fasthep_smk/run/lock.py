@@ -18,13 +18,13 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fasthep_smk.storage import batch_jobs, failures, layout, obstacles, queue
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.outdir import make_folder
-from fasthep_smk.storage.run_lock import MARK, holder, is_orphan, read_lock
+from fasthep_smk.storage.run_lock import MARK, Holder, holder, read_lock
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import Findings, SmkError
 from fasthep_smk.util.ownership import make_own
@@ -41,12 +41,12 @@ class Held(SmkError):
     """Another run works on the build folder."""
 
     @classmethod
-    def by(cls, who: Mapping[str, object], build: Path) -> Held:
+    def by(cls, who: Holder, build: Path) -> Held:
         """Return the error that names a process, its host and since when."""
         return cls(
             f"another run is in progress in {build}\n"
-            f"    by       process {who.get('pid', '?')} on {who.get('host', '?')}, "
-            f"since {who.get('since', '?')}\n"
+            f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
+            f"since {who['since'] or '?'}\n"
             "    hint     wait for it, stop it, or choose another --outdir"
         )
 
@@ -74,7 +74,7 @@ def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
             obstacles.make_way(build, obstacles.WRITTEN_FIRST)
             if os.fstat(descriptor).st_mtime > time.time():
                 _date_back(build)
-            if os.fstat(descriptor).st_size and read_lock(descriptor).get("state") != "ended":
+            if os.fstat(descriptor).st_size and read_lock(descriptor).state != "ended":
                 _clear_after_crash(build, descriptor)
             if locks_of_snakemake(build):
                 _take_over_from_snakemake(build, descriptor)
@@ -83,7 +83,7 @@ def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
                 yield descriptor
             finally:
                 # A Snakemake that was killed has left its lock, and perhaps jobs.
-                if "snakemake" not in read_lock(descriptor):
+                if read_lock(descriptor).snakemake is None:
                     _write(descriptor, state="ended")
         finally:
             os.close(descriptor)
@@ -212,8 +212,8 @@ def _lock(descriptor: int, build: Path) -> None:
         who = read_lock(descriptor)
     except OSError:
         return  # a file system without locks: Snakemake's own lock is left
-    if not is_orphan(who) or not _end_and_lock(descriptor, build):
-        raise Held.by(who, build)
+    if not who.is_orphan or not _end_and_lock(descriptor, build):
+        raise Held.by(who.holder, build)
 
 
 def _end_and_lock(descriptor: int, build: Path) -> bool:

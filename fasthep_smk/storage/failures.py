@@ -28,6 +28,7 @@ from fasthep_smk.util.units import format_bytes, format_duration
 __all__ = [
     "Failure",
     "Kind",
+    "attempts",
     "born",
     "clear",
     "earlier",
@@ -132,22 +133,24 @@ def earlier(
     ``fate`` is asked as for :func:`message`.
     """
     found = read(path_of(build, rule, key))
-    if found is None:
-        return []
-    found = _asked(found, fate)
+    return [] if found is None else attempts(_asked(found, fate))
+
+
+def attempts(failure: Failure) -> list[Attempt]:
+    """Return all attempts that a note tells of, first to last."""
     last = Attempt(
-        attempt=found.attempt,
-        pool=found.pool,
-        host=found.host,
-        problem=found.problem,
-        kind=found.kind,
-        batch_job=found.batch_job,
-        memory=found.memory,
-        used=found.used,
-        started=found.started,
-        ended=found.ended,
+        attempt=failure.attempt,
+        pool=failure.pool,
+        host=failure.host,
+        problem=failure.problem,
+        kind=failure.kind,
+        batch_job=failure.batch_job,
+        memory=failure.memory,
+        used=failure.used,
+        started=failure.started,
+        ended=failure.ended,
     )
-    return [*found.earlier, last]
+    return [*failure.earlier, last]
 
 
 def born(pid: int) -> int | None:

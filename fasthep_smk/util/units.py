@@ -117,7 +117,7 @@ def format_bytes(amount: int) -> str:
     return min(texts, key=lambda text: len(text.split()[0]))
 
 
-def about_bytes(amount: int) -> str:
+def about_bytes(amount: float) -> str:
     """Return bytes as a person reads them, with two or three digits: ``1.2 GB``, ``345 kB``."""
     value, names = float(amount), ["B", "kB", "MB", "GB", "TB", "PB"]
     while value >= 999.5 and len(names) > 1:

@@ -62,10 +62,14 @@ MODULES = (
     "fasthep_curator",
     "fasthep_curator.hooks.dataset_context",
     "fasthep_curator.products",
-    # These are imported when an array is made, or a record of four-vectors is met.
+    # These are imported when an array is made, random numbers are seeded, a record of four-vectors
+    # is met, or a ZIP file is read.
     "numpy.ma",
+    "numpy.random",
     "vector.backends.awkward",
     "vector.backends.awkward_constructors",
+    "encodings.ascii",
+    "encodings.cp437",
 )
 
 #: Names the log of an attempt, which a job that succeeds removes.

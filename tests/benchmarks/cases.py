@@ -154,6 +154,35 @@ def zmumu(settings: Settings) -> Result:
     return Result("zmumu", title, rows, notes=[] if dask else [lacking])
 
 
+def published(settings: Settings) -> Result:
+    """Return what the analysis of FAST-HEP's workshop costs, with half as many events as above."""
+    folder, number = settings.folder, max(settings.events // 2, 1000)
+    workflows.write(workflows.one_plot(number), folder)
+    theirs, ours = folder / "theirs", folder / "ours"
+    chunks = ("workflow.yaml", "--chunk-size", str(_CHUNK))
+    found = run(
+        [
+            Step("fasthep run", fasthep("run", *chunks, "--outdir", "theirs"), fresh(theirs)),
+            Step(
+                "ours",
+                smk(*chunks, "-o", "ours", "-j", "2"),
+                fresh(ours),
+                lambda _: check_equal(theirs, ours),
+            ),
+        ],
+        settings,
+    )
+    return Result(
+        "published",
+        f"One histogram of pairs of muons with its plot, nine datasets, {number:,} events, chunks "
+        f"of {_CHUNK:,}, as in FAST-HEP's workshop.",
+        [
+            Row("`fasthep run`", found["fasthep run"]),
+            Row("`fasthep-smk -j 2`", found["ours"], found["fasthep run"], 0.65),
+        ],
+    )
+
+
 def rebin(settings: Settings) -> Result:
     """Return what a run costs after the binning of one histogram among 20 was changed."""
     folder = settings.folder
@@ -290,6 +319,7 @@ CASES: dict[str, Callable[[Settings], Result]] = {
     "tutorial": tutorial,
     "chain": chain,
     "zmumu": zmumu,
+    "published": published,
     "rebin": rebin,
     "variations": variations,
     "marginal": marginal,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -16,7 +17,7 @@ from .measure import Failed, Measured, measure
 
 __all__ = [
     "Pairs", "Settings", "Step", "check_equal", "fasthep", "fresh", "jobs_done", "records", "run",
-    "smk",
+    "smk", "used",
 ]  # fmt: skip
 
 _DONE = re.compile(r"^(\d+) jobs? done; results in", re.MULTILINE)
@@ -143,3 +144,9 @@ def records(build: Path) -> dict[str, int]:
     """Return when each finished job of a build folder was finished."""
     found = (build / "smk" / "work").rglob("record.json")
     return {str(path.relative_to(build)): path.stat().st_mtime_ns for path in found}
+
+
+def used(build: Path) -> list[dict[str, float]]:
+    """Return what the record of each finished job of a build folder says that it used."""
+    found = (build / "smk" / "work").rglob("record.json")
+    return [json.loads(path.read_text(encoding="utf-8"))["used"] for path in found]

@@ -12,8 +12,8 @@ import yaml
 from . import events
 
 __all__ = [
-    "chain", "histograms", "many_files", "one_file", "plots", "sleeping", "tiny", "tutorial",
-    "varied", "write", "zmumu",
+    "chain", "histograms", "many_files", "one_file", "one_plot", "plots", "sleeping", "tiny",
+    "tutorial", "varied", "write", "zmumu",
 ]  # fmt: skip
 
 _DEMO = Path(__file__).parents[2] / "workflow" / "demo" / "workflow.yaml"
@@ -117,6 +117,33 @@ def zmumu(total: int) -> Document:
         shown["style"]["datasets"].setdefault(name, style)
     others = [name for name in events.DATASETS if name not in ("data", "dy")]
     shown["data_mc"]["backgrounds"] = others
+    return document
+
+
+def one_plot(total: int) -> Document:
+    """Return the least of a dimuon analysis, as FAST-HEP's workshop shows it: one histogram.
+
+    No selection but that of isolated muons, and the plot compares data with simulation.
+    """
+    document = zmumu(total)
+    document["sources"]["events"]["branches"] = [
+        *(f"Muon_{name}" for name in ("Px", "Py", "Pz", "E", "Iso")),
+        "EventWeight",
+    ]
+    stages = {stage["id"]: stage for stage in document["analysis"]["stages"]}
+    pair, mass = stages["DiMuon"], stages["DiMuonMass"]
+    pair["params"]["mask"] = "Muon_Isolated"
+    mass["params"]["weight_expr"] = "EventWeight"
+    del mass["from"]
+    document["analysis"]["stages"] = [
+        _define(
+            "Muons",
+            Muon_Pt="sqrt(Muon_Px**2 + Muon_Py**2)",
+            Muon_Isolated="(Muon_Iso / Muon_Pt) < 0.10",
+        ),
+        pair,
+        mass,
+    ]
     return document
 
 

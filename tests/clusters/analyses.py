@@ -198,7 +198,7 @@ def at_home(folder: Path, workflow: str, outdir: str, *options: str) -> Path:
 
 def has_a_right_page(build: Path, scratch: Path) -> None:
     """All numbers of the page follow from what the run has left, and a browser shows it."""
-    assert differences(build, document.as_data(gather(build))) == []
+    assert differences(build, document.as_data(document.report_on(gather(build)))) == []
     shown = show(build / layout.REPORT, scratch)
     assert (shown.console, shown.requests) == ([], [])
     assert "<title>finished: " in shown.document

@@ -81,21 +81,20 @@ def test_the_same_results_are_the_same(tmp_path: Path) -> None:
 def test_weights_that_were_added_in_another_order_are_the_same(tmp_path: Path) -> None:
     one = build(tmp_path / "one", histogram({"dy": [5]}, weight=0.1 + 0.2), cutflow(7, 0.1 + 0.2))
     other = build(tmp_path / "other", histogram({"dy": [5]}, weight=0.3), cutflow(7, 0.3))
-    assert compare.as_data(one, other)["same"]
+    assert compare.comparison(one, other).is_same
 
 
 def test_bins_that_differ_are_named(tmp_path: Path) -> None:
     one = build(tmp_path / "one", histogram({"dy": [5, 5, 15, 50], "data": [5]}))
     other = build(tmp_path / "other", histogram({"dy": [5, 25, 50, 50, 50], "data": [5]}))
-    data = compare.as_data(one, other)
-    (found,) = data["histograms"]
-    assert (found["name"], found["dataset"], found["differ"], found["bins"]) == ("h", "dy", 4, 6)
-    values = {row["bin"]: row["values"] for row in found["largest"] if row["what"] == "values"}
+    (found,) = compare.comparison(one, other).histograms
+    assert (found.name, found.dataset, found.differ, found.bins) == ("h", "dy", 4, 6)
+    values = {row.bin: row.values for row in found.largest if row.what == "values"}
     assert values == {
-        "met 0 to 10": [2, 1], "met 10 to 20": [1, 0], "met 20 to 30": [0, 1],
-        "met overflow": [1, 3],
+        "met 0 to 10": (2, 1), "met 10 to 20": (1, 0), "met 20 to 30": (0, 1),
+        "met overflow": (1, 3),
     }  # fmt: skip
-    assert found["largest"][0]["bin"] == "met overflow"
+    assert found.largest[0].bin == "met overflow"
     text, status = report.compared([one, other], as_json=False)
     assert status == 1
     assert "the results differ in histograms: 1 cutflow, 1 histogram compared" in text
@@ -114,17 +113,30 @@ def test_bins_that_differ_are_named(tmp_path: Path) -> None:
 def test_histograms_that_cannot_be_subtracted_differ(
     tmp_path: Path, made: Any, problem: str
 ) -> None:
-    data = compare.as_data(build(tmp_path / "one"), build(tmp_path / "other", made))
-    assert problem in [row["problem"] for row in data["histograms"]]
+    found = compare.comparison(build(tmp_path / "one"), build(tmp_path / "other", made))
+    assert problem in [row.problem for row in found.histograms]
+
+
+def test_json_tells_of_a_histogram_what_is_known(tmp_path: Path) -> None:
+    """Bins where these were compared, axes where they have other names."""
+    folders = [build(tmp_path / name, histogram({"dy": [n]})) for n, name in enumerate("ab", 9)]
+    folders.append(build(tmp_path / "c", hist.Hist.new.Reg(4, 0, 40, name="pt").Weight()))
+    pairs = [folders[:2], folders[1:]]
+    (bins,), (axes,) = (compare.as_data(compare.comparison(*two))["histograms"] for two in pairs)
+    assert list(bins) == ["name", "dataset", "problem", "bins", "differ", "largest"]
+    assert axes == {
+        "name": "h", "dataset": "", "problem": "the axes have other names",
+        "values": [["dataset", "met"], ["pt"]],
+    }  # fmt: skip
 
 
 def test_cuts_that_differ_are_named(tmp_path: Path) -> None:
     one, other = build(tmp_path / "one"), build(tmp_path / "other", cuts=cutflow(8, 2.5))
-    data = compare.as_data(one, other)
-    assert [(row["cut"], row["what"], row["values"]) for row in data["cutflows"]] == [
-        ("met > 5", "after", [7, 8]), ("met > 5", "weights", [1.5, 2.5]),
+    found = compare.comparison(one, other)
+    assert [(row.cut, row.what, row.values) for row in found.cutflows] == [
+        ("met > 5", "after", (7, 8)), ("met > 5", "weights", (1.5, 2.5)),
     ]  # fmt: skip
-    assert data["histograms"] == []
+    assert found.histograms == []
 
 
 def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
@@ -135,8 +147,8 @@ def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
     }  # fmt: skip
     job = tables.entry(signature="s", missing=(lost,))
     (other / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
-    (row,) = compare.as_data(one, other)["partitions"]
-    assert (row["dataset"], row["file"], row["lacks"]) == ("dy", "dy.root", "second")
+    (row,) = compare.comparison(one, other).partitions
+    assert (row.dataset, row.file, row.lacks) == ("dy", "dy.root", "second")
 
 
 def test_it_ends_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,11 +232,11 @@ def test_plots_differ_by_their_pixels_and_tables_by_their_numbers(
     folders = [build(tmp_path / "one"), build(tmp_path / "other")]
     for folder, content in zip(folders, (one, other), strict=True):
         put(folder, name, content)
-    data = compare.as_data(*folders)
-    assert data["same"] == (problem is None)
-    assert [row["file"] for row in data["files"]] == ([f"artifacts/{name}"] if problem else [])
-    assert all(row["problem"].startswith(problem) for row in data["files"])
-    assert data["compared"]["plots" if "plots" in name else "files"] == 1
+    found = compare.comparison(*folders)
+    assert found.is_same == (problem is None)
+    assert [row.file for row in found.files] == ([f"artifacts/{name}"] if problem else [])
+    assert all(row.problem.startswith(problem) for row in found.files)
+    assert found.compared["plots" if "plots" in name else "files"] == 1
 
 
 def test_a_file_of_one_of_them_is_named(tmp_path: Path) -> None:
@@ -266,11 +278,11 @@ def test_skims_differ_by_their_events(
     folders = [build(tmp_path / "one"), build(tmp_path / "other")]
     skim(folders[0], {"0_0.root": {"x": [1.0, 2.0]}, "1_0.root": {"x": [3.0]}})
     skim(folders[1], parts)
-    data = compare.as_data(*folders)
-    assert [(row["dataset"], row["problem"]) for row in data["skims"]] == (
+    found = compare.comparison(*folders)
+    assert [(row.dataset, row.problem) for row in found.skims] == (
         [("dy", problem)] if problem else []
     )
-    assert (data["files"], data["compared"]["skims"]) == ([], 1)
+    assert (found.files, found.compared["skims"]) == ([], 1)
 
 
 def test_a_skim_that_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from xml.etree import ElementTree
 import pytest
 
 from fasthep_smk.report import graph
+from fasthep_smk.report.rules import RuleFacts
+from fasthep_smk.report.status import State
 
 CANARY = "<script>document.title='canary'</script>"
 
@@ -72,8 +74,8 @@ def test_many_layers_need_no_recursion() -> None:
 
 
 def test_hostile_names_are_text() -> None:
-    states = {"done": 1, "running": 1, "failed": 1, "to do": 0}
-    row = {"rule": CANARY, "pools": ['" onload="'], "states": states, "reads": []}
+    states: dict[State, int] = {"done": 1, "running": 1, "failed": 1, "to do": 0}
+    row = RuleFacts(CANARY, pools=['" onload="'], states=states, reads=[], stages=[], jobs=[])
     root = ElementTree.fromstring(graph.as_svg([row], {'" onload="': "#123456"}))
     assert {one.tag for one in root.iter()} == {"svg", "a", "title", "rect", "text"}
     assert root.find(".//title").text == (  # type: ignore[union-attr]

@@ -36,17 +36,17 @@ def test_a_row_tells_what_the_jobs_of_a_rule_took() -> None:
         job("c", started=10, ended=11, cpu=1, memory=6, threads=2, retries=1, is_new=False),
     ]
     (row,) = measures.rules(jobs)
-    assert (row["jobs"], row["earlier"], row["retries"]) == (3, 1, 1)
-    assert (row["least"], row["median"], row["most"]) == (1, 2, 6)
-    assert row["cpu"] == 5 / 10  # the third had two cpus
-    assert (row["memory"], row["read"], row["written"]) == (7, 300, None)
-    assert row["wait"] == 7
-    assert row["speed"] == 120 / 8  # of those that have events
+    assert (row.jobs, row.earlier, row.retries) == (3, 1, 1)
+    assert (row.least, row.median, row.most) == (1, 2, 6)
+    assert row.cpu == 5 / 10  # the third had two cpus
+    assert (row.memory, row.read, row.written) == (7, 300, None)
+    assert row.wait == 7
+    assert row.speed == 120 / 8  # of those that have events
 
 
 def test_jobs_of_one_rule_in_two_pools_are_two_rows() -> None:
     rows = measures.rules([job("a"), job("b", pool="gpu")])
-    assert [(row["rule"], row["pool"]) for row in rows] == [("r", "default"), ("r", "gpu")]
+    assert [(row.rule, row.pool) for row in rows] == [("r", "default"), ("r", "gpu")]
 
 
 def test_a_bundle_has_waited_once() -> None:
@@ -100,7 +100,7 @@ def test_the_critical_path_goes_back_over_what_ended_last() -> None:
         job("end", started=12, ended=13, reads=("smk/work/r/quick", "smk/work/r/slow")),
     ]
     path = measures.critical_path(jobs)
-    assert [(step.job.key, step.waited) for step in path] == [("slow", 1), ("end", 3)]
+    assert [(step.key, step.waited) for step in path] == [("slow", 1), ("end", 3)]
     assert measures.critical_path([]) == []
 
 
@@ -122,11 +122,11 @@ def test_how_many_ran_and_waited_at_a_time() -> None:
         job("a", started=1, ended=3, waited_from=0.0),
         job("b", started=2, ended=4, waited_from=0.0, pool="gpu"),
     ]
-    assert measures.concurrency(jobs) == {
-        "times": [0, 1, 2, 3, 4],
-        "waiting": [2, 1, 0, 0, 0],
-        "running": {"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]},
-    }
+    assert measures.concurrency(jobs) == measures.Concurrency(
+        times=[0, 1, 2, 3, 4],
+        waiting=[2, 1, 0, 0, 0],
+        running={"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]},
+    )
 
 
 def test_pools_are_told_against_their_limits() -> None:
@@ -138,19 +138,19 @@ def test_pools_are_told_against_their_limits() -> None:
     ]
     waited = [Waited(1, "default", "Resources", 3), Waited(5, "default", "Resources", 7)]
     default, gpu, cores = measures.pools(jobs, {"default": 2}, 4, waited)
-    assert (default["limit"], default["most"], default["full"]) == (2, 2, 1.0)
-    assert default["mean"] == 20 / 10  # 10, 6 and 4 s of jobs in 10 s
-    assert default["waiting"] == 4 / 10
-    assert default["reasons"] == {"Resources": 7}
-    assert (gpu["limit"], gpu["full"], gpu["mean"]) == (None, None, 1.0)
-    assert (cores["unit"], cores["limit"], cores["most"]) == ("cores", 4, 5)
-    assert cores["mean"] == (20 + 6) / 10
-    assert cores["full"] == 2 / 10
+    assert (default.limit, default.most, default.full) == (2, 2, 1.0)
+    assert default.mean == 20 / 10  # 10, 6 and 4 s of jobs in 10 s
+    assert default.waiting == 4 / 10
+    assert default.reasons == {"Resources": 7}
+    assert (gpu.limit, gpu.full, gpu.mean) == (None, None, 1.0)
+    assert (cores.unit, cores.limit, cores.most) == ("cores", 4, 5)
+    assert cores.mean == (20 + 6) / 10
+    assert cores.full == 2 / 10
 
 
 def test_a_pool_of_which_no_job_has_ended_says_why_they_wait() -> None:
     (row,) = measures.pools([], {"gpu": 2}, None, [Waited(1, "gpu", "Priority", 4)])
-    assert (row["pool"], row["most"], row["reasons"]) == ("gpu", 0, {"Priority": 4})
+    assert (row.pool, row.most, row.reasons) == ("gpu", 0, {"Priority": 4})
     assert tables._limit_advice(row) == "–"
 
 

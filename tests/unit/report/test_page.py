@@ -131,16 +131,16 @@ def test_a_page_that_quotes_logs_is_as_private_as_they_are(build: Path) -> None:
 
 
 def test_records_of_earlier_versions_are_understood(build: Path) -> None:
-    data = document.as_data(gather(build))
-    (row,) = data["rules"]
-    assert (row["jobs"], row["most"], row["read"], row["wait"]) == (1, 4.0, None, None)
-    assert (row["events"], row["speed"]) == (100, 25.0)
+    found = document.report_on(gather(build))
+    (row,) = found.rules
+    assert (row.jobs, row.most, row.read, row.wait) == (1, 4.0, None, None)
+    assert (row.events, row.speed) == (100, 25.0)
 
 
 @pytest.mark.parametrize("holds", ["", "nonsense", "[1]", '{"signature": 5}'])
 def test_a_damaged_record_is_none(build: Path, holds: str) -> None:
     (build / "smk/work/r/a/record.json").write_text(holds)
-    assert document.as_data(gather(build))["counts"]["done"] == 0
+    assert document.report_on(gather(build)).counts["done"] == 0
     page.write(build)
 
 
@@ -152,9 +152,9 @@ def test_the_verdict_is_that_of_the_run_and_of_its_jobs(
     build: Path, outcome: last_run.Outcome, state: str
 ) -> None:
     last_run.write(build, {**RUN, "outcome": outcome})
-    data = document.as_data(gather(build))
-    assert data["verdict"]["state"] == state
-    assert "1 of 2 jobs" in data["verdict"]["text"]
+    found = document.report_on(gather(build))
+    assert found.verdict.state == state
+    assert "1 of 2 jobs" in found.verdict.text
 
 
 def running(build: Path) -> failures.Failure:
@@ -181,15 +181,15 @@ def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
     more = {key: replace(jobs["a"], folder=f"smk/work/r/{key}", signature=key) for key in "cd"}
     (build / layout.table("r")).write_text(tables.table(jobs={**jobs, **more}).to_text())
     running(build)
-    assert document.as_data(gather(build))["verdict"]["state"] == "failed"  # nobody works on it
+    assert document.report_on(gather(build)).verdict.state == "failed"  # nobody works on it
     with lock.hold(build):
-        data = document.as_data(gather(build))
+        found = document.report_on(gather(build))
         text = page.write(build, renewed=12).read_text()
     # Two took 4 s each; one has run 3 s of as many, and one is to start: they run one at a time.
-    assert data["seconds_left"] == pytest.approx(4 + 1, abs=0.5)
+    assert found.seconds_left == pytest.approx(4 + 1, abs=0.5)
     assert re.fullmatch(
         r"2 of 4 jobs are done, 1 run now\. About \d s left: it may end at 20.* UTC\.",
-        data["verdict"]["text"],
+        found.verdict.text,
     )
     assert '<meta http-equiv="refresh" content="12">' in text
     assert "renewed about every 12 s while the run goes on" in text
@@ -198,13 +198,13 @@ def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
 
 def test_before_anything_is_translated_there_is_nothing_to_do(build: Path) -> None:
     (build / layout.table("r")).unlink()
-    assert document.as_data(gather(build))["verdict"] == {
-        "state": "to do", "text": "Nothing is translated yet.",
-    }  # fmt: skip
+    assert document.report_on(gather(build)).verdict == document.Verdict(
+        "to do", "Nothing is translated yet."
+    )
     with lock.hold(build):
-        assert document.as_data(gather(build))["verdict"] == {
-            "state": "running", "text": "It begins.",
-        }  # fmt: skip
+        assert document.report_on(gather(build)).verdict == document.Verdict(
+            "running", "It begins."
+        )
 
 
 def test_a_page_costs_a_run_next_to_nothing() -> None:
@@ -217,10 +217,10 @@ def test_a_job_that_was_stopped_with_its_run_has_not_failed(build: Path) -> None
     note = failures.read(path)
     assert note is not None
     failures.note(build, replace(note, kind="killed"))
-    assert document.as_data(gather(build))["counts"]["failed"] == 1
+    assert document.report_on(gather(build)).counts["failed"] == 1
     last_run.write(build, {**RUN, "outcome": "stopped"})
-    data = document.as_data(gather(build))
-    assert (data["counts"]["failed"], data["counts"]["to do"], data["failures"]) == (0, 1, [])
+    found = document.report_on(gather(build))
+    assert (found.counts["failed"], found.counts["to do"], found.failures) == (0, 1, [])
 
 
 def told(text: str) -> dict[str, Any]:
@@ -240,9 +240,9 @@ def test_attempts_that_failed_and_jobs_that_run_are_in_the_charts(build: Path) -
     place = {"pool": "default", "host": "x", "attempt": 2, "batch_job": "7", "system": "slurm"}
     more = {**place, "started": 105.0, "ended": 106.0, "memory": 2 * 10**9, "used": 10**8}
     failures.note(build, replace(note, earlier=[{**first, **times}], **more))
-    data = document.as_data(gather(build))
-    (row,) = data["pools"]
-    assert (row["most"], row["mean"]) == (2, pytest.approx(7 / 15))  # idle at 104
+    found = document.report_on(gather(build))
+    (row,) = found.pools
+    assert (row.most, row.mean) == (2, pytest.approx(7 / 15))  # idle at 104
     text = page.write(build).read_text()
     assert "pool &#x27;default&#x27; on x, slurm job 7, attempt 2" in text
     assert "2.0 GB asked for, 100 MB used" in text
@@ -267,8 +267,8 @@ def test_skims_are_told_by_dataset(build: Path) -> None:
     for folder, content in (("skim", skim), ("damaged", {"datasets": 5})):
         (build / "artifacts/files" / folder).mkdir(parents=True)
         (build / "artifacts/files" / folder / "manifest.json").write_text(json.dumps(content))
-    (row,) = document.as_data(gather(build))["skims"]
-    assert (row["name"], row["dataset"], row["events"], row["size"]) == ("skim", CANARY, 12, 600)
+    (row,) = document.report_on(gather(build)).skims
+    assert (row.name, row.dataset, row.events, row.size) == ("skim", CANARY, 12, 600)
     assert '<section id="skims">' in page.write(build).read_text()
 
 
@@ -285,25 +285,25 @@ def test_a_broad_plot_has_a_row_of_its_own(build: Path) -> None:
 
 def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
     path = build / "smk/work/r/a/record.json"
-    assert document.as_data(gather(build))["in_part"] == 0
+    assert document.report_on(gather(build)).in_part == 0
     content = json.loads(path.read_text())
     path.write_text(json.dumps({**content, "adopted": ["smk/old/r/a"]}, indent=1))
     last_run.write(build, RUN)
-    data = document.as_data(gather(build))
-    assert data["in_part"] == 1
-    assert "1 of those that ran did so in part, and have adopted the rest." in report.as_text(data)
+    found = document.report_on(gather(build))
+    assert found.in_part == 1
+    assert "1 of those that ran did so in part, and have adopted the rest." in report.as_text(found)
 
 
 def test_pools_say_why_jobs_waited(build: Path) -> None:
     last_run.write(build, {**RUN, "limits": {"default": 1}, "cores": None})
     notes = build / layout.QUEUE_NOTES
     notes.write_text(json.dumps({"time": 95, "waiting": [["default", CANARY, 3]]}) + "\n")
-    (row,) = document.as_data(gather(build))["pools"]
-    assert (row["limit"], row["most"], row["reasons"]) == (1, 1, {CANARY: 3})
+    (row,) = document.report_on(gather(build)).pools
+    assert (row.limit, row.most, row.reasons) == (1, 1, {CANARY: 3})
     assert "why jobs waited" in report.told(build, text=True, as_json=False)
     assert CANARY not in page.write(build).read_text()
     last_run.write(build, RUN)  # as an older version has left it
-    assert document.as_data(gather(build))["pools"][0]["limit"] is None
+    assert document.report_on(gather(build)).pools[0].limit is None
 
 
 def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
@@ -316,15 +316,15 @@ def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
     after = tables.entry(folder="smk/work/s", signature="s", reads=(Read("smk/work/r/a", ()),))
     (build / layout.table("r")).write_text(tables.table(jobs={"b": one, "a": jobs["a"]}).to_text())
     (build / layout.table("s")).write_text(tables.table(rule="s", jobs={"": after}).to_text())
-    first, second = document.as_data(gather(build))["each_rule"]
-    (stage,) = first["stages"]
-    assert (stage["stage"], stage["op"]) == ("Cuts", "hep.define")
-    told = yaml.safe_load("\n".join(stage["params"]))
+    first, second = document.report_on(gather(build)).each_rule
+    (stage,) = first.stages
+    assert (stage.stage, stage.op) == ("Cuts", "hep.define")
+    told = yaml.safe_load("\n".join(stage.params))
     assert told["cuts"] == ["a", "b"]
     assert "hunter2" not in told["url"]
-    assert [(job["key"], job["state"]) for job in first["jobs"]] == [("b", "failed"), ("a", "done")]
-    assert first["jobs"][0]["log"] == "debug/distributed/logs/r/b.log"
-    assert (second["reads"], second["states"]["to do"]) == (["r"], 1)
+    assert [(job.key, job.state) for job in first.jobs] == [("b", "failed"), ("a", "done")]
+    assert first.jobs[0].log == "debug/distributed/logs/r/b.log"
+    assert (second.reads, second.states["to do"]) == (["r"], 1)
     text = page.write(build).read_text()
     assert CANARY not in text
     shown = text.partition('<section id="graph">')[2].partition("</section>")[0]

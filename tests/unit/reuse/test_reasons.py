@@ -11,6 +11,7 @@ from fasthep_smk.plan.jobs import make_rules
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Job, Rule, Variation, made_of
 from fasthep_smk.reuse import ledger
+from fasthep_smk.reuse.ledger import Ledger
 from fasthep_smk.reuse.reasons import reason
 from tests.unit.plans import define, graph, histogram, node, router_for
 
@@ -39,7 +40,7 @@ def joined_job(
 
 
 def why(before: tuple[Rule, Job], now: tuple[Rule, Job], tmp_path: Path) -> str:
-    ledger.write(tmp_path, [before[0]], {})
+    ledger.write(tmp_path, [before[0]], Ledger())
     record = {"signature": before[1].signature, "made_of": made_of(*before)}
     return reason(*now, record, ledger.read(tmp_path), {})
 
@@ -110,10 +111,10 @@ def test_neither_is_seen_by_other_operations() -> None:
 
 
 def test_a_job_that_never_ran() -> None:
-    assert reason(*joined_job(*CHAIN), None, {}, {}) == "it has not run yet"
+    assert reason(*joined_job(*CHAIN), None, Ledger(), {}) == "it has not run yet"
 
 
 def test_without_a_ledger_less_is_said() -> None:
     before, now = joined_job(*CHAIN), joined_job(define("A", "read.events", "px + 2"), CHAIN[1])
     record = {"signature": before[1].signature, "made_of": made_of(*before)}
-    assert reason(*now, record, {}, {}) == "A: it is another operation than before"
+    assert reason(*now, record, Ledger(), {}) == "A: it is another operation than before"
