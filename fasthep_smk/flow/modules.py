@@ -12,13 +12,15 @@ from fasthep_smk.flow.reads import modifiers_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["modules_of", "own_modules_of"]
+__all__ = ["modules_of", "only_fasthep", "own_modules_of"]
 
 _CATEGORY = {
     "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
 }  # fmt: skip
 #: Of these, a run loads all that is registered.
 _LOADED = ("functions", "constants", "product_handlers")
+#: Packages whose functions FAST-HEP's own registry names, and this one.
+_KNOWN = ("numpy", "awkward", "fasthep_smk")
 
 
 def modules_of(plan: Plan) -> list[str]:
@@ -41,6 +43,15 @@ def own_modules_of(plan: Plan) -> list[str]:
         and name.partition(".")[0] not in sys.stdlib_module_names
         and (name in operations or not op_identity.is_installed(name))
     ]
+
+
+def only_fasthep(plan: Plan) -> bool:
+    """Whether a plan runs no code but FAST-HEP's own, and that of libraries which it names."""
+    return bool(plan.nodes) and all(
+        op_identity.is_published(name) or root in _KNOWN or root in sys.stdlib_module_names
+        for name in modules_of(plan)
+        for root in (name.partition(".")[0],)
+    )
 
 
 def _of_operations(plan: Plan) -> set[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.column_types import events_of
+from fasthep_smk.flow.modules import only_fasthep
 from fasthep_smk.flow.operation import enter_operation
 from fasthep_smk.flow.patches.weights import forget_weights, look_at_weights
 from fasthep_smk.flow.rng import FILE
@@ -37,6 +38,8 @@ __all__ = ["Session", "StageError", "prepare_build"]
 class _Hooks(upstream.HookManager):  # type: ignore[misc]
     """FAST-HEP's hook manager that also remembers which node raised."""
 
+    #: Whether operations that follow each other may share a weight.
+    share_weights: bool = False
     entered: PlanNode | None = None
     failed: PlanNode | None = None
     #: What the node that failed was given.
@@ -50,7 +53,7 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
         enter_operation(node.impl, stage_of(node))
         super().before_node(node=node, inputs=inputs, ctx=ctx, **details)
         read = (events for events in map(events_of, inputs.values()) if events is not None)
-        look_at_weights(node.impl, node.params, next(read, None))
+        look_at_weights(node.impl, node.params, next(read, None), share=self.share_weights)
 
     def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))
@@ -75,6 +78,7 @@ class Session:
         self.outdir = outdir
         self.registry: RuntimeRegistry = upstream.runtime_registry_from_config(plan.registry)
         self.hooks: _Hooks = _Hooks.from_plan(plan)
+        self.hooks.share_weights = only_fasthep(plan)
         self.ctx: Context = dict(plan.context)
         self.ctx.update(
             outdir=str(outdir),

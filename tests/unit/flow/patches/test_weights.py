@@ -32,10 +32,21 @@ def cutflow(weight: str) -> dict[str, object]:
 
 def run(impl: str, params: dict[str, object], **functions: Callable[..., object]) -> Any:
     """Run an operation as a job does, with more functions for its expressions."""
-    look_at_weights(impl, params, EVENTS)
-    ctx = {"primary_stream": "events", "node_id": "stage.A", **functions}
+    return run_on(EVENTS, impl, params, functions)
+
+
+def run_on(
+    events: ak.Array,
+    impl: str,
+    params: dict[str, object],
+    more: dict[str, Any],
+    *,
+    share: bool = True,
+) -> Any:
+    look_at_weights(impl, params, events, share=share)
+    ctx = {"primary_stream": "events", "node_id": "stage.A", **more}
     name = f"run_{impl.rpartition('.')[2]}_transform"
-    return getattr(upstream.weighing_operation(impl), name)(stream=EVENTS, ctx=ctx, **params)
+    return getattr(upstream.weighing_operation(impl), name)(stream=events, ctx=ctx, **params)
 
 
 @pytest.mark.parametrize(
@@ -96,38 +107,55 @@ def test_what_another_operation_evaluates_is_no_weight() -> None:
 
 EVALUATED = {
     "2 * Weight + MET": 1,
+    "Weight * (MET > 1)": 1,
     "noise(Weight)": 3,
     "(Weight * factor)": 3,
+    "Weight * MET.ndim": 3,
 }
+
+
+@pytest.fixture
+def evaluated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The expressions that FAST-HEP evaluates from now on."""
+    found: list[str] = []
+    evaluate = upstream.eval_expr
+
+    def counted(events: ak.Array, text: str, ctx: dict[str, object]) -> object:
+        found.append(text)
+        return evaluate(events, text, ctx)
+
+    monkeypatch.setattr(upstream, "eval_expr", counted)
+    return found
 
 
 @pytest.mark.parametrize("weight", EVALUATED)
 def test_arithmetic_of_columns_is_evaluated_once_for_several_histograms(
-    weight: str, monkeypatch: pytest.MonkeyPatch
+    weight: str, evaluated: list[str]
 ) -> None:
-    evaluated: list[str] = []
-    evaluate = upstream.eval_expr
-
-    def counted(events: ak.Array, text: str, ctx: dict[str, object]) -> object:
-        evaluated.append(text)
-        return evaluate(events, text, ctx)
-
-    monkeypatch.setattr(upstream, "eval_expr", counted)
-    # Where the operation of a run evaluates, it looks for what stands there now.
     found = [run("hep.hist", hist(weight), noise=lambda one: one, factor=2) for _ in range(3)]
     assert evaluated.count(weight) == EVALUATED[weight]
     assert found[0] == found[1] == found[2]
 
 
-def test_a_column_under_the_same_name_of_other_events_is_another_weight() -> None:
-    def filled(events: ak.Array) -> float:
-        look_at_weights("hep.hist", hist("2 * Weight"), events)
-        ctx = {"primary_stream": "events", "node_id": "stage.A"}
-        operation = upstream.weighing_operation("hep.hist").run_hist_transform
-        return float(operation(stream=events, ctx=ctx, **hist("2 * Weight")).sum(flow=True).value)
+def test_beside_code_of_a_user_s_own_each_histogram_evaluates_its_weight(
+    evaluated: list[str],
+) -> None:
+    for _ in range(3):
+        run_on(EVENTS, "hep.hist", hist("2 * Weight"), {}, share=False)
+    assert evaluated.count("2 * Weight") == 3
 
-    assert filled(EVENTS) == 8.0
-    assert filled(EVENTS[:2]) == 4.0
+
+def test_other_events_and_a_column_that_was_assigned_have_another_weight() -> None:
+    def filled(events: ak.Array) -> float:
+        found = run_on(events, "hep.hist", hist("2 * Weight"), {})
+        return float(found.sum(flow=True).value)
+
+    events = ak.copy(EVENTS)
+    assert filled(events) == 8.0
+    assert filled(events[:2]) == 4.0
+    assert filled(events) == 8.0
+    events["Weight"] = events["Weight"] * 3
+    assert filled(events) == 24.0
 
 
 def test_nothing_is_kept_of_a_partition_that_has_ended() -> None:
@@ -135,3 +163,4 @@ def test_nothing_is_kept_of_a_partition_that_has_ended() -> None:
     assert weights._last is not None
     forget_weights()
     assert weights._last is None
+    assert weights._shared is None
