@@ -24,6 +24,7 @@ from .steps import (
     check_equal,
     fasthep,
     fresh,
+    job_records,
     jobs_done,
     records,
     run,
@@ -91,10 +92,10 @@ def chain(settings: Settings) -> Result:
     theirs, ours = folder / "theirs", folder / "ours"
     command = smk("workflow.yaml", "-o", "ours", "-j", "2", "--shrink-to-fit")
 
-    def check(measured: Measured) -> None:
+    def check(_: Measured) -> None:
         check_equal(theirs, ours)
-        if jobs_done(measured) < _POOLS:
-            raise Failed("stages of several pools are in one job")
+        if len(pools := {one["asked"]["pool"] for one in job_records(ours)}) != _POOLS:
+            raise Failed(f"jobs ran in {', '.join(sorted(pools))}: {_POOLS} pools were meant")
 
     found = run(
         [

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support.cases import CUTFLOW_FILES
 from tests.support.compare import compare_builds
@@ -16,8 +17,8 @@ from tests.support.compare import compare_builds
 from .measure import Failed, Measured, measure
 
 __all__ = [
-    "Pairs", "Settings", "Step", "check_equal", "fasthep", "fresh", "jobs_done", "records", "run",
-    "smk", "used",
+    "Pairs", "Settings", "Step", "check_equal", "fasthep", "fresh", "job_records", "jobs_done",
+    "records", "run", "smk",
 ]  # fmt: skip
 
 _DONE = re.compile(r"^(\d+) jobs? done; results in", re.MULTILINE)
@@ -146,7 +147,7 @@ def records(build: Path) -> dict[str, int]:
     return {str(path.relative_to(build)): path.stat().st_mtime_ns for path in found}
 
 
-def used(build: Path) -> list[dict[str, float]]:
-    """Return what the record of each finished job of a build folder says that it used."""
+def job_records(build: Path) -> list[dict[str, Any]]:
+    """Return the record of each finished job of a build folder."""
     found = (build / "smk" / "work").rglob("record.json")
-    return [json.loads(path.read_text(encoding="utf-8"))["used"] for path in found]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in found]
