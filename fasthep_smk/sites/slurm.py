@@ -15,7 +15,7 @@ from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.sites import NotSubmitted, Queued, QueueState, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
-from fasthep_smk.sites.slurm_limits import too_large
+from fasthep_smk.sites.slurm_limits import fits, too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
     Partition,
@@ -247,9 +247,9 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
 
 
 def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
-    """Yield in words which partitions of attempts have no node that takes jobs now."""
+    """Yield in words which attempts wait for nodes that take no jobs now."""
     known, default = partitions() or {}, cache(default_partition)
-    wanted: dict[str, None] = {}
+    said: dict[str, None] = {}
     for attempt in attempts:
         if _is_elsewhere(attempt, site):
             continue
@@ -257,13 +257,15 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
         if not names and _takes_default(site):
             names = default()
         each = [known[name] for name in str(names or "").split(",") if name in known]
-        if not any(one.up for one in each):
-            wanted |= dict.fromkeys(one.name for one in each)
-    for name in wanted:
-        yield (
-            f"all nodes of partition {name} are down or drained (sinfo): its jobs wait until one "
-            "is back"
-        )
+        if any(fits(attempt, one.up) for one in each):
+            continue
+        for one in each:
+            if not one.up:
+                said[f"all nodes of partition {one.name}"] = None
+            elif fits(attempt, one.shapes):
+                said[f"the nodes of partition {one.name} that pool {attempt.pool!r} fits on"] = None
+    for nodes in said:
+        yield f"{nodes} are down or drained (sinfo): its jobs wait until one is back"
 
 
 def _is_elsewhere(attempt: Attempt, site: Site) -> bool:

@@ -399,6 +399,19 @@ def test_a_partition_whose_nodes_are_all_down_is_told(sinfo: Path, folder: Path)
     assert "expected: at most 8\n" in placed(said, folder)[0]
 
 
+def test_nodes_that_are_large_enough_and_down_are_told(sinfo: Path, folder: Path) -> None:
+    (sinfo / "sinfo.txt").write_text(SINFO)
+    text = "{execution: {pools: {p: {resources: {cpus: %s}, config: {queue: half}}}}, stage: %s}"
+    said = {"config.yaml": "executor: slurm", **yaml.safe_load(text % (32, "{require: p}"))}
+    note = (
+        "the nodes of partition half that pool 'p' fits on are down or drained (sinfo): its jobs "
+        "wait until one is back"
+    )
+    assert placed(said, folder) == ("", note)
+    said |= yaml.safe_load(text % (16, "{require: p}"))
+    assert placed(said, folder) == ("", "")
+
+
 @pytest.mark.parametrize(
     "answer",
     ["slurm_load_partitions: no controller", "cpu|1:00", "\n"],
