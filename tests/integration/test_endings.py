@@ -158,7 +158,7 @@ def test_an_edit_that_is_undone_redraws_the_one_plot(
 def test_a_style_redraws_the_plots_that_have_it(
     project: Path, smk: Run, reference: Reference
 ) -> None:
-    styled = PLOTS.replace("y: {name: n}", "y: {name: n, label: Number}")
+    styled = PLOTS.replace("y: {name: m}", "y: {name: m, label: Number}")
     said = run(smk, project, styled)
     assert drawn(project) == {"Fine"}
     assert "1 job to run: 1 x finish" in said
