@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -219,19 +219,18 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong
             continue
-        if known is None or _is_elsewhere(attempt, site):
+        if known is None:
             continue
         wanted = _placed(attempt).get("partition")
+        names = _goes_to(attempt, site, default)
+        here = [known[name] for name in names if name in known]
+        if not wanted:
+            where = f"partition {', '.join(names)}, the default partition,"
+            yield from too_large(attempt, here, where)
+            continue
         leaf = "config.slurm.partition"
         if not attempt.options.get("slurm", {}).get("partition"):
             leaf = f"config.slurm.partitions.{wanted}"
-        if not wanted:
-            if _takes_default(site):
-                here = [known[default()]] if default() in known else []
-                where = f"partition {default()}, the default partition,"
-                yield from too_large(attempt, here, where)
-            continue
-        names = str(wanted).split(",")
         for name in names:
             if name not in known:
                 close = nearest(name, known)
@@ -242,7 +241,6 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
                     expected=", ".join(known),
                     hint=f"did you mean {close!r}?" if close else None,
                 )
-        here = [known[name] for name in names if name in known]
         yield from too_large(attempt, here, f"partition {', '.join(one.name for one in here)}")
 
 
@@ -251,12 +249,7 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
     known, default = partitions() or {}, cache(default_partition)
     said: dict[str, None] = {}
     for attempt in attempts:
-        if _is_elsewhere(attempt, site):
-            continue
-        names = _placed(attempt).get("partition")
-        if not names and _takes_default(site):
-            names = default()
-        each = [known[name] for name in str(names or "").split(",") if name in known]
+        each = [known[name] for name in _goes_to(attempt, site, default) if name in known]
         if any(fits(attempt, one.up) for one in each):
             continue
         for one in each:
@@ -266,6 +259,16 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
                 said[f"the nodes of partition {one.name} that pool {attempt.pool!r} fits on"] = None
     for nodes in said:
         yield f"{nodes} are down or drained (sinfo): its jobs wait until one is back"
+
+
+def _goes_to(attempt: Attempt, site: Site, default: Callable[[], str]) -> list[str]:
+    """Return the partitions that a job goes to; none if they are not known to sinfo here."""
+    if _is_elsewhere(attempt, site):
+        return []
+    names = _placed(attempt).get("partition")
+    if not names:
+        names = default() if _takes_default(site) else ""
+    return str(names).split(",") if names else []
 
 
 def _is_elsewhere(attempt: Attempt, site: Site) -> bool:
