@@ -14,11 +14,11 @@ from fasthep_smk.util.system_errors import finding, in_the_way, no_folder
 
 __all__ = ["WRITTEN_BY_JOBS", "WRITTEN_FIRST", "check_folders", "make_way"]
 
-#: Folders of ours, and of Snakemake's in the build folder.
+#: Folders of ours, and of Snakemake's and FAST-HEP's compiler in the build folder.
 _FOLDERS = (
     layout.SMK, layout.TASKS, layout.PLANS, layout.WORK, layout.OLD, layout.BUNDLES, layout.STAGE,
     layout.BENCHMARKS, layout.LOGS, "smk/cache", "smk/envs", "smk/profile", "smk/failures",
-    ".snakemake", ".snakemake/locks", ".snakemake/incomplete",
+    ".snakemake", ".snakemake/locks", ".snakemake/incomplete", "compile", "graph", "render",
 )  # fmt: skip
 #: Where each job has files: what is in them has a suffix if, and only if, it is a file.
 _BY_JOB = (layout.WORK, layout.BENCHMARKS, layout.LOGS)

@@ -177,7 +177,6 @@ def test_what_was_asked_is_what_then_runs(project: Path, smk: Run, tmp_path: Pat
     assert f"{len(asked)} jobs done" in done.stdout
     plan = yaml.safe_load((folder / "build/compile/plan.yaml").read_text())
     assert "nbins: 10" in (folder / "build/compile/plan.yaml").read_text(), plan["nodes"]
-    assert not list((folder / "build").glob(".compile*"))
 
 
 def test_what_is_compiled_names_the_build_folder(analysis: Path, smk: Run) -> None:
@@ -202,15 +201,21 @@ def test_what_is_compiled_names_the_build_folder(analysis: Path, smk: Run) -> No
     assert not [text for text in texts if "fasthep-smk-" in text]
 
 
-def test_what_a_killed_call_left_half_moved_goes(analysis: Path, smk: Run) -> None:
+def test_plans_of_an_earlier_compilation_go_and_files_of_the_user_stay(
+    analysis: Path, smk: Run
+) -> None:
+    plans = analysis / "build/compile"
+    (plans / "gone").mkdir(parents=True)
+    (plans / "mixed").mkdir()
+    earlier = [plans / "gone/plan.yaml", plans / "mixed/deps.yaml", plans / "systematics.yaml"]
+    mine = [plans / "compile.sh", plans / "mixed/notes.txt", plans / "mixed/below/plan.yaml"]
+    (plans / "mixed/below").mkdir()
+    for path in (*earlier, *mine, plans / "plan.yaml"):
+        path.write_text("before")
     assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
-    build = analysis / "build"
-    (build / "compile").rename(build / ".compile.gone-123")
-    (build / ".compile.new-123").mkdir()
-    (build / ".compile.new-123" / "plan.yaml").write_text("half of")
-    assert smk("workflow.yaml", cwd=analysis).returncode == 0
-    assert (build / "compile" / "plan.yaml").is_file()
-    assert not list(build.glob(".compile*"))
+    assert [path for path in (*earlier, plans / "gone") if path.exists()] == []
+    assert [path.read_text() for path in mine] == ["before"] * len(mine)
+    assert (plans / "plan.yaml").read_text() != "before"
 
 
 @pytest.mark.long

@@ -175,6 +175,8 @@ def test_earlier_results_of_the_future_stand(done: Path, finished: Path) -> None
 
 #: Files that are written before the first job, in a job and by Snakemake.
 OURS = [
+    "compile/plan.yaml",
+    "compile/normalized.yaml",
     "smk/worker",
     "smk/Snakefile",
     "smk/profile/config.yaml",
@@ -188,7 +190,6 @@ OURS = [
     "smk/work/finish/record.json",
     "smk/benchmarks/finish/finish.tsv",
     "debug/distributed/snakemake.log",
-    "compile/plan.yaml",
     "graph/graph.json",
     "run_summary.yaml",
     "artifacts/provenance/manifest.json",
@@ -237,6 +238,9 @@ def test_a_provenance_record_may_be_a_folder(done: Path) -> None:
 
 
 FOLDERS = [
+    "compile",
+    "graph",
+    "render",
     "smk",
     "smk/work",
     "smk/tasks",
@@ -250,7 +254,6 @@ FOLDERS = [
     "debug/distributed",
     ".snakemake",
     ".snakemake/incomplete",
-    "compile",
     "artifacts",
     "artifacts/plots",
     "artifacts/files/skim/dy",
@@ -353,11 +356,28 @@ def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str)
 # --- limits, folders that cannot be written -----------------------------------------------------
 
 
-@pytest.mark.parametrize("blocks", some([20, 1, 60], 1))
+@pytest.mark.parametrize("blocks", some([20, 1, 40], 1))
 def test_a_limit_on_the_size_of_files_is_named(fresh: Path, finished: Path, blocks: int) -> None:
     said = refused(f"ulimit -f {blocks}; {RUN}", fresh, "ulimit -f unlimited")
     assert "did you mean" not in said
     succeed(fresh)
+    assert compare_builds(finished / "build", fresh / "build") == []
+
+
+def test_a_limit_that_a_job_meets_is_named(fresh: Path) -> None:
+    (fresh / "workflow.yaml").write_text(WORKFLOW.replace("nbins: 20", "nbins: 20000"))
+    done = sh(f"ulimit -f 100; {RUN}", fresh)
+    assert done.returncode == 1
+    assert "fix:       ulimit -f unlimited, then run the same command again" in done.stderr
+    assert "1 job to run: 1 x finish" in succeed(fresh)
+
+
+def test_a_page_that_is_too_large_is_named_and_the_run_is_complete(
+    fresh: Path, finished: Path
+) -> None:
+    said = succeed(fresh, f"ulimit -f 100; {RUN}")
+    assert "warning: report.html was not written" in said
+    assert "ulimit -f unlimited" in said
     assert compare_builds(finished / "build", fresh / "build") == []
 
 
