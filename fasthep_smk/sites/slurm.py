@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from fasthep_smk.sites.slurm_limits import fits, too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
     Partition,
-    default_partition,
+    default_of,
     draft,
     partitions,
 )
@@ -182,10 +181,8 @@ def longest(attempt: Attempt) -> int | None:
     wanted = options.get("partition")
     if not wanted and (choices := queues.queues_of(options.get("partitions"))):
         return queues.longest(choices, attempt.request)
-    wanted = wanted or default_partition()
-    known = partitions()
-    if known is None or not wanted:
-        return None
+    known = partitions() or {}
+    wanted = wanted or default_of(known)
     limits = [known[name].walltime for name in str(wanted).split(",") if name in known]
     return max((one for one in limits if one is not None), default=None) if all(limits) else None
 
@@ -198,7 +195,8 @@ def most_memory(attempt: Attempt) -> int | None:
     options, request = attempt.options.get("slurm", {}), attempt.request
     gpus = 0 if options.get("gres") else request.gpus
     nodes: dict[str, int] = {}
-    for name, one in (partitions() or {}).items():
+    known = partitions() or {}
+    for name, one in known.items():
         fitting = [
             memory
             for cpus, memory, count in one.up or one.shapes
@@ -208,13 +206,13 @@ def most_memory(attempt: Attempt) -> int | None:
             nodes[name] = max(fitting)
     if not options.get("partition") and (choices := queues.queues_of(options.get("partitions"))):
         return queues.most_memory(choices, request, nodes)
-    names = str(options.get("partition") or default_partition()).split(",")
+    names = str(options.get("partition") or default_of(known)).split(",")
     return max((nodes[name] for name in names if name in nodes), default=None)
 
 
 def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
     """Yield attempts that no node of their partition can ever run."""
-    known, default = partitions(), cache(default_partition)
+    known = partitions()
     for attempt in attempts:
         if wrong := queues.too_large(attempt, "slurm", "partitions", unless=("partition",)):
             yield wrong
@@ -222,7 +220,7 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
         if known is None:
             continue
         wanted = _placed(attempt).get("partition")
-        names = _goes_to(attempt, site, default)
+        names = _goes_to(attempt, site, known)
         here = [known[name] for name in names if name in known]
         if not wanted:
             where = f"partition {', '.join(names)}, the default partition,"
@@ -246,10 +244,10 @@ def problems(attempts: Iterable[Attempt], site: Site) -> Iterable[Finding]:
 
 def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
     """Yield in words which attempts wait for nodes that take no jobs now."""
-    known, default = partitions() or {}, cache(default_partition)
+    known = partitions() or {}
     said: dict[str, None] = {}
     for attempt in attempts:
-        each = [known[name] for name in _goes_to(attempt, site, default) if name in known]
+        each = [known[name] for name in _goes_to(attempt, site, known) if name in known]
         if any(fits(attempt, one.up) for one in each):
             continue
         for one in each:
@@ -261,13 +259,13 @@ def unavailable(attempts: Iterable[Attempt], site: Site) -> Iterable[str]:
         yield f"{nodes} are down or drained (sinfo): its jobs wait until one is back"
 
 
-def _goes_to(attempt: Attempt, site: Site, default: Callable[[], str]) -> list[str]:
+def _goes_to(attempt: Attempt, site: Site, known: Mapping[str, Partition]) -> list[str]:
     """Return the partitions that a job goes to; none if they are not known to sinfo here."""
     if _is_elsewhere(attempt, site):
         return []
     names = _placed(attempt).get("partition")
     if not names:
-        names = default() if _takes_default(site) else ""
+        names = default_of(known) if _takes_default(site) else ""
     return str(names).split(",") if names else []
 
 

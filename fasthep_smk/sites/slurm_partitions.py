@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fasthep_smk.config import queues
@@ -12,7 +13,7 @@ from fasthep_smk.sites.commands import ask, number
 from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
 
-__all__ = ["PARTITIONS", "Partition", "default_partition", "draft", "nodes", "partitions"]
+__all__ = ["PARTITIONS", "Partition", "default_of", "draft", "nodes", "partitions"]
 
 #: The file of a site profile that tells the plugin which partition a job fits on.
 PARTITIONS = "partitions.yaml"
@@ -27,7 +28,7 @@ class Partition:
     """What Slurm says of a partition: its largest amounts, memory in bytes, the limit in seconds.
 
     ``shapes`` are cpus, memory and GPUs of its nodes, each once; ``up`` are those of nodes that are
-    neither down nor drained.
+    neither down nor drained. Jobs that name no partition go to the one that ``is_default``.
     """
 
     name: str
@@ -37,22 +38,25 @@ class Partition:
     gpus: int
     shapes: tuple[tuple[int, int, int], ...] = ()
     up: tuple[tuple[int, int, int], ...] = ()
+    is_default: bool = False
 
 
 def partitions() -> dict[str, Partition] | None:
     """Return the partitions that Slurm has; ``None`` where it does not answer."""
     # Without --exact, nodes that differ are one line, with the least that any of them has.
-    text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G|%T"])
+    text = ask(["sinfo", "--noheader", "--all", "--exact", "--format=%R|%l|%c|%m|%G|%T|%P"])
     if text is None:
         return None
     times: dict[str, int | None] = {}
+    default = ""
     # Of each shape of a partition's nodes, whether one of them is up.
     shapes: defaultdict[str, dict[tuple[int, int, int], bool]] = defaultdict(dict)
     for line in text.splitlines():
-        if line.count("|") != 5:
+        if line.count("|") != 6:
             continue  # a word of sinfo's to people
-        name, limit, cpus, memory, gres, state = line.split("|")
+        name, limit, cpus, memory, gres, state, marked = line.split("|")
         times[name] = _seconds(limit)
+        default = name if marked.endswith("*") else default
         shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
         is_up = state.strip().lower().rstrip(_FLAGS) not in _OUT
         shapes[name][shape] = shapes[name].get(shape, False) or is_up
@@ -60,8 +64,14 @@ def partitions() -> dict[str, Partition] | None:
     for name, time in times.items():
         most, memories, counts = map(max, zip(*shapes[name], strict=True))
         up = tuple(shape for shape, is_up in shapes[name].items() if is_up)
-        found[name] = Partition(name, time, most, memories, counts, tuple(shapes[name]), up)
+        each = tuple(shapes[name])
+        found[name] = Partition(name, time, most, memories, counts, each, up, name == default)
     return found or None
+
+
+def default_of(known: Mapping[str, Partition]) -> str:
+    """Return the name of the partition of jobs that name none; nothing if there is none."""
+    return next((name for name, one in known.items() if one.is_default), "")
 
 
 def nodes() -> list[Node]:
@@ -93,7 +103,7 @@ def draft() -> Draft | None:
     known = partitions()
     if known is None:
         return None
-    first = known.get(default_partition())
+    first = known.get(default_of(known))
     plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))
     profiles: dict[str, object] = {"default": _profile(plain)}
     largest = max(known.values(), key=lambda one: one.memory)
@@ -124,13 +134,6 @@ def draft() -> Draft | None:
     sizes = {"partitions": {one.name: _limits(one) for one in known.values()}}
     invented = ["default.config.walltime, 01:00:00: Slurm ends a job that takes longer"]
     return Draft({**pools, "waiting": "00:02:00"}, remarks, {PARTITIONS: sizes}, invented)
-
-
-def default_partition() -> str:
-    """Return the name of the partition of jobs that name none; nothing if there is none."""
-    text = ask(["sinfo", "--noheader", "--format=%P"]) or ""
-    marked = re.findall(r"^(\S+)\*$", text, re.MULTILINE)
-    return str(marked[0]) if marked else ""
 
 
 #: Partitions for people who try something: sites do not want many jobs there.

@@ -77,9 +77,9 @@ SUBMITTED = """\
 {"token": "a", "ended": "yes"}
 """
 SINFO = """\
-cpu|1-00:00:00|64|256000|(null)|mixed
-gpu|infinite|32|512000+|gpu:a100:4(S:0-1),shard:8|drained*
-short|30:00|64|1000|gpu:2|idle~
+cpu|1-00:00:00|64|256000|(null)|mixed|cpu*
+gpu|infinite|32|512000+|gpu:a100:4(S:0-1),shard:8|drained*|gpu
+short|30:00|64|1000|gpu:2|idle~|short
 """
 SCONTROL = (
     "JobId=42 JobName=x JobState=FAILED Reason=NonZeroExitCode ExitCode=1:0 NodeList=n[1-2] "
@@ -521,7 +521,7 @@ PARSERS: dict[str, tuple[Make, Read]] = {
         configuration,
     ),
     "sinfo": (
-        of_bytes(SINFO, "cpu*\ngpu\n", "n1|gpu|4|16000|900|gpu:a100:4(S:0-1)\n"),
+        of_bytes(SINFO, "n1|gpu|4|16000|900|gpu:a100:4(S:0-1)\n"),
         sinfo,
     ),
     "condor_status": (of_bytes("8 16000 0\n64 256000 4\n8 16000 undefined\n"), condor_status),

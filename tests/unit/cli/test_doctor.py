@@ -20,7 +20,7 @@ from fasthep_smk.translate.translation import execution_of_site
 from tests.support.credentials import proxy, token, write
 
 #: A partition of 4 cpus and 16000 MB, up to two minutes.
-SINFO = "echo 'short|2:00|4|16000|(null)|idle'"
+SINFO = "echo 'short|2:00|4|16000|(null)|idle|short'"
 
 
 @pytest.fixture

@@ -27,14 +27,14 @@ std2|standard|4|16000|0|(null)
 std2|spot|4|16000|0|(null)
 """
 SINFO = """\
-standard|infinite|4|16000|(null)|idle
-highmem|infinite|8|128000|(null)|idle
-gpu|infinite|4|16000|gpu:a100:4(S:0-1)|idle
-short|2:00|4|16000|(null)|idle
-spot|infinite|4|16000|(null)|idle
-debug|30:00|4|16000|(null)|idle
-mixed|infinite|64|16000|(null)|idle
-mixed|infinite|4|512000|(null)|idle
+standard|infinite|4|16000|(null)|idle|standard*
+highmem|infinite|8|128000|(null)|idle|highmem
+gpu|infinite|4|16000|gpu:a100:4(S:0-1)|idle|gpu
+short|2:00|4|16000|(null)|idle|short
+spot|infinite|4|16000|(null)|idle|spot
+debug|30:00|4|16000|(null)|idle|debug
+mixed|infinite|64|16000|(null)|idle|mixed
+mixed|infinite|4|512000|(null)|idle|mixed
 """
 PARTITION = (
     "PartitionName={} AllowGroups=ALL AllowAccounts={} AllowQos=ALL AllocNodes=ALL Default=NO "
@@ -72,7 +72,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / f"{name}.txt").write_text(text)
     (folder / "status.json").write_text(json.dumps(STATUS))
     for name, script in {
-        "sinfo": f'case "$*" in *--Node*) f=nodes ;; *%P*) echo "standard*"; exit ;; *) f=sinfo ;; '
+        "sinfo": f'case "$*" in *--Node*) f=nodes ;; *) f=sinfo ;; '
         f"esac; exec /bin/cat {folder}/$f.txt",
         "scontrol": f'case "$*" in *partition*) exec /bin/cat {folder}/scontrol.txt ;; esac',
         "condor_status": f'case "$*" in *json*) exec /bin/cat {folder}/status.json ;; esac; '

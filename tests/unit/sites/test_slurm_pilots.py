@@ -13,12 +13,9 @@ from fasthep_smk.sites import htcondor, slurm
 from fasthep_smk.storage import failures
 
 SINFO = """#!/bin/sh
-case "$*" in
-*%P*) printf 'short\\nstandard*\\nlong\\n' ;;
-*) for one in 'short|2:00' 'standard|1:00:00' 'long|infinite'; do
-    echo "$one|4|9|(null)|idle"
-done ;;
-esac
+echo 'short|2:00|4|9|(null)|idle|short'
+echo 'standard|1:00:00|4|9|(null)|idle|standard*'
+echo 'long|infinite|4|9|(null)|idle|long'
 """
 
 

@@ -324,12 +324,10 @@ def test_elsewhere_or_if_that_is_not_wanted_they_ask_for_nothing(said: str) -> N
 def unequal_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many cpus or much memory in partition ``main``, and more memory in ``big``."""
     listed = (
-        "main|1-00:00:00|32|16000|(null)|idle\nmain|1-00:00:00|4|64000|gpu:1|mixed\n"
-        "big|2-00:00:00|32|500000|(null)|idle\n"
+        "main|1-00:00:00|32|16000|(null)|idle|main*\nmain|1-00:00:00|4|64000|gpu:1|mixed|main*\n"
+        "big|2-00:00:00|32|500000|(null)|idle|big\n"
     )
-    monkeypatch.setattr(
-        slurm_partitions, "ask", lambda command: listed if "|" in command[-1] else "main*\nbig\n"
-    )
+    monkeypatch.setattr(slurm_partitions, "ask", lambda _command: listed)
 
 
 MIB = 2**20
@@ -413,10 +411,8 @@ def test_other_executors_are_left_alone(tmp_path: Path) -> None:
 def test_the_largest_node_of_slurm_is_that_of_the_jobs_partition(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listed = "main|1-00:00:00|4|8000|(null)|idle\nbig|1-00:00:00|4|64000|(null)|idle\n"
-    monkeypatch.setattr(
-        slurm_partitions, "ask", lambda command: listed if "|" in command[-1] else "main*\nbig\n"
-    )
+    listed = "main|1-00:00:00|4|8000|(null)|idle|main*\nbig|1-00:00:00|4|64000|(null)|idle|big\n"
+    monkeypatch.setattr(slurm_partitions, "ask", lambda _command: listed)
     for options, mebibytes in (
         ({}, 8000),
         ({"partition": "big"}, 64000),
