@@ -47,7 +47,7 @@ __all__ = ["Silence", "answer_of", "probe_rules", "send_probes"]
 _LOOK, _GRACE = 2.0, 30.0
 #: A probe that cannot even start its Python says why, in a line that begins so.
 _MARK = "fasthep-smk: "
-#: Of what Snakemake and batch systems print, nobody reads lines with words as long as that.
+#: Lines of what Snakemake and batch systems print are left out if a word is as long as that.
 _WORD = re.compile(r"\S{120}")
 _SHARED = (
     "do the workers see what this site says they do (this folder; with staging.mode: transfer, its "

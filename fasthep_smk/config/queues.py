@@ -100,7 +100,7 @@ def chosen(said: object, request: ResourceRequest) -> str | None:
     """Return the name of the partition or flavour of a job; ``None``: none is large enough.
 
     That is the one with the smallest limit of time, or with the largest where the job says no time:
-    nobody knows how long it takes. A bundle that may take longer than any goes to the longest. GPUs
+    how long it takes is unknown. A bundle that may take longer than any goes to the longest. GPUs
     are left to jobs that ask for them, if others suffice.
     """
     queues = queues_of(said)

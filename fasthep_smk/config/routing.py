@@ -109,7 +109,7 @@ def stage_needs(
 class Router:
     """Routes stages. ``retries`` is how often the site tries again a stage that does not say.
 
-    ``learns``: where nobody says how much memory jobs need, they ask for what earlier ones took.
+    ``learns``: where no memory is given, they ask for what earlier ones took.
     """
 
     pools: Pools
@@ -144,7 +144,7 @@ class Router:
     def measures(self, pool: str, stages: Iterable[str]) -> tuple[str, ...]:
         """Return which amounts jobs of ``stages`` ask for in a pool as earlier ones took them.
 
-        What a stage itself says stays; without a limit of time nobody asks for one.
+        What a stage itself says stays; without a time limit none is asked for.
         """
         leader = self._leader(stages)
         settings = self._settings(self.pools.by_name[pool], leader)

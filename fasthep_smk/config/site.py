@@ -103,7 +103,7 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
 
 
 def _executor_findings(executor: object, file: str) -> Iterator[Finding]:
-    """Yield why an executor cannot be used: nobody knows it, or its plugin is not installed."""
+    """Yield why an executor cannot be used: it is unknown, or its plugin is not installed."""
     if executor in SYSTEMS or (isinstance(executor, str) and plugins.is_installed(executor)):
         return
     close = nearest(str(executor), [*SYSTEMS, *plugins.installed()])

@@ -98,7 +98,7 @@ class Queue:
     ) -> tuple[list[SnakemakeJobInfo], list[SnakemakeJobInfo]]:
         """Move jobs that have waited too long; return the others, and those that are on their way.
 
-        Of these nobody else should ask how they are: they are being taken out of the queue.
+        Their status is not to be asked elsewhere: they are being taken out of the queue.
         """
         by_id = {str(info.external_jobid): info for info in active}
         late = [job for job in by_id if self._is_late(job, by_id[job])]

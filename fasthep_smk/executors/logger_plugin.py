@@ -119,7 +119,7 @@ class _Direct(logging.Handler):
                 self._to.write(event)
 
 
-#: The handlers of this process: one, or none where nobody has asked for events.
+#: The handlers of this process: one, or none where no events are asked for.
 _opened: list[LogHandler] = []
 
 

@@ -1,7 +1,7 @@
 """Snakemake with any other executor: ``python -m`` this module, then as usual.
 
 The plugin runs jobs as it does. What it submits is noted, so that a run that is killed does not
-leave jobs of which nobody knows.
+leave jobs that are not recorded.
 """
 
 from __future__ import annotations

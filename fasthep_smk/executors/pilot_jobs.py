@@ -53,7 +53,7 @@ class Batch:
         self._name, self._folder = name, Path(layout.PILOT_FILES)
         self._told, self._say, self._clock = told, say, clock
         self._lock = threading.Lock()
-        #: Held while one is submitted: until there is an answer, nobody knows whether it comes.
+        #: Held while one is submitted: until there is an answer, it may come or not.
         self._submitting = threading.Lock()
         self._states: dict[str, State] = {}
         #: Why some were refused, by their numbers, how many in a row, and until when none is tried.

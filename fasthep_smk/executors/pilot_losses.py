@@ -68,7 +68,7 @@ class Losses:
         return Lost(len(ends), ends[-1] or None, _FIX.format(pool=_name(crew)) if cut_off else None)
 
     def _fate(self, pilot: str, crew: Crew, *, again: bool) -> str:
-        """Return what the batch system says of a pilot, and say so if nobody has asked before."""
+        """Return what the batch system says of a pilot, and print it the first time."""
         with self._lock:
             asks = pilot not in self._fates
             found = self._fates.setdefault(pilot, Future())

@@ -112,7 +112,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         super()._report_job_submission_threadsafe(job_info)
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
-        """Take a job as refused, unless nobody knows whether it was."""
+        """Take a job as refused, unless it is unknown whether it was."""
         if not SBATCH_HEARD_NOTHING.search(said_by_sbatch(msg)):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)

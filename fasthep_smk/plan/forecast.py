@@ -18,7 +18,7 @@ __all__ = ["Done", "Expected", "Forecast", "OfPool", "OfRule", "Work", "forecast
 
 #: The order in which parts of a run follow each other.
 _PHASES = ("side", "partition", "merge", "finish", "publish")
-#: Of one job nobody knows how others differ from it: by as large a share of it.
+#: One job does not say how others differ from it: by as large a share of it.
 _OF_ONE = 0.5
 
 

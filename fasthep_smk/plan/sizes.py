@@ -50,7 +50,7 @@ __all__ = [
 _FLOORS = {"memory": 64e6, "disk": 64e6, "walltime": 60.0}
 #: What people read is rounded up to whole units of this: bytes, seconds.
 _UNITS = {"memory": 10**7, "disk": 10**7, "walltime": 60}
-#: From so many jobs on nobody has to look at what is proposed: too little for four in a hundred.
+#: From so many jobs on a proposal needs no check: too little for four in a hundred.
 LEAST_JOBS = 3
 #: How many times the margin of memory: how long a job takes depends on its node, too.
 _MARGINS = {"memory": 1.0, "disk": 1.0, "walltime": 2.0}

@@ -88,7 +88,7 @@ def found_in_passing(
     now: float,
     looked: Callable[[], Mapping[Kind, Credential]] = look,
 ) -> list[str]:
-    """Return warnings about credentials that nobody requires, if there are remote files to read."""
+    """Return warnings about credentials that no stage requires, if remote files are read."""
     if not reads_remote(variations):
         return []
     warnings = []
@@ -149,7 +149,7 @@ def _out_of_reach(
 
 
 def _stays_here(placement: Placement) -> Iterable[str]:
-    """Yield that a token in a variable, which nobody requires, is not handed over."""
+    """Yield that a token in a variable, which no stage requires, is not handed over."""
     required = any(one.kind == "token" for one in placement.credentials)
     if placement.site.system != "local" and os.environ.get(tokens.VARIABLE) and not required:
         yield (

@@ -50,7 +50,7 @@ def longest(loads: Mapping[str, Load]) -> Duration:
     """Return how long the longest path through the graph of rules takes.
 
     Rules that do not wait for each other are taken to run at the same time. Time that jobs spend in
-    a batch system's queue, or on a second attempt, is in nobody's limits.
+    a batch system's queue, or on a second attempt, is in no limit.
     """
     ends: dict[str, float] = {}
     for rule in _in_order(loads):

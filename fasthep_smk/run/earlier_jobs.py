@@ -251,7 +251,7 @@ def _is_among(left: Left, queued: Iterable[Queued] | None) -> bool:
 
 
 def _given_up(left: Left) -> BatchJob:
-    """Return a job as it is noted that nobody may take over."""
+    """Return a job as it is noted that must not be taken over."""
     return replace(left.job, signature="")
 
 

@@ -22,8 +22,7 @@ def outliving_the_terminal(build: Path) -> Iterator[None]:
     """Let what is said in the block go to a file once the terminal is gone.
 
     Output that goes to a file already stays there. Where we were started with SIGHUP ignored,
-    as by ``nohup``, this was seen to, unless we were detached: from then on nobody reads what we
-    say.
+    as by ``nohup``, this was seen to, unless we were detached: our output has no terminal then.
     """
     detached = os.environ.pop(layout.DETACHED, "")
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL and not detached:

@@ -228,7 +228,7 @@ def accepted_beside_jobs(placed: Placed, *, cancel: bool = False) -> Translation
 
 
 def _is_idle(translation: Translation) -> bool:
-    """Whether Snakemake has nothing to do: all jobs stand, and nobody speaks to it."""
+    """Whether Snakemake has nothing to do: all jobs stand, and no option is handed to it."""
     return not translation.reuse.reasons and not translation.settings.snakemake
 
 

@@ -181,7 +181,7 @@ class Batch(Protocol):
     It starts once, as far as the system can be told: where its node dies it is not to start again.
 
     What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``; ``Unanswered``
-    where nobody knows whether it was.
+    where it is unknown whether it was.
     """
 
     most_memory: Callable[[Attempt], int | None]

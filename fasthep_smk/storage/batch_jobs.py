@@ -35,9 +35,9 @@ class BatchJob:
     """One submission; ``token`` is its own, ``record`` the first file that Snakemake waits for.
 
     ``signature`` says what the job computes, ``asked`` what it was submitted with and
-    ``environment`` with which variables. Without a signature nobody can take the job over: it is
+    ``environment`` with which variables. Without a signature the job cannot be taken over: it is
     more than our worker's command. ``name`` is what it is called in the queue; without a
-    ``batch_id`` nobody knows whether it got there. ``captured`` is the file of what it prints.
+    ``batch_id`` it is unknown whether it got there. ``captured`` is the file of what it prints.
     ``again``: a person cancels it, and wants it to be submitted again.
     Of a pilot, which runs jobs and is none, ``pilot`` is its pool.
     """

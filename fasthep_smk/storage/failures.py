@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 #: ``error``: an operation failed; ``memory``, ``time``: it took more than it asked for;
-#: ``killed``: nobody said why; ``damaged``: a file that it reads is not what was written;
+#: ``killed``: no reason is known; ``damaged``: a file that it reads is not what was written;
 #: ``changed``: an input or source was edited while the run goes on;
 #: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
 #: has ended, or a server has refused it.
@@ -74,7 +74,7 @@ class Failure:
     the user's own module. ``pid`` and ``born`` (its start in the kernel's clock ticks) tell its
     process from a later one of the same number; ``walltime`` is in seconds. ``in_pilot``: the batch
     job is not its own, but runs one after the other. Times are seconds since 1970 (UTC): of a job
-    that was killed, nobody knows when it ended.
+    that was killed, when it ended is unknown.
     """
 
     rule: str

@@ -14,7 +14,7 @@ from fasthep_smk.storage import layout
 
 __all__ = ["make_image"]
 
-#: What each call writes anew, or nobody reads to find out what is done.
+#: What each call writes anew, or is not needed to find out what is done.
 _NOT_NEEDED = frozenset(
     {
         *("compile", "graph", "debug", "execution", ".snakemake"),

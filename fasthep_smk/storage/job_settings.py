@@ -100,7 +100,7 @@ class Measures(TypedDict):
     Jobs at the places ``apart`` have amounts of their own, which stay: those are named.
     ``options`` are those of each batch system, attempt by attempt: by them and by the amounts a
     partition or flavour is chosen. ``largest`` is the memory of the largest node that they allow,
-    attempt by attempt, where nobody says what a worker has: ``None`` if that is not known.
+    attempt by attempt, where what a worker has is unknown: ``None`` if that is not known.
     """
 
     most: list[Asked]

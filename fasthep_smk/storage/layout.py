@@ -141,7 +141,7 @@ IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
-#: Says to a run that nobody reads its output once its jobs are under way.
+#: Tells a run that its output is not read once its jobs are under way.
 DETACHED = "FASTHEP_SMK_DETACHED"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.

@@ -106,7 +106,7 @@ def _special(build: Path) -> Iterator[Path]:
 
 
 def _may_be_opened(entry: os.DirEntry[str]) -> bool:
-    """Whether nobody waits who opens it: a link may lead to /dev/null, too, or to nothing."""
+    """Whether opening it does not wait: a link may lead to /dev/null, too, or to nothing."""
     try:
         mode = entry.stat().st_mode
     except OSError:

@@ -172,7 +172,7 @@ def _idle_streams(found: Survey) -> list[File]:
 
 
 def _may_go(file: File, found: Survey) -> bool:
-    """Whether Snakemake misses a stream when something needs it, or nobody would miss it."""
+    """Whether Snakemake notices that a stream is gone when something needs it, or never has to."""
     job = found.jobs.get(file.folder)
     if job is None:
         return False

@@ -136,7 +136,7 @@ def measuring(
     """Return what a run has to know to size the jobs of a rule while it goes on, if it does.
 
     ``free`` are the amounts that may follow from what others took, ``largest`` is the memory of the
-    largest node for each attempt, where nobody says what a worker has.
+    largest node for each attempt, where what a worker has is unknown.
     """
 
     def names(attempt: Attempt) -> list[str]:
@@ -200,7 +200,7 @@ def first_sizes(
     router: Router,
     largest: Sequence[int | None],
 ) -> tuple[Attempt, ...]:
-    """Return attempts with a first amount of memory for measured jobs where nobody says one.
+    """Return attempts with a first amount of memory for measured jobs where none is given.
 
     What is tried again asks for more, up to that of the ``largest`` node for each attempt. The last
     one of jobs of which no file of ``sizes`` says an amount is not small because others took

@@ -9,7 +9,7 @@ __all__ = ["FOLDER", "Frame", "page"]
 
 #: Where they are, in the folder of results.
 FOLDER = "profiles"
-#: Frames with a smaller share of everything are left out: nobody would see them.
+#: Frames with a smaller share of everything are left out: they would be too narrow to see.
 _LEAST = 0.002
 #: Frames below these are left out, too: calls that call themselves may be very deep.
 _DEPTH = 120

@@ -83,7 +83,7 @@ def ask(
     """Ask for a job: lengths, then its folder, arguments and environment; beside it, its output.
 
     Raises:
-        OSError: nobody hears.
+        OSError: the server does not listen.
     """
     listed = [name + b"=" + value for name, value in variables.items()]
     body = b"\0".join([folder, *map(os.fsencode, arguments), *listed])

@@ -50,7 +50,7 @@ def receive(connection: socket.socket) -> tuple[Request, list[int]]:
     """Return what is asked for, and the job's standard output and error.
 
     Raises:
-        EOFError: nobody will ask any more.
+        EOFError: the client has closed the connection.
         ValueError: that is no request.
     """
     data, outputs, _, _ = socket.recv_fds(connection, _MOST, _OUTPUTS)
