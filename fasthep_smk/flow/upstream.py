@@ -72,6 +72,7 @@ from fasthep_smk.util.documents import JsonObject
 _COMPILER = {
     "_node_output_claims": "hepflow.compiler.output_claims",
     "CompileContext": "hepflow.compiler.context",
+    "clear_snapshot": "hepflow.compiler.snapshot",
     "compile_workflow_file": "hepflow.api",
     "component_spec_for_node": "hepflow.compiler.data_flow",
     "context_symbols_from_plan": "hepflow.compiler.data_flow",

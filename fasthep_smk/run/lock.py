@@ -71,7 +71,6 @@ def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
         descriptor = _open(path, build)
         try:
             _lock(descriptor, build)
-            obstacles.make_way(build, obstacles.WRITTEN_FIRST)
             if os.fstat(descriptor).st_mtime > time.time():
                 _date_back(build)
             if os.fstat(descriptor).st_size and read_lock(descriptor).state != "ended":
@@ -301,9 +300,10 @@ def _clear_after_crash(build: Path, descriptor: int) -> None:
     files.discard(build / "smk" / "stage")
     for gone in (build / "smk").glob(".*.gone-*"):
         shutil.rmtree(gone, ignore_errors=True)
-    for folder in (build / "smk", build / "artifacts" / "provenance"):
-        for half_written in folder.rglob(".*.tmp-*"):
-            half_written.unlink(missing_ok=True)
+    for name in ("smk", "artifacts/provenance", "compile", "graph", "render"):
+        for half_written in (build / name).rglob(".*.tmp-*"):
+            if files.TEMPORARY.fullmatch(half_written.name):
+                half_written.unlink(missing_ok=True)
 
 
 def _is_job(note: failures.Failure) -> bool:

@@ -56,7 +56,7 @@ def partitions() -> dict[str, Partition] | None:
             continue  # a word of sinfo's to people
         name, limit, cpus, memory, gres, state, marked = line.split("|")
         times[name] = _seconds(limit)
-        default = name if marked.endswith("*") else default
+        default = default or (name if marked.endswith("*") else "")
         shape = (number(cpus), number(memory) * 1024**2, _gpus(gres))
         is_up = state.strip().lower().rstrip(_FLAGS) not in _OUT
         shapes[name][shape] = shapes[name].get(shape, False) or is_up
@@ -100,8 +100,8 @@ def nodes() -> list[Node]:
 
 def draft() -> Draft | None:
     """Return a pool for the default partition, one for the most memory and one for GPUs."""
-    known = partitions()
-    if known is None:
+    known = {name: one for name, one in (partitions() or {}).items() if one.cpus and one.memory}
+    if not known:
         return None
     first = known.get(default_of(known))
     plain = first or min(known.values(), key=lambda one: (one.gpus, one.memory))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Literal, get_args
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import TaskJob
+from fasthep_smk.util import files
 from fasthep_smk.util.ownership import is_own
 
 __all__ = [
@@ -49,10 +49,10 @@ Kind = Literal[
 #: In this order: a file with several names counts at the first kind.
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+#: Where files are written that are not complete at first.
+_WRITTEN = ("smk", "artifacts", "compile", "graph", "render", "reports")
 #: Folders of ours that somebody may have put on another disk, with a link in their place.
 _MAY_BE_LINKS = ("smk", "debug", "artifacts", ".snakemake")
-#: What :func:`fasthep_smk.util.files.atomic_path` calls a file that is not complete.
-_TEMPORARY = re.compile(r"\.\w{8}\.tmp-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _is_followed(path: str, entry: os.DirEntry[str] | Path) -> bool:
 def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:
     top, _, rest = file.path.partition("/")
     second = rest.partition("/")[0]
-    if top in ("smk", "artifacts") and _TEMPORARY.fullmatch(file.name):
+    if top in _WRITTEN and files.TEMPORARY.fullmatch(file.name):
         return "unfinished jobs"
     if top == ".snakemake":
         return "Snakemake's own"

@@ -16,6 +16,7 @@ __all__ = [
     "BUNDLES",
     "CACHED",
     "CAPTURED",
+    "COMPILED",
     "DEPOT",
     "DETACHED",
     "ENVIRONMENT",
@@ -83,6 +84,8 @@ SIZES = "smk/sizes.json"
 INPUTS = "smk/cache/inputs.json"
 #: The workflow as FAST-HEP's compiler takes it, where that is another one.
 OVERLAY = "smk/overlay.yaml"
+#: Which files in ``compile/`` are of the last compilation.
+COMPILED = "smk/compiled.json"
 RUN_LOG = "debug/distributed/snakemake.log"
 #: What happened in the last run: an event on each line (``fasthep_smk.executors.job_events``).
 RUN_EVENTS = "debug/distributed/events.jsonl"

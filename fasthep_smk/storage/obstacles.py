@@ -10,9 +10,9 @@ from pathlib import Path
 
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import Finding, Findings
-from fasthep_smk.util.system_errors import finding, in_the_way, no_folder
+from fasthep_smk.util.system_errors import NO_FILE, finding, in_the_way, no_folder
 
-__all__ = ["WRITTEN_BY_JOBS", "WRITTEN_FIRST", "check_folders", "make_way"]
+__all__ = ["WRITTEN_BY_JOBS", "check_files", "check_folders", "make_way"]
 
 #: Folders of ours, and of Snakemake's and FAST-HEP's compiler in the build folder.
 _FOLDERS = (
@@ -24,8 +24,7 @@ _FOLDERS = (
 _BY_JOB = (layout.WORK, layout.BENCHMARKS, layout.LOGS)
 #: Where there are files of each job.
 _LARGE = frozenset({*_BY_JOB, layout.OLD, layout.BUNDLES, layout.STAGE, layout.DEPOT, "artifacts"})
-#: What FAST-HEP's compiler writes, and what Snakemake and jobs write: folders, and single files.
-WRITTEN_FIRST = ("compile", "graph", "render")
+#: What Snakemake and jobs write: folders, and single files.
 WRITTEN_BY_JOBS = (
     *_BY_JOB,
     layout.RUN_LOG,
@@ -65,6 +64,23 @@ def _entries(folder: Path) -> Iterator[tuple[Path, bool]]:
     for parent, folders, files in os.walk(folder, topdown=False):
         yield from ((Path(parent, name), True) for name in folders if "." in name)
         yield from ((Path(parent, name), False) for name in files if "." not in name)
+
+
+def check_files(build: Path, names: Iterable[Path]) -> None:
+    """Raise ``Findings`` for what is in the place of files of these names, or of their folders.
+
+    An empty folder in the place of a file is not in the way: it is replaced.
+    """
+    found: dict[Path, Finding] = {}
+    for name in names:
+        path = build / name
+        if path.is_dir() and not path.is_symlink() and any(path.iterdir()):
+            found[path] = in_the_way(path, NO_FILE)
+        for folder in (build / one for one in list(name.parents)[:-1]):
+            if os.path.lexists(folder) and not folder.is_dir():
+                found[folder] = in_the_way(folder, no_folder(folder))
+    if found:
+        raise Findings(list(found.values()))
 
 
 def check_folders(build: Path) -> None:

@@ -1,52 +1,112 @@
 """What FAST-HEP has compiled, moved into the build folder when nothing refuses the workflow.
 
-A process that is killed meanwhile leaves files of two compilations: each call compiles anew.
+A call that is killed meanwhile leaves files of two compilations: the next one compiles anew.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
-from fasthep_smk.storage import layout
+from fasthep_smk.flow import upstream
+from fasthep_smk.storage import layout, obstacles
 from fasthep_smk.util import files
+from fasthep_smk.util.errors import Findings
 
-__all__ = ["take_compiled"]
+__all__ = ["check_places", "take_compiled"]
 
 #: The folder of the plans.
 _PLANS = "compile"
-#: What some compilations write into it, and others do not.
-_SOMETIMES = ("systematics.yaml", "worker_environment.json")
+
+
+def check_places(aside: Path, build: Path, workflow: Path) -> None:
+    """Look whether what was compiled into ``aside`` can be moved to a build folder.
+
+    Raises:
+        Findings: something else is in the place of a file or folder, or the workflow itself is.
+    """
+    compiled = _compiled(aside)
+    obstacles.check_files(build, compiled)
+    own = next((name for name in compiled if _is_same(build / name, workflow)), None)
+    if own is not None:
+        raise Findings.one(
+            "the workflow is in the place of a file that FAST-HEP's compiler writes",
+            file=str(workflow),
+            key="--outdir",
+            value=str(build),
+            expected=f"a build folder whose {own} is not the workflow",
+            hint="choose another --outdir, such as 'build'",
+        )
 
 
 def take_compiled(aside: Path, build: Path) -> None:
     """Move what was compiled into ``aside`` to a build folder, which no other process works on.
 
-    Of the files in ``compile/``, those of an earlier compilation go: FAST-HEP takes a plan by its
-    place. They are known by their names; what else is there is the user's.
+    What an earlier compilation has written into ``compile/``, and this one has not, is removed:
+    FAST-HEP takes a plan by its place. What else is there stays, as it is not ours.
 
     Raises:
-        OSError: it cannot be written there, or a folder is in the place of a file.
+        OSError: it cannot be written there.
     """
     build.mkdir(parents=True, exist_ok=True)
-    compiled = [path.relative_to(aside) for path in sorted(aside.rglob("*")) if path.is_file()]
+    compiled = _compiled(aside)
+    plans = {str(name) for name in compiled if name.parts[0] == _PLANS}
+    earlier = _noted(build)
+    _note(build, earlier | plans)  # if we are killed, the next call knows of both
+    for folder in {PurePosixPath(name).parent for name in earlier | plans}:
+        if not _is_below_link(build, folder):
+            upstream.clear_snapshot(build / folder)
     for name in compiled:
         if name.parts[0] == layout.SMK:
             files.write_text(build / name, (aside / name).read_text(encoding="utf-8"))
             continue
         with files.atomic_path(build / name, durable=False) as temporary:
             shutil.copyfile(aside / name, temporary)
-    _remove_earlier(build, {name for name in compiled if name.parts[0] == _PLANS})
+    for old in earlier - plans:
+        _remove(build, PurePosixPath(old))
+    _note(build, plans)
 
 
-def _remove_earlier(build: Path, kept: set[Path]) -> None:
-    """Remove the files of earlier compilations, and the folders of variations that are empty."""
-    names = {path.name for path in kept}.union(_SOMETIMES)
-    plans = build / _PLANS
-    for path in [*plans.glob("*"), *plans.glob("*/*")]:
-        if path.name in names and path.relative_to(build) not in kept and path.is_file():
-            path.unlink()
-            if path.parent != plans:
-                with contextlib.suppress(OSError):  # something else is in it
-                    path.parent.rmdir()
+def _compiled(aside: Path) -> list[Path]:
+    return [path.relative_to(aside) for path in sorted(aside.rglob("*")) if path.is_file()]
+
+
+def _noted(build: Path) -> set[str]:
+    """Return what we have written into ``compile/``: nothing if that is not known."""
+    try:
+        names = json.loads((build / layout.COMPILED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return set()
+    paths = [PurePosixPath(name) for name in names if isinstance(name, str)]
+    return {str(path) for path in paths if path.parts[:1] == (_PLANS,) and ".." not in path.parts}
+
+
+def _note(build: Path, names: Iterable[str]) -> None:
+    files.write_text(build / layout.COMPILED, json.dumps(sorted(names), indent=1) + "\n")
+
+
+def _remove(build: Path, name: PurePosixPath) -> None:
+    """Remove a file, and its folder if nothing else is in it."""
+    path = build / name
+    if _is_below_link(build, name.parent) or (path.is_dir() and not path.is_symlink()):
+        return
+    path.unlink(missing_ok=True)
+    if name.parent.parts != (_PLANS,):
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+
+def _is_below_link(build: Path, folder: PurePosixPath) -> bool:
+    """Whether a folder in ``compile/`` is in fact elsewhere; ``compile`` itself may be."""
+    inner = [one for one in (folder, *folder.parents) if len(one.parts) > 1]
+    return any((build / one).is_symlink() for one in inner)
+
+
+def _is_same(path: Path, workflow: Path) -> bool:
+    try:
+        return path.samefile(workflow)
+    except OSError:
+        return False

@@ -70,7 +70,7 @@ from fasthep_smk.storage.observed import (
     written,
 )
 from fasthep_smk.storage.outdir import build_folder
-from fasthep_smk.translate.accepted import take_compiled
+from fasthep_smk.translate.accepted import check_places, take_compiled
 from fasthep_smk.translate.input_files import early_columns, file_findings, files_of_plan
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
@@ -415,6 +415,7 @@ def reconcile(placed: Placed) -> Reconciled:
     Here the build folder is written to for the first time: nothing refuses the workflow any more.
     """
     settings, build = placed.settings, placed.build
+    check_places(placed.aside, placed.earlier, settings.workflow)
     take_compiled(placed.aside, build)
     for item in placed.variations:
         prepare_build(item.graph.plan, build)

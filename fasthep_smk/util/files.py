@@ -19,6 +19,7 @@ from typing import TypedDict
 from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
+    "TEMPORARY",
     "Altered",
     "atomic_path",
     "canonical_json",
@@ -38,6 +39,8 @@ __all__ = [
     "write_text",
 ]
 
+#: The name of a file that is not complete.
+TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp-[0-9]+")
 _SEAL = re.compile(rb'^\{\n "checksum": "([0-9a-f]{64})",')
 #: What file systems answer that cannot put a folder's list of names on disk by itself.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
@@ -59,7 +62,12 @@ def atomic_path(path: Path, *, durable: bool = True, private: bool = False) -> I
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp-{os.getpid()}")
     # Results are shared as any file of the user's. The mode is the system's own word: to ask for
     # the umask is to change it, and other threads write files meanwhile.
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    mode = 0o600 if private else 0o666
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        error.filename = str(path)  # the user knows this one
+        raise
     mode = stat.S_IMODE(os.fstat(handle).st_mode)
     os.close(handle)
     try:

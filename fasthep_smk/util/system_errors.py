@@ -8,8 +8,10 @@ from pathlib import Path
 
 from fasthep_smk.util.errors import Finding, Findings
 
-__all__ = ["clear", "finding", "fix", "in_the_way", "no_folder", "of_system"]
+__all__ = ["NO_FILE", "clear", "finding", "fix", "in_the_way", "no_folder", "of_system"]
 
+#: What to say of a folder that is in the place of a file.
+NO_FILE = "is a folder; a file of this name is needed"
 _AGAIN = "then run the same command again"
 #: What the system answers where a process has reached a limit, with the fix.
 _LIMITS = {
@@ -50,7 +52,7 @@ def finding(error: OSError) -> Finding:
         problem, fix = _LIMITS[error.errno]
         return Finding(file=file, problem=problem, hint=f"{fix}, {_AGAIN}" if fix else None)
     if path is not None and error.errno in (errno.EISDIR, errno.ENOTEMPTY):
-        return in_the_way(path, "is a folder; a file of this name is needed")
+        return in_the_way(path, NO_FILE)
     if path is not None and error.errno == errno.ENOENT and path.is_symlink():
         return in_the_way(path, "is a symbolic link to nothing; a file of this name is needed")
     if path is not None and error.errno == errno.ELOOP:

@@ -201,21 +201,72 @@ def test_what_is_compiled_names_the_build_folder(analysis: Path, smk: Run) -> No
     assert not [text for text in texts if "fasthep-smk-" in text]
 
 
-def test_plans_of_an_earlier_compilation_go_and_files_of_the_user_stay(
-    analysis: Path, smk: Run
-) -> None:
-    plans = analysis / "build/compile"
-    (plans / "gone").mkdir(parents=True)
-    (plans / "mixed").mkdir()
-    earlier = [plans / "gone/plan.yaml", plans / "mixed/deps.yaml", plans / "systematics.yaml"]
-    mine = [plans / "compile.sh", plans / "mixed/notes.txt", plans / "mixed/below/plan.yaml"]
-    (plans / "mixed/below").mkdir()
-    for path in (*earlier, *mine, plans / "plan.yaml"):
-        path.write_text("before")
+VARIED = """
+systematics:
+  include_nominal: true
+  variations: [{name: up, mode: plan, replace: {met: MET_px}}]
+"""
+
+
+def test_plans_of_an_earlier_compilation_go(analysis: Path, smk: Run) -> None:
+    """A user's own files stay, whatever their names are, and what links lead to."""
+    (analysis / "varied.yaml").write_text(WORKFLOW + VARIED)
+    plans, other = analysis / "build/compile", analysis / "other"
+    mine = [
+        *(plans / "deps.sh", plans / "mine/plan.yaml", plans / "nominal/notes.txt"),
+        *(plans / "inputs/mine.txt", other / "plan.yaml", other / "deps.yaml"),
+    ]
+    assert smk("translate", "varied.yaml", cwd=analysis).returncode == 0
+    assert (plans / "up/plan.yaml").is_file()
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("mine")
+    (plans / "link").symlink_to(other)
+    (plans / "self").symlink_to(".")
+    (plans / "latest").symlink_to("nominal")
+    assert smk("translate", "varied.yaml", cwd=analysis).returncode == 0
+    assert (plans / "latest/plan.yaml").is_file()
     assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
-    assert [path for path in (*earlier, plans / "gone") if path.exists()] == []
-    assert [path.read_text() for path in mine] == ["before"] * len(mine)
-    assert (plans / "plan.yaml").read_text() != "before"
+    assert [path.read_text() for path in mine] == ["mine"] * len(mine)
+    assert (plans / "plan.yaml").is_file()
+    assert not (plans / "up").exists()
+    assert not (plans / "systematics.yaml").exists()
+    assert [path.name for path in (plans / "nominal").iterdir()] == ["notes.txt"]
+
+
+def test_a_snapshot_of_an_earlier_compilation_goes(analysis: Path, smk: Run) -> None:
+    """FAST-HEP would compile it again in the place of what was compiled since."""
+    build = analysis / "build"
+    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
+    (build / "compile/inputs").mkdir()
+    (build / "compile/inputs/.hepflow-snapshot").write_text("")
+    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
+    assert not (build / "compile/inputs").exists()
+
+
+@pytest.mark.parametrize("name", ["plan.yaml", "deps.yaml"])
+def test_what_is_in_the_way_is_named_before_anything_is_written(
+    analysis: Path, smk: Run, name: str
+) -> None:
+    build = analysis / "build"
+    (build / "compile" / name).mkdir(parents=True)
+    (build / "compile" / name / "mine.txt").write_text("mine")
+    for words in (["translate"], ["-n"], ["run"]):
+        done = smk(*words, "workflow.yaml", cwd=analysis)
+        assert done.returncode == 1, done.stderr
+        assert f"{build}/compile/{name}" in done.stderr
+        assert "is a folder; a file of this name is needed" in done.stderr
+    assert [path.name for path in (build / "compile").iterdir()] == [name]
+
+
+def test_the_workflow_is_not_replaced_by_its_plan(analysis: Path, smk: Run) -> None:
+    (analysis / "compile").mkdir()
+    workflow = analysis / "compile/plan.yaml"
+    workflow.write_text(WORKFLOW)
+    done = smk("compile/plan.yaml", "-o", ".", cwd=analysis)
+    assert done.returncode == 1
+    assert "the workflow is in the place of a file that FAST-HEP's compiler writes" in done.stderr
+    assert workflow.read_text() == WORKFLOW
 
 
 @pytest.mark.long

@@ -18,7 +18,11 @@ def test_what_batch_jobs_of_a_killed_run_write_stays(
 ) -> None:
     """Nobody knows whether they go on: no batch system answers here."""
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
-    half = [tmp_path / layout.STAGE / "rule/x.1/plot.png", tmp_path / "smk/work/.record.tmp-1"]
+    folders = (layout.WORK, "compile", "graph")
+    half = [
+        tmp_path / layout.STAGE / "rule/x.1/plot.png",
+        *(tmp_path / folder / ".0123456789abcdef.tmp-1" for folder in folders),
+    ]
     for path in half:
         path.parent.mkdir(parents=True)
         path.touch()
@@ -29,4 +33,4 @@ def test_what_batch_jobs_of_a_killed_run_write_stays(
     descriptor = os.open(tmp_path / layout.LOCK, os.O_RDWR | os.O_CREAT)
     lock._clear_after_crash(tmp_path, descriptor)
     os.close(descriptor)
-    assert [path.exists() for path in half] == [submitted] * 2
+    assert [path.exists() for path in half] == [submitted] * 4

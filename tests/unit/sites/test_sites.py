@@ -226,7 +226,10 @@ def test_what_no_batch_system_says_is_named_as_an_example_value(
 ) -> None:
     """Slurm names no time for a job; a profile without one would be of no use."""
     sinfo = tmp_path / "sinfo"
-    sinfo.write_text("#!/bin/sh\necho 'cpu|1-00:00:00|4|16000|(null)|idle|cpu'\n")
+    sinfo.write_text(
+        "#!/bin/sh\necho 'empty|infinite|0|0|(null)|n/a|empty*'\n"
+        "echo 'cpu|1-00:00:00|4|16000|(null)|idle|cpu'\n"
+    )
     sinfo.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     _, invented = init_site("slurm", tmp_path / "site")

@@ -225,7 +225,7 @@ def test_what_a_batch_system_captured_goes_when_all_jobs_are_done(build: Path) -
 def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
     for path in (
         "smk/stage/cut/dy.1/artifacts/skim.root",
-        "artifacts/provenance/.abcdefgh.tmp-123",
+        "artifacts/provenance/.0123456789abcdef.tmp-123",
         "smk/plans/other.json",
         "smk/benchmarks/cut/dy/0_0.tsv",
         "smk/benchmarks/earlier_rule/dy/0_0.tsv",
@@ -236,7 +236,7 @@ def test_leftovers_and_what_the_translation_has_no_more_go(build: Path) -> None:
         write(build, path)
     parts = paths(cleanable(survey_of(build)))
     assert parts["leftovers of killed jobs"] == [
-        "artifacts/provenance/.abcdefgh.tmp-123",
+        "artifacts/provenance/.0123456789abcdef.tmp-123",
         "smk/stage/cut/dy.1/artifacts/skim.root",
     ]
     assert parts["unused old metadata"] == [
