@@ -23,6 +23,8 @@ from fasthep_smk.report.numbers import duration, when
 from fasthep_smk.report.tables import Section
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
+from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.system_errors import in_the_way
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["as_html", "pause", "write"]
@@ -30,6 +32,12 @@ __all__ = ["as_html", "pause", "write"]
 #: While a run goes on, the page is renewed after so many seconds, or after so many times what it
 #: took to write: it costs a run 1 % of one core at most.
 _RENEWED, _TIMES = 10.0, 100
+
+#: How each page begins: another file of its name is not ours.
+_BEGINNING = (
+    '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    '<meta http-equiv="Content-Security-Policy" content="'
+)
 
 #: Bytes of plots that a page holds; others it only names.
 _PICTURES = 2_500_000
@@ -59,17 +67,28 @@ def write(build: Path, *, renewed: float = _RENEWED) -> Path:
     While a run goes on, the page reloads itself after ``renewed`` seconds.
 
     Raises:
-        Findings: its task tables cannot be read.
+        Findings: its task tables cannot be read, or a file of another origin is in its place.
         OSError: it cannot be written.
     """
+    path = build / layout.REPORT
+    _refuse_other(path)
     facts = gather(build)
     report = document.report_on(facts)
-    path = build / layout.REPORT
     text = as_html(facts, report, renewed=renewed)
     # If it quotes logs, it is like these: no other user may read them.
     with files.atomic_path(path, durable=False, private=bool(report.failures)) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return path
+
+
+def _refuse_other(path: Path) -> None:
+    """Raise ``Findings`` if a file that is no page of ours would be replaced."""
+    try:
+        begins = files.read_plain(path)[: len(_BEGINNING)]
+    except OSError:
+        return  # there is none, or writing it fails and says why
+    if begins and begins != _BEGINNING.encode():
+        raise Findings([in_the_way(path, "is a file that fasthep-smk has not written")])
 
 
 def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:
@@ -82,8 +101,7 @@ def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:
     name = "/".join(report.build.split("/")[-2:])  # that of the project, too
     title = f"{report.verdict.state}: {name}"
     parts = [
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
-        f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">',
+        f'{_BEGINNING}{_policy(scripts)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         *([f'<noscript><meta http-equiv="refresh" content="{again}"></noscript>'] if again else []),

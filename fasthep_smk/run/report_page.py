@@ -17,6 +17,7 @@ from fasthep_smk import sites
 from fasthep_smk.storage import failures, last_run, layout, queue
 from fasthep_smk.storage.last_run import LastRun, Outcome
 from fasthep_smk.util import system_errors
+from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 from fasthep_smk.util.threads import meanwhile
@@ -97,8 +98,10 @@ def write_page(build: Path) -> None:
     try:
         page.write(build)
     except Exception as error:  # whatever it is, the results are there
-        text = printable(failures.one_line(error))
-        fix = system_errors.fix(error, build)
+        if isinstance(error, Findings):
+            text, fix = error.findings[0].problem, error.findings[0].hint
+        else:
+            text, fix = printable(failures.one_line(error)), system_errors.fix(error, build)
         hint = f"; {printable(fix)}" if fix else ""
         warning = f"fasthep-smk: warning: {layout.REPORT} was not written: {text}{hint}"
         print(warning, file=sys.stderr)

@@ -23,6 +23,7 @@ from fasthep_smk.report.facts import gather
 from fasthep_smk.run import lock
 from fasthep_smk.storage import failures, last_run, layout
 from fasthep_smk.storage.task_table import Read, TaskTable
+from fasthep_smk.util.errors import Findings
 from tests.support import tables
 
 CANARY = "<script>document.title='canary'</script>"
@@ -128,6 +129,15 @@ def test_a_page_that_quotes_logs_is_as_private_as_they_are(build: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     failures.clear(build, "r", "b")
     assert stat.S_IMODE(page.write(build).stat().st_mode) & 0o044
+
+
+def test_a_file_that_is_no_page_of_ours_is_not_replaced(build: Path) -> None:
+    path = build / layout.REPORT
+    path.write_text("<html>mine</html>")
+    with pytest.raises(Findings, match="is a file that fasthep-smk has not written") as raised:
+        page.write(build)
+    assert "move it away" in str(raised.value)
+    assert path.read_text() == "<html>mine</html>"
 
 
 def test_records_of_earlier_versions_are_understood(build: Path) -> None:
