@@ -88,7 +88,7 @@ def _refuse_other(path: Path) -> None:
     except OSError:
         return  # there is none, or writing it fails and says why
     if begins and begins != _BEGINNING.encode():
-        raise Findings([in_the_way(path, "is a file that fasthep-smk has not written")])
+        raise Findings([in_the_way(path, "this file is not one that fasthep-smk has written")])
 
 
 def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:
