@@ -86,7 +86,9 @@ def _refuse_other(path: Path) -> None:
     try:
         begins = files.read_plain(path)[: len(_BEGINNING)]
     except OSError:
-        return  # there is none, or writing it fails and says why
+        if path.is_file():
+            raise  # what cannot be read may be anybody's
+        return
     if begins and begins != _BEGINNING.encode():
         raise Findings([in_the_way(path, "this file is not one that fasthep-smk has written")])
 

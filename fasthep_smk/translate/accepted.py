@@ -6,9 +6,9 @@ A call that is killed meanwhile leaves files of two compilations: the next one c
 from __future__ import annotations
 
 import contextlib
-import json
 import shutil
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path, PurePosixPath
 
 from fasthep_smk.flow import upstream
@@ -22,24 +22,26 @@ __all__ = ["check_places", "take_compiled"]
 _PLANS = "compile"
 
 
-def check_places(aside: Path, build: Path, workflow: Path) -> None:
+def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
     """Look whether what was compiled into ``aside`` can be moved to a build folder.
 
+    ``sources`` are the workflow and all files that it is made of.
+
     Raises:
-        Findings: something else is in the place of a file or folder, or the workflow itself is.
+        Findings: something else is in the place of a file or folder, or one of the sources is.
     """
     compiled = _compiled(aside)
     obstacles.check_files(build, compiled)
-    own = next((name for name in compiled if _is_same(build / name, workflow)), None)
-    if own is not None:
-        raise Findings.one(
-            "the workflow is in the place of a file that FAST-HEP's compiler writes",
-            file=str(workflow),
-            key="--outdir",
-            value=str(build),
-            expected=f"a build folder whose {own} is not the workflow",
-            hint="choose another --outdir, such as 'build'",
-        )
+    for name, source in product(compiled, sources):
+        if _is_same(build / name, source):
+            raise Findings.one(
+                "the workflow, or a part of it, is in the place of a file that is written",
+                file=str(source),
+                key="--outdir",
+                value=str(build),
+                expected=f"a build folder in which {name} is no part of the workflow",
+                hint="choose another --outdir, such as 'build'",
+            )
 
 
 def take_compiled(aside: Path, build: Path) -> None:
@@ -75,25 +77,29 @@ def _compiled(aside: Path) -> list[Path]:
 
 
 def _noted(build: Path) -> set[str]:
-    """Return what we have written into ``compile/``: nothing if that is not known."""
+    """Return what we have written into ``compile/``: nothing if that is not known for sure."""
     try:
-        names = json.loads((build / layout.COMPILED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = files.unseal(files.read_plain(build / layout.COMPILED))
+        paths = [PurePosixPath(name) for name in content["files"]]
+    except (OSError, files.Altered, KeyError, TypeError):
         return set()
-    paths = [PurePosixPath(name) for name in names if isinstance(name, str)]
-    return {str(path) for path in paths if path.parts[:1] == (_PLANS,) and ".." not in path.parts}
+    return {str(path) for path in paths if path.parts[0:1] == (_PLANS,) and _is_inside(path)}
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    return len(path.parts) > 1 and ".." not in path.parts
 
 
 def _note(build: Path, names: Iterable[str]) -> None:
-    files.write_text(build / layout.COMPILED, json.dumps(sorted(names), indent=1) + "\n")
+    files.write_text(build / layout.COMPILED, files.seal({"files": sorted(names)}))
 
 
 def _remove(build: Path, name: PurePosixPath) -> None:
     """Remove a file, and its folder if nothing else is in it."""
     path = build / name
-    if _is_below_link(build, name.parent) or (path.is_dir() and not path.is_symlink()):
+    if _is_below_link(build, name.parent) or not (path.is_file() or path.is_symlink()):
         return
-    path.unlink(missing_ok=True)
+    path.unlink()
     if name.parent.parts != (_PLANS,):
         with contextlib.suppress(OSError):
             path.parent.rmdir()
@@ -105,8 +111,8 @@ def _is_below_link(build: Path, folder: PurePosixPath) -> bool:
     return any((build / one).is_symlink() for one in inner)
 
 
-def _is_same(path: Path, workflow: Path) -> bool:
+def _is_same(path: Path, source: Path) -> bool:
     try:
-        return path.samefile(workflow)
+        return path.samefile(source)
     except OSError:
         return False

@@ -415,7 +415,7 @@ def reconcile(placed: Placed) -> Reconciled:
     Here the build folder is written to for the first time: nothing refuses the workflow any more.
     """
     settings, build = placed.settings, placed.build
-    check_places(placed.aside, placed.earlier, settings.workflow)
+    check_places(placed.aside, placed.earlier, [*map(Path, placed.digests)])
     take_compiled(placed.aside, build)
     for item in placed.variations:
         prepare_build(item.graph.plan, build)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fasthep_smk.util import files
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.forms import in_turn
 
@@ -259,14 +260,32 @@ def test_what_is_in_the_way_is_named_before_anything_is_written(
     assert [path.name for path in (build / "compile").iterdir()] == [name]
 
 
-def test_the_workflow_is_not_replaced_by_its_plan(analysis: Path, smk: Run) -> None:
+@pytest.mark.parametrize("name", ["compile/plan.yaml", "including.yaml"])
+def test_the_workflow_is_not_replaced_by_its_plan(analysis: Path, smk: Run, name: str) -> None:
     (analysis / "compile").mkdir()
     workflow = analysis / "compile/plan.yaml"
     workflow.write_text(WORKFLOW)
-    done = smk("compile/plan.yaml", "-o", ".", cwd=analysis)
+    (analysis / "including.yaml").write_text("version: 1.0\ninclude: [compile/plan.yaml]\n")
+    done = smk(name, "-o", ".", cwd=analysis)
     assert done.returncode == 1
-    assert "the workflow is in the place of a file that FAST-HEP's compiler writes" in done.stderr
+    assert "is in the place of a file that is written" in done.stderr
+    assert str(workflow) in done.stderr
     assert workflow.read_text() == WORKFLOW
+
+
+@pytest.mark.parametrize(
+    "content", ["", "5", '["compile/plan.yaml/below"]', '["compile/../data/dy_0.root"]']
+)
+def test_a_damaged_list_of_plans_is_made_anew(analysis: Path, smk: Run, content: str) -> None:
+    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
+    note = analysis / "build/smk/compiled.json"
+    good = note.read_text()
+    note.write_text(content)
+    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
+    note.write_text(files.seal({"files": json.loads(content or "[]")}))
+    assert smk("translate", "workflow.yaml", cwd=analysis).returncode == 0
+    assert note.read_text() == good
+    assert (analysis / "data/dy_0.root").is_file()
 
 
 @pytest.mark.long

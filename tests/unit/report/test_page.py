@@ -134,7 +134,9 @@ def test_a_page_that_quotes_logs_is_as_private_as_they_are(build: Path) -> None:
 def test_a_file_that_is_no_page_of_ours_is_not_replaced(build: Path) -> None:
     path = build / layout.REPORT
     path.write_text("<html>mine</html>")
-    with pytest.raises(Findings, match="this file is not one that fasthep-smk has written") as raised:
+    with pytest.raises(
+        Findings, match="this file is not one that fasthep-smk has written"
+    ) as raised:
         page.write(build)
     assert "move it away" in str(raised.value)
     assert path.read_text() == "<html>mine</html>"
