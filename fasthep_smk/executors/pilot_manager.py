@@ -10,11 +10,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import multiprocessing
+import signal
 from importlib import metadata
 from importlib.abc import InspectLoader
 
 from fasthep_smk.flow import patches
 from fasthep_smk.flow.patches.late import PARSL, PARSL_UNUSED, import_bare, import_late
+from fasthep_smk.util.processes import signal_at_parents_end
 
 _MODULE = "parsl.executors.high_throughput.process_worker_pool"
 
@@ -26,6 +28,8 @@ if __name__ == "__main__":
     patches.PILOT_START.make(importlib.import_module("parsl.multiprocessing"), SpawnContext=_forks)
     # It would tell its interchange which packages there are, which nobody asks for.
     patches.PILOT_START.make(metadata, distributions=lambda **_: ())
+else:  # a worker, or what they are forked from: without the manager it would wait forever
+    signal_at_parents_end(signal.SIGKILL)
 _spec = importlib.util.find_spec(_MODULE)
 assert _spec is not None
 assert isinstance(_spec.loader, InspectLoader)

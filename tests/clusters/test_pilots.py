@@ -255,6 +255,7 @@ def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what
     run.ended()
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
+    assert processes("executors.pilot_manager", folder) == []
 
 
 @on_both("slurm")
