@@ -190,10 +190,10 @@ def test_a_refused_token_is_said_to_be_one(
 def test_a_token_that_is_not_renewed_in_time(
     needy: Path, server: tuple[str, list[int]], smk: Run
 ) -> None:
-    with_asking(needy, server[0], time.time() + LIFE)
     pools = {"default": {"config": {"walltime": f"{LIFE + 25}s"}}}
     change(needy, lambda workflow: workflow["execution"].update(pools=pools))
     credentials.write(needy / "token", credentials.token(LIFE))
+    with_asking(needy, server[0], time.time() + LIFE + 1)  # when it has expired
     done = smk("workflow.yaml", "-j", "2", "--bundle", "1", "--allow-expiring", cwd=needy)
     assert done.returncode == 1
     assert "and no new one came in time, on " in done.stderr
