@@ -122,7 +122,7 @@ def run(
     *arguments: str | os.PathLike[str],
     cwd: Path,
     env: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    timeout: float | None = 900,
     cold: bool = False,
     program: str = "fasthep_smk",
 ) -> subprocess.CompletedProcess[str]:
