@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterable
-from itertools import product
 from pathlib import Path, PurePosixPath
 
 from fasthep_smk.flow import upstream
@@ -32,8 +31,10 @@ def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
     """
     compiled = _compiled(aside)
     obstacles.check_files(build, compiled)
-    for name, source in product(compiled, sources):
-        if _is_same(build / name, source):
+    own = {_identity(source): source for source in sources}
+    for name in compiled:
+        source = own.get(_identity(build / name))
+        if source is not None:
             raise Findings.one(
                 "the workflow, or a part of it, is in the place of a file that is written",
                 file=str(source),
@@ -111,8 +112,10 @@ def _is_below_link(build: Path, folder: PurePosixPath) -> bool:
     return any((build / one).is_symlink() for one in inner)
 
 
-def _is_same(path: Path, source: Path) -> bool:
+def _identity(path: Path) -> tuple[int, int] | Path:
+    """Return what tells that two paths lead to one file."""
     try:
-        return path.samefile(source)
-    except OSError:
-        return False
+        status = path.stat()
+    except OSError:  # there is none
+        return path
+    return status.st_dev, status.st_ino
