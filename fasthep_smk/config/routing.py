@@ -109,7 +109,7 @@ def stage_needs(
 class Router:
     """Routes stages. ``retries`` is how often the site tries again a stage that does not say.
 
-    ``learns``: where no memory is given, they ask for what earlier ones took.
+    ``learns``: where no memory is given, jobs ask for what earlier ones took.
     """
 
     pools: Pools

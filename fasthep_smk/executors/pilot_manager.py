@@ -26,7 +26,7 @@ if __name__ == "__main__":
     _forks = multiprocessing.get_context("forkserver")
     _forks.set_forkserver_preload(["fasthep_smk.executors.pilot_manager"])
     patches.PILOT_START.make(importlib.import_module("parsl.multiprocessing"), SpawnContext=_forks)
-    # It would tell its interchange which packages there are, which nobody asks for.
+    # It would tell its interchange which packages there are, which is not needed.
     patches.PILOT_START.make(metadata, distributions=lambda **_: ())
 else:  # a worker, or what they are forked from: without the manager it would wait forever
     signal_at_parents_end(signal.SIGKILL)

@@ -149,7 +149,7 @@ class Travelling(_Executor):
         self.workflow.scheduler.error_callback(job)
 
     def _submit_again(self, job: SnakemakeJob) -> None:
-        if self.wait:  # nobody has stopped the run
+        if self.wait:  # the run was not stopped
             self.run_job(job)
 
 

@@ -127,7 +127,7 @@ def compile_workflow(
 
 @contextlib.contextmanager
 def _noted() -> Iterator[list[str]]:
-    """Collect what FAST-HEP's compiler warns of; other warnings are shown as ever."""
+    """Collect what FAST-HEP's compiler warns of; other warnings are shown as usual."""
     said: list[str] = []
     caught: list[warnings.WarningMessage] = []
     try:

@@ -84,7 +84,7 @@ def write(build: Path, *, renewed: float = _RENEWED) -> Path:
 def _refuse_other(path: Path) -> None:
     """Raise ``Findings`` if a file that is no page of ours would be replaced."""
     try:
-        begins = files.read_plain(path)[: len(_BEGINNING)]
+        begins = files.read_plain(path, len(_BEGINNING))
     except OSError:
         if path.is_file():
             raise  # what cannot be read may be anybody's

@@ -78,7 +78,7 @@ class _Page:
                 self._content = text.encode()
                 now = time.monotonic()
                 self._pause = page.pause(now - began)
-                # What nobody works on is made anew at once: it costs no run anything.
+                # Where no run works, the page is made anew at once: that costs no run anything.
                 self._until = now + (self._pause if facts.is_running else 0.0)
             return self._content
 

@@ -217,7 +217,7 @@ def _sort_captured(folder: Path) -> None:
 
 
 def _prune_logs(folder: Path, keep: int) -> None:
-    """Remove logs that nobody has written to for ``keep`` seconds: this run has succeeded."""
+    """Remove logs that were not written to for ``keep`` seconds: this run has succeeded."""
     for path in folder.rglob("*"):
         with contextlib.suppress(OSError):  # another one's, or gone already
             if path.is_file() and time.time() - path.stat().st_mtime > keep:

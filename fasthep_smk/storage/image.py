@@ -42,7 +42,7 @@ def _fill(source: str, image: str, name: str, above: frozenset[tuple[int, int]])
         status = os.stat(source)  # noqa: PTH116 (of many thousands; a path object takes longer)
         entries = list(os.scandir(source))
     except OSError:
-        return  # nobody may read it, or it is gone
+        return  # it may not be read, or it is gone
     here = (status.st_dev, status.st_ino)
     if here in above:
         return  # a link to a folder above

@@ -62,9 +62,9 @@ def atomic_path(path: Path, *, durable: bool = True, private: bool = False) -> I
     temporary = path.with_name(f".{secrets.token_hex(8)}.tmp-{os.getpid()}")
     # Results are shared as any file of the user's. The mode is the system's own word: to ask for
     # the umask is to change it, and other threads write files meanwhile.
-    mode = 0o600 if private else 0o666
+    asked = 0o600 if private else 0o666
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, asked)
     except OSError as error:
         error.filename = str(path)  # the user knows this one
         raise
@@ -148,8 +148,8 @@ def close_to_others(*descriptors: int) -> None:
                 os.fchmod(descriptor, 0o600)
 
 
-def read_plain(path: Path) -> bytes:
-    """Return the content of a file; a pipe or device in its place is not waited for.
+def read_plain(path: Path, most: int = -1) -> bytes:
+    """Return the first ``most`` bytes of a file, or all; a pipe or device is not waited for.
 
     Raises:
         OSError: it cannot be read, or is not a regular file.
@@ -158,7 +158,7 @@ def read_plain(path: Path) -> bytes:
     with open(descriptor, "rb") as stream:  # noqa: PTH123 (it is open)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.ENOTSUP, "is a pipe, a device or a folder, not a file", str(path))
-        return stream.read()
+        return stream.read(most)
 
 
 def write_text(path: Path, text: str, *, executable: bool = False) -> bool:
