@@ -100,6 +100,11 @@ def software_hook() -> ModuleType:
     return importlib.import_module("hepflow.compiler.hooks.software")
 
 
+def entries_hook() -> ModuleType:
+    """Return the module that counts, while a workflow is compiled, the entries of its files."""
+    return importlib.import_module("fasthep_curator.compile_hooks.root_tree_metadata")
+
+
 def read_style(registry: JsonObject, op: str, spec: JsonObject) -> None:
     """Let FAST-HEP's renderer read a style, as it does before it draws.
 

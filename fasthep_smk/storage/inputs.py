@@ -2,12 +2,13 @@
 
 Files are looked at once, their checksums taken once; the answers are kept in the build folder and
 belong to a file's path, size and modification time. Remote files (``root://``, ``https://`` …) are
-opened only when an answer is needed to cut them into partitions.
+opened only when their entries are needed: by FAST-HEP's compiler for a dataset without ``nevents``,
+or to cut them into partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -59,6 +60,8 @@ class Inputs:
         self._checksums: dict[str, str] = {}
         self._remote: dict[str, str] = {}
         self._identities: dict[str, str] = {}
+        #: Remote files that were asked for, and whether their servers have answered.
+        self._asked: dict[str, bool] = {}
         self._passed = ""
         try:
             stored = files.unseal(cache.read_bytes())
@@ -95,7 +98,9 @@ class Inputs:
     def ask_servers(self, paths: Iterable[str]) -> list[str]:
         """Ask for the remote ones among ``paths``; return those that no server ever knew."""
         wanted = [path for path in dict.fromkeys(paths) if is_remote(path)]
-        answers = ask(wanted)
+        new = [path for path in wanted if path not in self._asked]
+        answers = ask(new)
+        self._asked |= {path: path in answers for path in new}
         if answers:
             self._remote.update(answers)
             self._store()
@@ -142,6 +147,21 @@ class Inputs:
                 self._remember(keys[path], facts)
             self._store()
         return {path: self._facts(self._known[keys[path]]) for path in wanted}
+
+    def entries(
+        self, paths: Sequence[str], trees: Sequence[str]
+    ) -> dict[str, Mapping[str, int]] | None:
+        """Return how many entries each tree of each file has; ``None`` if one cannot be told.
+
+        Remote files are opened anew unless their servers say that they are what they were.
+        """
+        self.ask_servers(paths)
+        if not all(self._asked.get(path, True) for path in paths):
+            return None
+        facts = self.look(paths, trees)
+        if any(one.problem for one in facts.values()):
+            return None
+        return {path: one.entries for path, one in facts.items()}
 
     def _remember(self, key: str, facts: FileFacts) -> None:
         lists: dict[str, str] = {}

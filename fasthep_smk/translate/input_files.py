@@ -23,7 +23,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["early_columns", "file_findings", "files_of_plan"]
+__all__ = ["early_columns", "file_findings", "files_of_plan", "has_remote_files"]
 
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
@@ -39,9 +39,8 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
     if not trees:
         return []
     local = [
-        (key, name, [file for file in listed if isinstance(file, str) and not is_remote(file)])
-        for key, name, content in datasets_at(document)
-        if isinstance(listed := content.get("files"), list)
+        (key, name, [file for file in listed if not is_remote(file)])
+        for key, name, listed in _listed(document)
     ]
     groups = [listed for _, _, listed in local]
     facts = inputs.look([file for listed in groups for file in listed], trees, alike=groups)
@@ -58,6 +57,18 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
                 )
                 found.append(problem_finding(file, name, problem, place=place, hint=hint))
     return found
+
+
+def has_remote_files(document: YamlMapping) -> bool:
+    """Return whether a file of a dataset is not on this machine."""
+    return any(is_remote(file) for _, _, listed in _listed(document) for file in listed)
+
+
+def _listed(document: YamlMapping) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the key and the name of each dataset with its list of files."""
+    for key, name, content in datasets_at(document):
+        if isinstance(files := content.get("files"), list):
+            yield key, name, [file for file in files if isinstance(file, str)]
 
 
 def _of_trees(

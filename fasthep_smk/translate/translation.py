@@ -35,6 +35,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
+from fasthep_smk.flow.patches.known_entries import known_entries
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.places import stages_of
@@ -71,7 +72,12 @@ from fasthep_smk.storage.observed import (
 )
 from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import check_places, take_compiled
-from fasthep_smk.translate.input_files import early_columns, file_findings, files_of_plan
+from fasthep_smk.translate.input_files import (
+    early_columns,
+    file_findings,
+    files_of_plan,
+    has_remote_files,
+)
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
@@ -279,7 +285,11 @@ def compile_plans(loaded: Loaded) -> Compiled:
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
     try:
-        with disk_full.saying(aside.parent), naming(aside, loaded.earlier):
+        with (
+            disk_full.saying(aside.parent),
+            naming(aside, loaded.earlier),
+            known_entries(inputs.entries, quiet=not has_remote_files(document)),
+        ):
             each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
         told_of_graph(aside, loaded.earlier)
     except Findings as error:

@@ -23,6 +23,7 @@ _OFF = {
         "module.quick_yaml = nothing; module.parse_written = module.yaml.safe_load",
     ),
     "quick_git": ("fasthep_smk.flow.patches.quick_git", "module.quick_git = nothing"),
+    "known entries": ("fasthep_smk.flow.patches.known_entries", "module.known_entries = nothing"),
     "late imports": (
         "fasthep_smk.flow.patches.late",
         "module.import_late = lambda *_, **__: None",

@@ -111,6 +111,15 @@ QUICK_GIT = Patch(
     module="flow/patches/quick_git.py",
     test="tests/unit/flow/patches/test_quick_git.py",
 )
+KNOWN_ENTRIES = Patch(
+    replaces=("fasthep_curator.compile_hooks.root_tree_metadata:_inspect_dataset_files",),
+    seen_with="fasthep-curator 2026.10.1",
+    why="each compile opens all files of a dataset without nevents, one after the other",
+    upstream="files-opened-by-each-compile.md",
+    until="what is known of files is kept",
+    module="flow/patches/known_entries.py",
+    test="tests/unit/flow/patches/test_known_entries.py",
+)
 PARSED_EXPRESSIONS = Patch(
     replaces=("hepflow.compiler.expr_symbols:symbols_in_expr",),
     seen_with="fasthep-flow 2026.10.1",

@@ -18,6 +18,7 @@ RENAMED = {
     "source_reads_metadata_only": "_source_should_read_metadata_only",
 }
 OURS = {
+    "entries_hook",
     "expression_parser",
     "read_style",
     "resolve_collection_expression",
