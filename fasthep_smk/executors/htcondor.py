@@ -24,11 +24,11 @@ from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import HTCONDOR_IS_SILENT
-from fasthep_smk.executors.start import prepare
+from fasthep_smk.executors.start import be_snakemake
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.flow import patches
-from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, run_command_line
+from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
 
 __all__ = ["Executor", "main", "patiently"]
 
@@ -108,6 +108,10 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
 def main() -> None:
     """Run Snakemake's command line."""
+    be_snakemake(_change, begin=_begin)
+
+
+def _change() -> None:
     patches.HTCONDOR.make(plugin, Executor=Executor)
     schedd = importlib.import_module("htcondor2").Schedd
     patches.HTCONDOR.make(schedd, __init__=patiently(schedd.__init__))
@@ -121,10 +125,11 @@ def main() -> None:
         return submit(schedd(), job, *arguments, **options)
 
     patches.HTCONDOR.make(schedd, submit=patiently(submit_named))
-    prepare()
+
+
+def _begin() -> None:
     prepare_to_take_over()
     lift_limits()
-    run_command_line()
 
 
 def patiently(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:

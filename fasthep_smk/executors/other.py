@@ -13,18 +13,13 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
-from fasthep_smk.executors.start import prepare
+from fasthep_smk.executors.start import be_snakemake
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
-from fasthep_smk.util.snakemake_types import (
-    SnakemakeJob,
-    SnakemakeJobInfo,
-    Workflow,
-    run_command_line,
-)
+from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow
 
 if TYPE_CHECKING:
 
@@ -106,14 +101,16 @@ class Noting(_Executor):
 
 def main() -> None:
     """Run Snakemake's command line."""
+    be_snakemake(_change)  # never before the run is written: its executor is not known then
+
+
+def _change() -> None:
     name = read_requests(Path())["system"]
     plugin = importlib.import_module(module_of(name))
     executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
     patches.OTHER.make(plugin, Executor=executor)
-    prepare()
     # A job that runs on this machine is not taken for a process of the run, and goes on without it.
     os.environ.pop(run_lock.MARK, None)
-    run_command_line()
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ from fasthep_smk.executors.read_as_text import (
     said_by_sbatch,
 )
 from fasthep_smk.executors.refusals import refused
-from fasthep_smk.executors.start import prepare
+from fasthep_smk.executors.start import be_snakemake
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.flow import patches
@@ -46,7 +46,6 @@ from fasthep_smk.util.snakemake_types import (
     NamingSettings,
     SnakemakeJob,
     SnakemakeJobInfo,
-    run_command_line,
 )
 
 __all__ = ["Executor", "main"]
@@ -280,6 +279,10 @@ def _named(submit: Callable[..., str]) -> Callable[..., str]:
 
 def main() -> None:
     """Run Snakemake's command line."""
+    be_snakemake(_change, begin=_begin)
+
+
+def _change() -> None:
     patches.SLURM.make(
         plugin,
         Executor=Executor,
@@ -287,10 +290,11 @@ def main() -> None:
         query_job_status_sacct=_by_number(plugin.query_job_status_sacct),
     )
     patches.SLURM_NAMES.make(plugin, get_submit_command=_named(plugin.get_submit_command))
-    prepare()
+
+
+def _begin() -> None:
     prepare_to_take_over()
     lift_limits()
-    run_command_line()
 
 
 if __name__ == "__main__":

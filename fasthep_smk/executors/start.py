@@ -1,13 +1,24 @@
-"""What each Snakemake process of ours does before it is Snakemake, whatever the batch system."""
+"""What each Snakemake process of ours does before it is Snakemake, whatever the batch system.
+
+With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
+descriptor, one JSON list; the process that started it may find that there is nothing to do. It ends
+silently if nothing comes, and with that process as long as nothing has come.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import importlib
 import inspect
+import json
 import math
+import os
+import signal
+import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from fasthep_smk.executors import logger_plugin
 from fasthep_smk.executors.credential_gate import hold_jobs_back
@@ -15,12 +26,61 @@ from fasthep_smk.executors.fallback import prepare_routes
 from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
 from fasthep_smk.flow import patches
-from fasthep_smk.util.snakemake_types import Scheduler, SnakemakeJob, job_scheduler
+from fasthep_smk.util.processes import signal_at_parents_end
+from fasthep_smk.util.snakemake_types import (
+    Scheduler,
+    SnakemakeJob,
+    job_scheduler,
+    run_command_line,
+)
 
-__all__ = ["prepare"]
+__all__ = ["be_snakemake"]
+
+_TOLD_BY = "--told-by"
 
 
-def prepare() -> None:
+def be_snakemake(
+    change: Callable[[], object] = lambda: None, *, begin: Callable[[], object] = lambda: None
+) -> None:
+    """Run Snakemake's command line.
+
+    ``change`` is called before Snakemake looks for its plugins, when the build folder may still be
+    that of an earlier run, and ``begin`` when it has been told its arguments.
+    """
+    told = sys.argv[1:2] == [_TOLD_BY]
+    if told:
+        signal_at_parents_end(signal.SIGKILL)
+        # In the background of a script, Ctrl-C is ignored, and we have inherited that.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # what is imported stays: nothing of it is to be collected
+    change()
+    importlib.import_module("snakemake.cli")
+    _prepare()
+    if told:
+        _wait_to_be_told(int(sys.argv[2]))
+    begin()
+    gc.freeze()
+    gc.enable()
+    try:
+        run_command_line()
+    finally:
+        gc.freeze()  # the end of the process is quicker
+
+
+def _wait_to_be_told(descriptor: int) -> None:
+    """Read the arguments and become Snakemake, as if started now; end if there are none."""
+    importlib.import_module("snakemake.cli").get_argument_parser()  # imports the plugins
+    with os.fdopen(descriptor, "rb") as stream:
+        said = stream.read()
+    try:
+        arguments = json.loads(said)
+    except ValueError:  # nothing, or half of it: who started us has ended
+        os._exit(0)
+    signal_at_parents_end(0)
+    sys.argv[1:] = map(str, arguments)
+
+
+def _prepare() -> None:
     """Change in Snakemake what a run needs, and let it report to who started it."""
     prepare_routes()
     skip_hopeless()

@@ -14,12 +14,11 @@ from typing import BinaryIO, TextIO
 
 from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
-from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
 from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.flow import plan_files
 from fasthep_smk.run import display, earlier_jobs, job_counts, refused, stalled
-from fasthep_smk.run.fork_server import Connection, ForkServer, correct_benchmarks, fork_server
+from fasthep_smk.run.fork_server import Connection, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
 from fasthep_smk.run.prestart import Prestarted, environment
@@ -138,14 +137,10 @@ class Engine:
                 events = stack.enter_context(_private(written.build / layout.RUN_EVENTS))
                 if self.reasons is not None:
                     stack.enter_context(stalled.telling(reader, self.reasons, self.patience))
-                variables = environment(written.build, self.held)
-                variables = variables if here else without_secrets(variables)
+                variables = environment(written.build, self.held, self.system)
+                taken = self.prestarted and self.prestarted.take_worker(self.system, variables)
                 worker = stack.enter_context(
-                    fork_server(
-                        variables,
-                        system=self.system,
-                        prestarted=_prestarted_server(self.prestarted, variables, here),
-                    )
+                    fork_server(variables, system=self.system, prestarted=taken or None)
                 )
                 if self.plots:
                     worker.expect_plots()
@@ -183,7 +178,9 @@ class Engine:
         self, folder: Path, arguments: list[str], variables: dict[str, str], connection: Connection
     ) -> SnakemakeProcess:
         """Take over the process that was prestarted, or start one."""
-        taken = self.prestarted and self.prestarted.take_snakemake(arguments, variables)
+        taken = self.prestarted and self.prestarted.take_snakemake(
+            self.system, arguments, variables
+        )
         return taken or SnakemakeProcess(
             self.system,
             folder,
@@ -241,15 +238,6 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     if status != 0:
         raise RunFailed(_refusal(reader))
     return Outcome(reader.jobs, frozenset(reader.folders))
-
-
-def _prestarted_server(
-    prestarted: Prestarted | None, variables: dict[str, str], here: bool
-) -> ForkServer | None:
-    """Return the fork server that was prestarted, if its environment is that of this run."""
-    if prestarted is not None and not here:
-        prestarted.discard()
-    return prestarted.take_worker(variables) if prestarted is not None else None
 
 
 def _follow(

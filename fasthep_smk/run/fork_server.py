@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,8 +47,10 @@ class ForkServer:
     ``why_cold`` tells why there is none: jobs start cold. There is a temporary folder in any case.
     """
 
-    def __init__(self, environment: Mapping[str, str], system: str = "local") -> None:
-        """Start one for a run with this environment.
+    def __init__(
+        self, environment: Mapping[str, str], system: str = "local", *, imports: Sequence[str] = ()
+    ) -> None:
+        """Start one for a run with this environment; it ``imports`` more modules before it forks.
 
         Raises:
             OSError: there is no space for a temporary folder.
@@ -59,17 +61,19 @@ class ForkServer:
         self.why_cold = why_cold(system)
         if self.why_cold is None:
             try:
-                self._process = self._start(environment)
+                self._process = self._start(environment, imports)
             except OSError as error:
                 self.why_cold = f"the fork server cannot be started ({error})"
         os.close(self._lifeline)
 
-    def _start(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, environment: Mapping[str, str], imports: Sequence[str]
+    ) -> subprocess.Popen[bytes]:
         own = (self._lifeline, self._scratch.owner)
         command = [sys.executable, "-P", "-m", "fasthep_smk.worker.fork_server", str(self._socket)]
         with (self._scratch.path / _ERRORS).open("wb") as errors:
             return subprocess.Popen(
-                [*command, *map(str, own)],
+                [*command, *map(str, own), *imports],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -155,14 +159,18 @@ def changed_by_shells() -> str:
 
 @contextlib.contextmanager
 def fork_server(
-    environment: Mapping[str, str], *, system: str = "local", prestarted: ForkServer | None = None
+    environment: Mapping[str, str],
+    *,
+    system: str = "local",
+    imports: Sequence[str] = (),
+    prestarted: ForkServer | None = None,
 ) -> Iterator[ForkServer]:
     """Start a fork server and end it with the block, or with Snakemake if we are killed before.
 
     ``environment`` is that of the run; ``prestarted`` one that was started for it before. Where it
     cannot be started, jobs start cold.
     """
-    worker = prestarted or ForkServer(environment, system)
+    worker = prestarted or ForkServer(environment, system, imports=imports)
     try:
         yield worker
     finally:

@@ -24,11 +24,12 @@ _MANAGER = "fasthep_smk.executors.pilot_manager"
 def main() -> int:
     """Start both, and return the status of Parsl's."""
     here = os.getpid()
-    system, *arguments = sys.argv[1:]
-    if job := sites.system(system).batch_job():
+    name, *arguments = sys.argv[1:]
+    if job := sites.system(name).batch_job():
         # A job that is evicted may start again, while the first one is not yet known to be gone.
         arguments += ["--uid", f"{job}.{secrets.token_hex(4)}"]
-    with fork_server(dict(os.environ)) as server:
+    # Each of its jobs asks which batch job it is in.
+    with fork_server(dict(os.environ), imports=[f"fasthep_smk.sites.{name}"]) as server:
         command = [sys.executable, "-P", "-m", _MANAGER, *arguments]
         process = subprocess.Popen(
             command,

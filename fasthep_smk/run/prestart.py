@@ -1,9 +1,9 @@
-"""What a run on this machine needs later is started while its workflow is compiled.
+"""What a run needs later is started while its workflow is compiled.
 
-That is its fork server, and a Snakemake that has imported all it needs and waits to be told its
-arguments. Nothing of the workflow is known by then: what turns out not to be needed is ended
-without a trace. Each of them ends by itself if this process is killed before it has told them to
-go.
+That is a Snakemake that has imported all it needs and waits to be told its arguments, and on this
+machine the fork server. Nothing of the workflow's plan is known by then: what turns out not to be
+needed is ended without a trace. Each of them ends by itself if this process is killed before it has
+told them to go.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config.requests import SYSTEMS
+from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.run.lock import mark
 from fasthep_smk.storage import layout
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Prestarted", "environment", "is_likely_idle", "prestart"]
 
 
-def environment(build: Path, held: int | None) -> dict[str, str]:
+def environment(build: Path, held: int | None, system: str = "local") -> dict[str, str]:
     """Return what Snakemake and its jobs get as environment; ``held`` is the run's lock."""
     # Colours would end up in the log; the width of the table must not depend on the terminal.
     plain = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
@@ -34,7 +36,8 @@ def environment(build: Path, held: int | None) -> dict[str, str]:
             plain[name] = str(Path(plain[name].strip()).absolute())
     if not _has_cache():
         plain["XDG_CACHE_HOME"] = str(build / ".snakemake" / "cache")
-    return plain | ({} if held is None else mark(held))
+    found = plain | ({} if held is None else mark(held))
+    return found if system == "local" else without_secrets(found)
 
 
 def _has_cache() -> bool:
@@ -49,20 +52,20 @@ def _has_cache() -> bool:
 
 
 class Prestarted:
-    """Processes that were started before a run, until it takes them over."""
+    """Processes that were started before a run on ``system``, until it takes them over."""
 
-    def __init__(self, build: Path, held: int) -> None:
+    def __init__(self, build: Path, held: int, system: str = "local") -> None:
         # A call with nothing to do needs neither.
         from fasthep_smk.run.fork_server import ForkServer
         from fasthep_smk.run.snakemake_process import SnakemakeProcess
 
-        self._environment = environment(build, held)
+        self._system, self._environment = system, environment(build, held, system)
         self._snakemake: SnakemakeProcess | None = None
-        self._worker: ForkServer | None = ForkServer(self._environment)
+        self._worker: ForkServer | None = ForkServer(self._environment, system)
         connection = self._worker.connection
         try:
             self._snakemake = SnakemakeProcess(
-                "local",
+                system,
                 build,
                 {**self._environment, **connection.environment},
                 shared=(held, *connection.shared),
@@ -70,24 +73,28 @@ class Prestarted:
         except OSError:  # the run says why, when it starts its own
             self.discard()
 
-    def take_worker(self, wanted: Mapping[str, str]) -> ForkServer | None:
+    def take_worker(self, system: str, wanted: Mapping[str, str]) -> ForkServer | None:
         """Hand over the fork server to a run with the environment ``wanted``, if it has that."""
-        if wanted != self._environment:  # a module of the user's has changed it
+        if not self._is_for(system, wanted):
             self.discard()
         worker, self._worker = self._worker, None
         return worker
 
     def take_snakemake(
-        self, arguments: Sequence[str], wanted: Mapping[str, str]
+        self, system: str, arguments: Sequence[str], wanted: Mapping[str, str]
     ) -> SnakemakeProcess | None:
         """Start the run: tell Snakemake its arguments. ``None`` if it has to be started anew."""
-        if self._snakemake is None or wanted != self._environment:
+        if self._snakemake is None or not self._is_for(system, wanted):
             return None
         process, self._snakemake = self._snakemake, None
         if process.tell(arguments):
             return process
         process.end()
         return None
+
+    def _is_for(self, system: str, wanted: Mapping[str, str]) -> bool:
+        """Whether these are a run's: a module of the user's may have changed its environment."""
+        return (system, wanted) == (self._system, self._environment)
 
     def discard(self) -> None:
         """End what was not taken over."""
@@ -100,13 +107,14 @@ class Prestarted:
 
 
 @contextlib.contextmanager
-def prestart(build: Path, held: int | None, *, wanted: bool) -> Iterator[Prestarted | None]:
+def prestart(build: Path, held: int | None, system: str) -> Iterator[Prestarted | None]:
     """Start what a run in ``build`` needs; end with the block what it has not taken over."""
-    if held is None or not wanted:
+    # Of another system, what Snakemake has to be told before it starts is not known yet.
+    if held is None or system not in SYSTEMS:
         yield None
         return
     try:
-        prestarted = Prestarted(build, held)
+        prestarted = Prestarted(build, held, system)
     except OSError:  # no space for a folder: the run says so, if it comes to that
         yield None
         return

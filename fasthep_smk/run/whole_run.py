@@ -1,7 +1,8 @@
-"""A whole run: the build folder is locked, and what jobs need starts while FAST-HEP compiles."""
+"""A whole run: the build folder is locked, and what it needs starts while FAST-HEP compiles."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from fasthep_smk.util.scratch import scratch
 if TYPE_CHECKING:
     from fasthep_smk.run.display import Screen
     from fasthep_smk.run.pipeline import Concluded
+    from fasthep_smk.run.prestart import Prestarted
     from fasthep_smk.translate.translation import Placed, Translation
 
 __all__ = ["run_whole"]
@@ -43,21 +45,29 @@ def run_whole(
         hold(build, settings.outdir) as held,
         outliving_the_terminal(build),
         scratch() as folder,
+        contextlib.ExitStack() as until_the_end,
     ):
-        here = settings.profile in (None, "local")
-        wanted = here and not is_likely_idle(settings.workflow, build)
-        with prestart(build, held, wanted=wanted) as prestarted:
-            # Imported now: what is prestarted does not wait for the compiler's import.
-            from fasthep_smk import sites
-            from fasthep_smk.run import pipeline
-            from fasthep_smk.translate.translation import Start
+        is_idle = is_likely_idle(settings.workflow, build)
 
-            start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
-            placed = pipeline.up_to(pipeline.place, start)
-            sites.require_plugin(placed.placement.site.system)
-            agree(placed)
-            translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
-            session = pipeline.Session(translation, held, prestarted, screen)
-            found = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
-            ended(found)
-            return found
+        def begin(system: str) -> Prestarted | None:
+            return None if is_idle else until_the_end.enter_context(prestart(build, held, system))
+
+        here = settings.profile in (None, "local")
+        prestarted = begin("local") if here else None
+        # Imported now: what is prestarted does not wait for the compiler's import.
+        from fasthep_smk import sites
+        from fasthep_smk.run import pipeline
+        from fasthep_smk.translate.translation import Start
+
+        start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
+        loaded = pipeline.up_to(pipeline.load, start)
+        if not here:
+            prestarted = begin(loaded.execution.site.system)
+        placed = pipeline.up_to(pipeline.place, loaded, after=pipeline.load)
+        sites.require_plugin(placed.placement.site.system)
+        agree(placed)
+        translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
+        session = pipeline.Session(translation, held, prestarted, screen)
+        found = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
+        ended(found)
+        return found

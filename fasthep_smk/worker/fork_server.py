@@ -1,8 +1,9 @@
 """The fork server: jobs are forked from a process that has everything imported.
 
-``python -m fasthep_smk.worker.fork_server SOCKET LIFELINE OWNER`` is started by a run on one
-machine, and listens at a Unix socket. ``smk/worker``, which Snakemake starts for each job, hands
-the job over through ``fork_client.py`` instead of starting a cold Python, and ends with its status.
+``python -m fasthep_smk.worker.fork_server SOCKET LIFELINE OWNER [MODULE ...]`` is started by a run
+on one machine or by a pilot, imports what its jobs would, and listens at a Unix socket.
+``smk/worker``, which Snakemake starts for each job, hands the job over through ``fork_client.py``
+instead of starting a cold Python, and ends with its status.
 
 A forked job is as good as a cold one:
 
@@ -93,17 +94,17 @@ class _Process:
 
 def main() -> int:
     """Import, listen, and fork until the lifeline is closed."""
-    path, lifeline, owner = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    path, lifeline, owner, *more = sys.argv[1:]
     variables = dict(os.environb)  # a module may change them
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the run to handle; jobs hear the client
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(path))
+        listener.bind(path)
         listener.listen(128)
         try:
-            import_for_good(MODULES)
-            serve(listener, (lifeline, owner), variables, path.with_name(COLD))
+            import_for_good([*MODULES, *more])
+            serve(listener, (int(lifeline), int(owner)), variables, Path(path).with_name(COLD))
         finally:
-            shutil.rmtree(path.parent, ignore_errors=True)
+            shutil.rmtree(Path(path).parent, ignore_errors=True)
     return 0
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.clusters.analyses import FASTHEP_SMK, moody, set_mood, site, start
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_sites import cluster, on_both, system
+from tests.integration.test_prestart import left, snakemake_of
 
 __all__ = ["cluster", "system"]
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -87,3 +88,32 @@ def test_a_run_whose_terminal_was_closed_goes_on_until_it_is_cancelled(
     assert "and 1 job of the batch system with it" in done.stdout
     assert run.wait(20) == 130
     assert "nothing to cancel" in ask(cluster, folder, "cancel").stdout
+
+
+@on_both("slurm")
+@pytest.mark.parametrize("ends", ["runs", "killed", "refused"])
+def test_snakemake_starts_while_the_workflow_is_compiled(
+    cluster: Cluster, folder: Path, ends: str
+) -> None:
+    """It is the one of the run, or ends without one."""
+    module, gate = folder / "own_ops.py", folder / "gate"
+    module.write_text(
+        f"{module.read_text()}\nwhile Path({str(gate)!r}).exists():\n    time.sleep(0.05)\n"
+    )
+    gate.touch()
+    set_mood(folder)
+    if ends == "refused":
+        workflow = folder / "workflow.yaml"
+        workflow.write_text(workflow.read_text().replace("MET_px", "MET_pX"))
+    run = start(cluster, folder / "workflow.yaml", "--profile", "site")
+    until(lambda: left(folder, b"--told-by"))
+    (early,) = left(folder, b"--told-by")
+    if ends == "killed":
+        for one in left(folder, b"workflow.yaml"):
+            os.kill(one, signal.SIGKILL)
+    gate.unlink()
+    if ends == "runs":
+        until(lambda: snakemake_of(folder) == early)
+    said, _ = run.communicate(timeout=120)
+    assert (run.returncode == 0) == (ends == "runs"), said
+    until(lambda: not left(folder))

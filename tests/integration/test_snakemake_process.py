@@ -151,7 +151,10 @@ def test_one_that_has_died_while_it_waited_is_not_told_anything(tmp_path: Path) 
         prestarted._snakemake.signal(signal.SIGKILL)
         prestarted._snakemake._process.wait()
         wanted = environment(tmp_path, held)
-        assert [prestarted.take_snakemake(["--version"], wanted) for _ in range(2)] == [None, None]
+        assert [prestarted.take_snakemake("local", ["--version"], wanted) for _ in range(2)] == [
+            None,
+            None,
+        ]
     finally:
         prestarted.discard()
         os.close(held)
