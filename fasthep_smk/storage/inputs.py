@@ -60,12 +60,15 @@ class Inputs:
         self._checksums: dict[str, str] = {}
         self._remote: dict[str, str] = {}
         self._identities: dict[str, str] = {}
-        #: Remote files that were asked for, and whether their servers have answered.
-        self._asked: dict[str, bool] = {}
+        #: What servers have said in this run of the remote files that were asked for.
+        self._asked: dict[str, str | None] = {}
+        #: What the file that remembers holds.
+        self._kept: set[str] = set()
         self._passed = ""
         try:
             stored = files.unseal(cache.read_bytes())
             self._known = dict(stored["files"])
+            self._kept = set(self._known)
             self._branch_lists = dict(stored["branches"])
             self._checksums = dict(stored["checksums"])
             self._remote = dict(stored["remote"])
@@ -100,7 +103,7 @@ class Inputs:
         wanted = [path for path in dict.fromkeys(paths) if is_remote(path)]
         new = [path for path in wanted if path not in self._asked]
         answers = ask(new)
-        self._asked |= {path: path in answers for path in new}
+        self._asked |= {path: answers.get(path) for path in new}
         if answers:
             self._remote.update(answers)
             self._store()
@@ -145,6 +148,8 @@ class Inputs:
             brief = _alike(missing, alike) if len(missing) > MANY else frozenset()
             for path, facts in look_into(missing, trees, self.root, in_brief=brief).items():
                 self._remember(keys[path], facts)
+        # What nothing had asked for until now, an earlier call may have left out.
+        if missing or any(self._is_sound(key) for key in keys.values() if key not in self._kept):
             self._store()
         return {path: self._facts(self._known[keys[path]]) for path in wanted}
 
@@ -153,15 +158,23 @@ class Inputs:
     ) -> dict[str, Mapping[str, int]] | None:
         """Return how many entries each tree of each file has; ``None`` if one cannot be told.
 
-        Remote files are opened anew unless their servers say that they are what they were.
+        That is so of a remote file whose server does not say when it was changed, and of a name
+        that may be that of a file and of what is in it (``data.root:folder``).
         """
         self.ask_servers(paths)
-        if not all(self._asked.get(path, True) for path in paths):
+        if not all(map(self._is_told_apart, paths)):
             return None
         facts = self.look(paths, trees)
         if any(one.problem for one in facts.values()):
             return None
         return {path: one.entries for path, one in facts.items()}
+
+    def _is_told_apart(self, path: str) -> bool:
+        """Whether a file that was replaced is known to be another one."""
+        if not is_remote(path):
+            return ":" not in path
+        said = self._asked[path]
+        return said is not None and not said.endswith("|")
 
     def _remember(self, key: str, facts: FileFacts) -> None:
         lists: dict[str, str] = {}
@@ -191,6 +204,7 @@ class Inputs:
     def _store(self) -> None:
         # A file with a problem is looked at again: it may have been fixed without a new date.
         kept = {key: self._known[key] for key in sorted(self._used) if self._is_sound(key)}
+        self._kept = set(kept)
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {
             "files": kept,

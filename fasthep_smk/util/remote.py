@@ -45,7 +45,8 @@ def _ask(url: str) -> str | None:
         if scheme in ("root", "xroot", "roots"):
             return _ask_xrootd(url)
         if scheme == "file":
-            status = Path(urllib.request.url2pathname(urlsplit(url).path)).stat()
+            # What uproot opens: it takes the rest as it is.
+            status = Path(url.partition(":")[2].removeprefix("//")).stat()
             return f"{status.st_size}|{status.st_mtime_ns}"
     return None
 

@@ -53,6 +53,18 @@ def test_a_server_that_is_down_makes_no_other_file(server: str, tmp_path: Path) 
     assert identity(tmp_path, f"{server}/dy.root") == (first, [])
 
 
+def test_a_server_that_says_no_date_does_not_tell_that_a_file_is_the_same(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Quiet.send_header
+    names = ("Last-Modified", "ETag")
+    undated = lambda self, name, value: name in names or plain(self, name, value)  # noqa: E731
+    monkeypatch.setattr(Quiet, "send_header", undated)
+    (tmp_path / "served" / "dy.root").write_bytes(b"events")
+    inputs = Inputs(tmp_path, tmp_path / "cache.json")
+    assert inputs.entries([f"{server}/dy.root"], ["events"]) is None
+
+
 def test_what_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
     url = "nonsense://host/dy.root"
     assert identity(tmp_path, url) == (url, [url])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import uproot
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.known_entries import EntriesOf, known_entries
@@ -63,8 +64,29 @@ def test_a_file_that_is_known_is_not_opened(place: str, monkeypatch: pytest.Monk
     with known_entries(inputs().entries, quiet=True):
         count(*names)
     monkeypatch.setattr("uproot.open", never)
+    for _ in range(3):  # what is remembered is still known to the call after that
+        with known_entries(inputs().entries, quiet=True):
+            assert count(*names) == expected
+
+
+def test_a_name_that_may_be_two_is_read_by_fasthep() -> None:
+    """uproot takes what follows ``.root:`` for a folder in the file."""
+    with uproot.recreate("c.root") as file:
+        file["d/events"] = {"x": [1.0, 2.0]}
+    Path("b.root").rename("c.root:d")
+    expected = count("c.root:d")
     with known_entries(inputs().entries, quiet=True):
-        assert count(*names) == expected
+        assert count("c.root:d") == expected
+
+
+def test_a_uri_is_taken_as_uproot_takes_it() -> None:
+    Path("a b.root").write_bytes(Path("a.root").read_bytes())
+    Path("a%20b.root").write_bytes(Path("a.root").read_bytes())
+    name = f"file://{Path.cwd()}/a%20b.root"
+    for number, file in ((3, "a.root"), (5, "b.root")):
+        Path(file).rename("a%20b.root")
+        with known_entries(inputs().entries, quiet=True):
+            assert count(name)["dataset_metadata"]["datasets"]["dy"]["total_entries"] == number
 
 
 @each_place
