@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -129,13 +129,19 @@ def is_likely_idle(workflow: Path, build: Path) -> bool:
 
     What is started in vain takes time from the compiler. A wrong guess costs no more than time.
     """
-    ended = [path.stat().st_mtime for path in (build / layout.WORK / "finish").rglob(layout.RECORD)]
-    if not ended:
-        return False
+    ended = _times((build / layout.WORK / "finish").rglob(layout.RECORD))
     folders = {workflow.parent, Path()}
     known = [path for folder in folders for path in folder.glob("*.*") if path.suffix in _SOURCES]
-    times = [path.stat().st_mtime for path in (workflow, *known) if path.exists()]
-    return max(times, default=0.0) < min(ended)
+    return bool(ended) and max(_times((workflow, *known)), default=0.0) < min(ended)
+
+
+def _times(paths: Iterable[Path]) -> list[float]:
+    """Return when files were modified, without those that cannot be looked at."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return found
 
 
 #: What a workflow is made of.

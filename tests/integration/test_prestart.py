@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fasthep_smk.run.prestart import is_likely_idle
 from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
 from tests.support.forms import some
@@ -131,6 +132,19 @@ def test_the_run_is_that_of_what_waited(
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 0, said
     assert left(own) == []
+
+
+def test_a_file_that_cannot_be_looked_at_is_no_matter(own: Path) -> None:
+    """``a.py`` is beside the workflow, and none of its files."""
+    workflow, build = own / "workflow.yaml", own / "build"
+    record = build / "smk/work/finish/record.json"
+    record.parent.mkdir(parents=True)
+    record.touch()
+    os.utime(record, (2e9, 2e9))
+    (own / "a.py").symlink_to(f"{own}/{'long' * 100}/a.py")  # as behind a folder of others
+    assert is_likely_idle(workflow, build)
+    os.utime(workflow, (3e9, 3e9))
+    assert not is_likely_idle(workflow, build)
 
 
 def test_a_failed_run_leaves_nothing(own: Path, smk: Run) -> None:
