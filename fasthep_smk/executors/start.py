@@ -1,8 +1,8 @@
 """What each Snakemake process of ours does before it is Snakemake, whatever the batch system.
 
 With ``--told-by FD`` alone it imports what it needs, and then waits for its arguments at that
-descriptor, one JSON list; the process that started it may find that there is nothing to do. It ends
-silently if nothing comes, and with that process as long as nothing has come.
+descriptor, a line with a JSON list; the process that started it may find that there is nothing to
+do. It ends silently if nothing comes, and with that process as long as nothing has come.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _wait_to_be_told(descriptor: int) -> None:
     """Read the arguments and become Snakemake, as if started now; end if there are none."""
     importlib.import_module("snakemake.cli").get_argument_parser()  # imports the plugins
     with os.fdopen(descriptor, "rb") as stream:
-        said = stream.read()
+        said = stream.readline()  # what a user's module has forked may keep the pipe open
     try:
         arguments = json.loads(said)
     except ValueError:  # nothing, or half of it: who started us has ended

@@ -117,6 +117,9 @@ def make_partitions(
     cuts = chunk_size is not None and all(source.honours_ranges for source in sources)
     counted = all(source.tree is not None for source in sources)
     partitions: list[Partition] = []
+    if cuts and counted:  # all at once: servers take their time
+        every = [str(file) for content in datasets.values() for file in content.get("files") or []]
+        inputs.look(every, [source.tree for source in sources if source.tree is not None])
     for dataset, content in datasets.items():
         nevents = _events(content.get("nevents"))
         for index, file in enumerate(content.get("files") or []):

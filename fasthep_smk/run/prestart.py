@@ -109,7 +109,7 @@ class Prestarted:
 @contextlib.contextmanager
 def prestart(build: Path, held: int | None, system: str) -> Iterator[Prestarted | None]:
     """Start what a run in ``build`` needs; end with the block what it has not taken over."""
-    # Of another system, what Snakemake has to be told before it starts is not known yet.
+    # For another system, what Snakemake has to be told before it starts is not known yet.
     if held is None or system not in SYSTEMS:
         yield None
         return
@@ -129,10 +129,12 @@ def is_likely_idle(workflow: Path, build: Path) -> bool:
 
     What is started in vain takes time from the compiler. A wrong guess costs no more than time.
     """
-    ended = _times((build / layout.WORK / "finish").rglob(layout.RECORD))
-    folders = {workflow.parent, Path()}
-    known = [path for folder in folders for path in folder.glob("*.*") if path.suffix in _SOURCES]
-    return bool(ended) and max(_times((workflow, *known)), default=0.0) < min(ended)
+    with contextlib.suppress(OSError):  # the run says so, if it matters
+        ended = _times((build / layout.WORK / "finish").rglob(layout.RECORD))
+        folders = {workflow.parent, Path()}
+        known = [one for folder in folders for one in folder.glob("*.*") if one.suffix in _SOURCES]
+        return bool(ended) and max(_times((workflow, *known)), default=0.0) < min(ended)
+    return False
 
 
 def _times(paths: Iterable[Path]) -> list[float]:

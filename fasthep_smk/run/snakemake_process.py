@@ -86,7 +86,7 @@ class SnakemakeProcess:
         assert self._tell is not None
         try:
             with os.fdopen(os.dup(self._tell), "wb") as stream:
-                stream.write(json.dumps(self._with_events(arguments)).encode())
+                stream.write(json.dumps(self._with_events(arguments)).encode() + b"\n")
         except OSError:
             return False
         finally:

@@ -62,13 +62,10 @@ class Inputs:
         self._identities: dict[str, str] = {}
         #: What servers have said in this run of the remote files that were asked for.
         self._asked: dict[str, str | None] = {}
-        #: What the file that remembers holds.
-        self._kept: set[str] = set()
         self._passed = ""
         try:
             stored = files.unseal(cache.read_bytes())
             self._known = dict(stored["files"])
-            self._kept = set(self._known)
             self._branch_lists = dict(stored["branches"])
             self._checksums = dict(stored["checksums"])
             self._remote = dict(stored["remote"])
@@ -148,8 +145,6 @@ class Inputs:
             brief = _alike(missing, alike) if len(missing) > MANY else frozenset()
             for path, facts in look_into(missing, trees, self.root, in_brief=brief).items():
                 self._remember(keys[path], facts)
-        # What nothing had asked for until now, an earlier call may have left out.
-        if missing or any(self._is_sound(key) for key in keys.values() if key not in self._kept):
             self._store()
         return {path: self._facts(self._known[keys[path]]) for path in wanted}
 
@@ -168,6 +163,13 @@ class Inputs:
         if any(one.problem for one in facts.values()):
             return None
         return {path: one.entries for path, one in facts.items()}
+
+    def forget_unused(self) -> None:
+        """Forget files that this object was not asked for: all that matter have been by now."""
+        if unused := self._known.keys() - self._used:
+            for key in unused:
+                del self._known[key]
+            self._store()
 
     def _is_told_apart(self, path: str) -> bool:
         """Whether a file that was replaced is known to be another one."""
@@ -198,13 +200,9 @@ class Inputs:
             stored["problem"],
         )
 
-    def _is_sound(self, key: str) -> bool:
-        return key in self._known and not self._known[key]["problem"]
-
     def _store(self) -> None:
         # A file with a problem is looked at again: it may have been fixed without a new date.
-        kept = {key: self._known[key] for key in sorted(self._used) if self._is_sound(key)}
-        self._kept = set(kept)
+        kept = {key: one for key, one in sorted(self._known.items()) if not one["problem"]}
         used = {digest for item in kept.values() for digest in item["branches"].values()}
         content = {
             "files": kept,

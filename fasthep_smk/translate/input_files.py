@@ -23,7 +23,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["early_columns", "file_findings", "files_of_plan", "has_remote_files"]
+__all__ = ["early_columns", "file_findings", "files_of_plan", "remote_files"]
 
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
@@ -59,9 +59,9 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
     return found
 
 
-def has_remote_files(document: YamlMapping) -> bool:
-    """Return whether a file of a dataset is not on this machine."""
-    return any(is_remote(file) for _, _, listed in _listed(document) for file in listed)
+def remote_files(document: YamlMapping) -> list[str]:
+    """Return the files of all datasets that are not on this machine."""
+    return [file for _, _, listed in _listed(document) for file in listed if is_remote(file)]
 
 
 def _listed(document: YamlMapping) -> Iterator[tuple[str, str, list[str]]]:

@@ -35,7 +35,7 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
-from fasthep_smk.flow.patches.known_entries import known_entries
+from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.places import stages_of
@@ -76,7 +76,7 @@ from fasthep_smk.translate.input_files import (
     early_columns,
     file_findings,
     files_of_plan,
-    has_remote_files,
+    remote_files,
 )
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
@@ -281,6 +281,12 @@ def compile_plans(loaded: Loaded) -> Compiled:
     found = registry_findings(document, workflow=loaded.shown)
     found += file_findings(document, inputs, workflow)
     _raise_if_any(_and_operations(found, document, loaded), loaded)
+    remote = remote_files(document)
+
+    def entries(paths: Sequence[str], trees: Sequence[str]) -> Entries | None:
+        inputs.ask_servers(remote)  # all at once
+        return inputs.entries(paths, trees)
+
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
@@ -288,7 +294,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
         with (
             disk_full.saying(aside.parent),
             naming(aside, loaded.earlier),
-            known_entries(inputs.entries, quiet=not has_remote_files(document)),
+            known_entries(entries, quiet=not remote),
         ):
             each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
         told_of_graph(aside, loaded.earlier)
@@ -353,6 +359,7 @@ def plan(compiled: Compiled) -> Planned:
         warnings.append(_unknown_files(unknown))
     modules = (name for one in compiled.plans for name in modules_of(one.plan))
     warnings += state_warnings(modules, compiled.root)
+    inputs.forget_unused()
     sample = sampled(variations, settings.sample, counting(variations, inputs))
     rules = make_rules(
         variations,

@@ -65,4 +65,4 @@ def _ask_xrootd(url: str) -> str | None:
     client = import_module("XRootD.client")
     server = client.FileSystem(f"{parts.scheme}://{parts.netloc}")
     status, found = server.stat(f"/{parts.path.lstrip('/')}", timeout=_TIMEOUT)
-    return f"{found.size}|{found.modtime}" if status.ok else None
+    return f"{found.size}|{found.modtime or ''}" if status.ok else None  # 0: it has no times

@@ -135,7 +135,7 @@ def test_the_run_is_that_of_what_waited(
 
 
 def test_a_file_that_cannot_be_looked_at_is_no_matter(own: Path) -> None:
-    """``a.py`` is beside the workflow, and none of its files."""
+    """``a.py`` is beside the workflow, but not one of its files."""
     workflow, build = own / "workflow.yaml", own / "build"
     record = build / "smk/work/finish/record.json"
     record.parent.mkdir(parents=True)

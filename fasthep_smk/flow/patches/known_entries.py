@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches import KNOWN_ENTRIES
 
-__all__ = ["EntriesOf", "known_entries"]
+__all__ = ["Entries", "EntriesOf", "known_entries"]
 
-#: Returns by file the entries of each tree; ``None`` if one of the files has to be opened.
-EntriesOf = Callable[[Sequence[str], Sequence[str]], Mapping[str, Mapping[str, int]] | None]
+#: By file and tree.
+Entries = Mapping[str, Mapping[str, int]]
+#: Takes files and trees; returns ``None`` if one of the files has to be opened.
+EntriesOf = Callable[[Sequence[str], Sequence[str]], Entries | None]
 
 #: What FAST-HEP warns of before it opens many files.
 _WILL_OPEN = r"\d+ files in \d+ datasets will be opened to read entry counts"

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fasthep_smk.storage import inputs as inputs_module
 from fasthep_smk.storage.inputs import Inputs
+from fasthep_smk.storage.root_files import FileFacts
+from tests.support import events
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -53,16 +57,62 @@ def test_a_server_that_is_down_makes_no_other_file(server: str, tmp_path: Path) 
     assert identity(tmp_path, f"{server}/dy.root") == (first, [])
 
 
+@pytest.mark.parametrize("is_dated", [True, False])
 def test_a_server_that_says_no_date_does_not_tell_that_a_file_is_the_same(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_dated: bool
 ) -> None:
-    plain = Quiet.send_header
-    names = ("Last-Modified", "ETag")
-    undated = lambda self, name, value: name in names or plain(self, name, value)  # noqa: E731
-    monkeypatch.setattr(Quiet, "send_header", undated)
+    def send_header(self: Quiet, name: str, value: str) -> None:
+        if is_dated or name not in ("Last-Modified", "ETag"):
+            SimpleHTTPRequestHandler.send_header(self, name, value)
+
+    def look_into(paths: list[str], *_: object, **__: object) -> dict[str, FileFacts]:
+        return {path: FileFacts({"events": 3}, {}) for path in paths}
+
+    monkeypatch.setattr(Quiet, "send_header", send_header)
+    monkeypatch.setattr("fasthep_smk.storage.inputs.look_into", look_into)
     (tmp_path / "served" / "dy.root").write_bytes(b"events")
-    inputs = Inputs(tmp_path, tmp_path / "cache.json")
-    assert inputs.entries([f"{server}/dy.root"], ["events"]) is None
+    url = f"{server}/dy.root"
+    found = Inputs(tmp_path, tmp_path / "cache.json").entries([url], ["events"])
+    assert found == ({url: {"events": 3}} if is_dated else None)
+
+
+def test_what_is_known_of_a_file_outlives_calls_that_do_not_get_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until a call has looked at all files, and has not asked for this one."""
+    files = [tmp_path / f"{name}.root" for name in "ab"]
+    for number, file in enumerate(files, start=1):
+        events.zmumu_file(file, number, 0, is_data=False)
+    first, second = (f"file://{file}" for file in files)
+
+    def inputs() -> Inputs:
+        return Inputs(tmp_path, tmp_path / "cache.json")
+
+    inputs().entries([first, second], ["events"])
+    opened: list[str] = []
+    look_into = inputs_module.look_into
+
+    def noted(paths: list[str], *given: Any, **named: Any) -> dict[str, FileFacts]:
+        opened.extend(paths)
+        return look_into(paths, *given, **named)
+
+    monkeypatch.setattr(inputs_module, "look_into", noted)
+    refused = inputs()
+    refused.ask_servers([first])
+    refused.look([first], ["events"])
+    written = (tmp_path / "cache.json").stat()
+    whole = inputs()
+    whole.ask_servers([first, second])
+    for one in (first, second):
+        whole.look([one], ["events"])
+    whole.forget_unused()
+    assert opened == []
+    assert (tmp_path / "cache.json").stat().st_size == written.st_size
+    last = inputs()
+    last.look([first], ["events"])
+    last.forget_unused()
+    inputs().look([second], ["events"])
+    assert opened == [second]
 
 
 def test_what_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
