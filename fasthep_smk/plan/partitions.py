@@ -119,7 +119,9 @@ def make_partitions(
     partitions: list[Partition] = []
     if cuts and counted:  # all at once: servers take their time
         every = [str(file) for content in datasets.values() for file in content.get("files") or []]
-        inputs.look(every, [source.tree for source in sources if source.tree is not None])
+        inputs.look(
+            filter(is_remote, every), [source.tree for source in sources if source.tree is not None]
+        )
     for dataset, content in datasets.items():
         nevents = _events(content.get("nevents"))
         for index, file in enumerate(content.get("files") or []):

@@ -138,9 +138,10 @@ class Engine:
                 if self.reasons is not None:
                     stack.enter_context(stalled.telling(reader, self.reasons, self.patience))
                 variables = environment(written.build, self.held, self.system)
-                taken = self.prestarted and self.prestarted.take_worker(self.system, variables)
+                ready = self.prestarted
+                taken = ready.take_worker(self.system, variables) if ready else None
                 worker = stack.enter_context(
-                    fork_server(variables, system=self.system, prestarted=taken or None)
+                    fork_server(variables, system=self.system, prestarted=taken)
                 )
                 if self.plots:
                     worker.expect_plots()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow.missing_columns import early_findings
+from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
 from fasthep_smk.plan.partitions import SourceFacts
@@ -23,7 +25,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["early_columns", "file_findings", "files_of_plan", "remote_files"]
+__all__ = ["early_columns", "entries_told", "file_findings", "files_of_plan"]
 
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
@@ -59,9 +61,18 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
     return found
 
 
-def remote_files(document: YamlMapping) -> list[str]:
-    """Return the files of all datasets that are not on this machine."""
-    return [file for _, _, listed in _listed(document) for file in listed if is_remote(file)]
+def entries_told(document: YamlMapping, inputs: Inputs) -> AbstractContextManager[None]:
+    """Let FAST-HEP's compiler take what is known of files, in the block, instead of opening them.
+
+    Servers are asked for all remote files at once, if it wants to know of any file.
+    """
+    remote = [file for _, _, listed in _listed(document) for file in listed if is_remote(file)]
+
+    def entries(paths: Sequence[str], trees: Sequence[str]) -> Entries | None:
+        inputs.ask_servers(remote)
+        return inputs.entries(paths, trees)
+
+    return known_entries(entries, quiet=not remote)
 
 
 def _listed(document: YamlMapping) -> Iterator[tuple[str, str, list[str]]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config import schema
@@ -35,7 +35,6 @@ from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
-from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.places import stages_of
@@ -74,9 +73,9 @@ from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import check_places, take_compiled
 from fasthep_smk.translate.input_files import (
     early_columns,
+    entries_told,
     file_findings,
     files_of_plan,
-    remote_files,
 )
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
@@ -88,9 +87,6 @@ from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.yaml_values import as_yaml
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "Compiled",
@@ -281,12 +277,6 @@ def compile_plans(loaded: Loaded) -> Compiled:
     found = registry_findings(document, workflow=loaded.shown)
     found += file_findings(document, inputs, workflow)
     _raise_if_any(_and_operations(found, document, loaded), loaded)
-    remote = remote_files(document)
-
-    def entries(paths: Sequence[str], trees: Sequence[str]) -> Entries | None:
-        inputs.ask_servers(remote)  # all at once
-        return inputs.entries(paths, trees)
-
     source = workflow
     if not compilable(document):
         source = overlay(document, workflow, aside / layout.OVERLAY, loaded.execution.asked)
@@ -294,7 +284,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
         with (
             disk_full.saying(aside.parent),
             naming(aside, loaded.earlier),
-            known_entries(entries, quiet=not remote),
+            entries_told(document, inputs),
         ):
             each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
         told_of_graph(aside, loaded.earlier)
