@@ -107,7 +107,7 @@ def sights(
     if role == "observer":
         found.add("names")  # one may report on the first dataset only
     # The number of events of a dataset changes with its files; expressions can use it.
-    if "nevents" in files.canonical_json(dict(params)):
+    if "nevents" in files.exact_json(dict(params)):
         found.add("dataset")
     if any(_lists_datasets(axis) for axis in params.get("axes") or ()):
         found.add("names")

@@ -136,8 +136,11 @@ def _inputs(graph: Graph, node: Node, dataset: Dataset | None) -> list[Ref]:
 def node_content(node: Node) -> dict[str, object]:
     """Return what a node does by itself, as plain data."""
     params = dict(node.params)
+    if node.published:  # named arguments; within one, and for a user's ``**rest``, order counts
+        params = dict(sorted(params.items()))
     if _reads_root(node):
         params = {name: value for name, value in params.items() if name not in _OF_PARTITIONS}
+        params["defaults"] = dict(sorted((params.get("defaults") or {}).items()))
     return {
         "id": node.id,
         "role": node.role,

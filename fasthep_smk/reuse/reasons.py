@@ -73,8 +73,8 @@ def _node(
     if node in seen:
         return
     seen.add(node)
-    if old.content != now.content:
-        changes = list(_content(old.content, now.content))
+    changes = list(_content(old.content, now.content))
+    if changes:
         more = f" (and {len(changes) - 2} more)" if len(changes) > 2 else ""
         impl = now.content.get("impl")
         yield f"{impl} {_short(node)}: {'; '.join(changes[:2])}{more}"
@@ -135,6 +135,8 @@ def _differences(path: str, old: object, now: object) -> Iterator[str]:
     if isinstance(old, dict) and isinstance(now, dict):
         for name in dict.fromkeys([*old, *now]):
             yield from _differences(f"{path}.{name}", old.get(name), now.get(name))
+        if old.keys() == now.keys() and list(old) != list(now):
+            yield f"{path}: another order of keys"
     elif isinstance(old, list) and isinstance(now, list) and len(old) == len(now):
         for number, (one, other) in enumerate(zip(old, now, strict=True)):
             yield from _differences(f"{path}[{number}]", one, other)

@@ -22,11 +22,11 @@ __all__ = [
     "TEMPORARY",
     "Altered",
     "atomic_path",
-    "canonical_json",
     "close_to_others",
     "described",
     "digest_of",
     "discard",
+    "exact_json",
     "read_plain",
     "remove",
     "replace",
@@ -225,29 +225,17 @@ def described(path: Path) -> FileFacts:
     return {"size": path.stat().st_size, "sha256": sha256_file(path)}
 
 
-def canonical_json(value: object) -> str:
-    """Return ``value`` as JSON whose text depends on content only, not on the order of keys."""
+def exact_json(value: object) -> str:
+    """Return ``value`` as JSON whose text depends on all of its content.
+
+    The order of keys counts: an operation may go through a mapping in the order that is written.
+    """
     from fasthep_smk.util.plain_values import to_plain  # needs NumPy, which takes a while to import
 
     plain = to_plain(value, leaf=lambda item: {"$": "repr", "v": repr(item)})
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    if '"$":"dict"' not in text:
-        return text
-    return json.dumps(_sorted(plain), sort_keys=True, separators=(",", ":"))
+    return json.dumps(plain, separators=(",", ":"))
 
 
 def digest_of(value: object) -> str:
-    """Return a 32-digit hexadecimal digest of the content of a JSON-like value."""
-    return hashlib.sha256(canonical_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-
-
-def _sorted(plain: object) -> object:
-    """Sort the pairs of mappings whose keys are no plain texts."""
-    if isinstance(plain, list):
-        return [_sorted(item) for item in plain]
-    if not isinstance(plain, dict):
-        return plain
-    if plain.get("$") == "dict":
-        pairs = [_sorted(pair) for pair in plain["v"]]
-        return {"$": "dict", "v": sorted(pairs, key=lambda pair: json.dumps(pair, sort_keys=True))}
-    return {key: _sorted(item) for key, item in plain.items()}
+    """Return a 32-digit hexadecimal digest of a JSON-like value, the order of keys included."""
+    return hashlib.sha256(exact_json(value).encode("utf-8", "surrogatepass")).hexdigest()[:32]

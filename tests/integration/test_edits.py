@@ -139,10 +139,20 @@ def without_stage(name: str) -> Change:
     return change
 
 
-def keys_sorted(project: Project) -> None:
-    """Write the same workflow with its keys in another order."""
+def sections_reversed(project: Project) -> None:
+    """Write the keys of each section in another order, but for what operations are given."""
+
+    def reverse(value: object) -> object:
+        if isinstance(value, list):
+            return [reverse(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        keep = ("params", "globals", "styles")
+        pairs = [(key, item if key in keep else reverse(item)) for key, item in value.items()]
+        return dict(reversed(pairs))
+
     path = project.folder / "workflow.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()), sort_keys=True))
+    path.write_text(yaml.safe_dump(reverse(yaml.safe_load(path.read_text())), sort_keys=False))
 
 
 def other_formatting(project: Project) -> None:
@@ -229,6 +239,18 @@ DRAW = both(
     text("output, **_", "output, ctx, **_", of="my_ops.py"),
     text("* FACTOR", "* FACTOR * rng(ctx).normal(1, 0.1, len(stream))", of="my_ops.py"),
 )
+GROUPS = """\
+          All:
+            - triggerIsoMu24
+            - "NGoodMuon >= 1"
+            - "MET > 3"
+"""
+LOOSE = "          Loose: [triggerIsoMu24]\n"
+TABLE = both(
+    text("params: {output: MET}", "params: {output: MET, table: {times: 3, plus: 5}}"),
+    text("output, **_", "output, table=(), **_", of="my_ops.py"),
+    text("np.hypot(", "len(list(table)[0]) + np.hypot(", of="my_ops.py"),
+)
 MORE_BINS = text("nbins: 20", "nbins: 40")
 ONE_MORE = """
     - id: {name}
@@ -258,6 +280,12 @@ EDITS = (
          stages(*AFTER_CALIBRATED) & dataset("dy", "ttbar") | ends("dy", "ttbar")),
     Edit("a cut", text("MET > 3", "MET > 4"), stages("Selection", "Mass", "MuonPt") | ends()),
     Edit("a global", text("min_pt: 12.0", "min_pt: 14.0"), ALL),
+    Edit("the order of globals", text("{min_pt: 12.0, top: 9}", "{top: 9, min_pt: 12.0}"), ALL,
+         before=text("{min_pt: 12.0}", "{min_pt: 12.0, top: 9}")),
+    Edit("the order of a mapping of an own op's", text("times: 3, plus: 5", "plus: 5, times: 3"),
+         stages("Calibrated", *AFTER_CALIBRATED) | ends(), before=TABLE),
+    Edit("the order of the groups of a cutflow", text(LOOSE + GROUPS, GROUPS + LOOSE),
+         stages("Selection", "Mass", "MuonPt") | ends(), before=text(GROUPS, LOOSE + GROUPS)),
     Edit("a stage is renamed", both(text("id: Vertices", "id: Pileup")),
          stages("Pileup") | ends()),
     Edit("a histogram and its plot are removed", without_stage("MuonPt"), ends()),
@@ -308,6 +336,9 @@ EDITS = (
          dataset("ttbar") | ends("ttbar")),
     Edit("metadata of a dataset that nothing reads", text("group: top", "group: top\n      by: me"),
          dataset("ttbar") | ends("ttbar")),
+    Edit("the order of metadata of a dataset", text("by: me, at: home", "at: home, by: me"),
+         dataset("ttbar") | ends("ttbar"),
+         before=text("group: top", "group: top\n      made: {by: me, at: home}")),
     Edit("the event type of a dataset",
          text("group: top", "group: top\n      eventtype: data"),
          dataset("ttbar") | ends("ttbar")),
@@ -328,7 +359,7 @@ EDITS = (
     # What is no part of the analysis.
     Edit("a description", text('version: "1.0"', 'version: "1.0"\ndescription: Dimuons'), NOTHING,
          scratch=False),
-    Edit("the order of keys", keys_sorted, NOTHING, scratch=False),
+    Edit("the order of keys of sections", sections_reversed, NOTHING, scratch=False),
     Edit("comments, blank lines and quotes", other_formatting, NOTHING, scratch=False),
     Edit("the build folder is moved", moved_build, NOTHING, scratch=False),
     Edit("the project is copied", copied_project, NOTHING, scratch=False),

@@ -13,8 +13,8 @@ import pytest
 from fasthep_smk.util.files import (
     Altered,
     atomic_path,
-    canonical_json,
     digest_of,
+    exact_json,
     seal,
     sha256_file,
     unseal,
@@ -112,19 +112,21 @@ def test_the_checksum_is_sha256_of_the_content(tmp_path: Path) -> None:
     assert sha256_file(tmp_path / "file") == hashlib.sha256(content).hexdigest()
 
 
-def test_canonical_json_does_not_depend_on_the_order_of_keys() -> None:
-    assert canonical_json({"b": 1, "a": [1, 2]}) == '{"a":[1,2],"b":1}'
-    assert canonical_json({"a": [1, 2], "b": 1}) == canonical_json({"b": 1, "a": [1, 2]})
-    # Keys that are no texts are pairs in a list: they have no order either, at any depth.
-    assert canonical_json([{2: "x", 1: {4: 5, 3: 6}}]) == canonical_json(
-        [{1: {3: 6, 4: 5}, 2: "x"}]
-    )
+def test_the_order_of_keys_counts_at_any_depth() -> None:
+    assert exact_json({"b": 1, "a": [1, 2]}) == '{"b":1,"a":[1,2]}'
+    # Keys that are no texts are pairs in a list.
+    assert exact_json([{2: "x", 1: {4: 5}}]) != exact_json([{1: {4: 5}, 2: "x"}])
+    assert exact_json([{2: "x", 1: {4: 5, 3: 6}}]) != exact_json([{2: "x", 1: {3: 6, 4: 5}}])
 
 
-def test_a_digest_depends_on_content_only() -> None:
-    assert digest_of({"a": 1, "b": 2}) == digest_of({"b": 2, "a": 1})
+def test_a_digest_depends_on_all_of_the_content() -> None:
+    assert digest_of({"a": 1, "b": 2}) == digest_of({"a": 1, "b": 2})
+    assert digest_of({"a": 1, "b": 2}) != digest_of({"b": 2, "a": 1})
+    # Sets have no order.
+    assert digest_of({"a", "b", "c"}) == digest_of({"c", "b", "a"})
     assert digest_of([1, 2]) != digest_of([2, 1])
-    assert digest_of("1") != digest_of(1)
+    assert digest_of("1") != digest_of(1) != digest_of(1.0)
+    assert digest_of({"a": 1}) != digest_of({"a": "1"})
     assert len(digest_of("\udcff")) == 32
 
 
