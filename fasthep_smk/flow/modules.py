@@ -12,7 +12,7 @@ from fasthep_smk.flow.reads import modifiers_of
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["modules_of", "only_fasthep", "own_modules_of"]
+__all__ = ["is_of_user", "modules_of", "only_fasthep", "own_modules_of"]
 
 _CATEGORY = {
     "source": "sources", "transform": "transforms", "observer": "observers", "sink": "sinks",
@@ -47,11 +47,14 @@ def own_modules_of(plan: Plan) -> list[str]:
 
 def only_fasthep(plan: Plan) -> bool:
     """Whether a plan runs no code but FAST-HEP's own, and that of libraries which it names."""
-    return bool(plan.nodes) and all(
-        op_identity.is_published(name) or root in _KNOWN or root in sys.stdlib_module_names
-        for name in modules_of(plan)
-        for root in (name.partition(".")[0],)
-    )
+    return bool(plan.nodes) and not any(map(is_of_user, modules_of(plan)))
+
+
+def is_of_user(module: str) -> bool:
+    """Whether a module is none of FAST-HEP, nor of a library that FAST-HEP's own registry names."""
+    root = module.partition(".")[0]
+    known = root in _KNOWN or root in sys.stdlib_module_names
+    return not (known or op_identity.is_published(module))
 
 
 def _of_operations(plan: Plan) -> set[str]:

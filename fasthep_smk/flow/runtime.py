@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.column_types import events_of
+from fasthep_smk.flow.isolation import Isolation, copy_arguments
 from fasthep_smk.flow.modules import only_fasthep
 from fasthep_smk.flow.operation import enter_operation
+from fasthep_smk.flow.own_modules import random_state
 from fasthep_smk.flow.patches.weights import forget_weights, look_at_weights
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
@@ -40,6 +42,9 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
 
     #: Whether operations that follow each other may share a weight.
     share_weights: bool = False
+    isolation: Isolation | None = None
+    #: What modifiers of the node that runs have replaced in its context: other jobs do not see it.
+    before_modifiers: Mapping[str, object] = MappingProxyType({})
     entered: PlanNode | None = None
     failed: PlanNode | None = None
     #: What the node that failed was given.
@@ -47,13 +52,32 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
     ctx: Mapping[str, object] = MappingProxyType({})
 
     def before_node(
-        self, *, node: PlanNode, inputs: Mapping[str, object], ctx: Context, **details: object
+        self, *, node: PlanNode, inputs: dict[str, object], ctx: Context, **details: object
     ) -> None:
         self.entered = node
         enter_operation(node.impl, stage_of(node))
+        if self.isolation is not None:
+            self.isolation.enter(node, inputs, ctx)
+        names = ctx.keys() & self.modified_by(node)
+        self.before_modifiers = {name: ctx[name] for name in names}
         super().before_node(node=node, inputs=inputs, ctx=ctx, **details)
         read = (events for events in map(events_of, inputs.values()) if events is not None)
         look_at_weights(node.impl, node.params, next(read, None), share=self.share_weights)
+
+    def after_node(
+        self, *, node: PlanNode, outputs: object, ctx: Context, **details: object
+    ) -> None:
+        if self.isolation is not None:
+            self.isolation.leave(node, outputs, ctx)
+        super().after_node(node=node, outputs=outputs, ctx=ctx, **details)
+        ctx.update(self.before_modifiers)
+        for name in self.modified_by(node) - self.before_modifiers.keys():
+            ctx.pop(name, None)
+
+    def modified_by(self, node: PlanNode) -> set[str]:
+        """Return the names that modifiers of a node put into its context."""
+        bindings = self._node_modifier_bindings_for(node)
+        return {name for binding in bindings for name in binding["spec"]["params"]}
 
     def has_event(self, event: str, *, node: PlanNode | None = None) -> bool:
         return True if event == "on_node_error" else bool(super().has_event(event, node=node))
@@ -76,6 +100,7 @@ class Session:
     def __init__(self, plan: Plan, outdir: Path) -> None:
         self.plan = plan
         self.outdir = outdir
+        self._unseeded = random_state()
         self.registry: RuntimeRegistry = upstream.runtime_registry_from_config(plan.registry)
         self.hooks: _Hooks = _Hooks.from_plan(plan)
         self.hooks.share_weights = only_fasthep(plan)
@@ -91,6 +116,7 @@ class Session:
         self.ctx.setdefault("runtime_resources", {})
         self.ctx.setdefault("resources", self.ctx.setdefault("resolved_resources", {}))
         upstream.ensure_expr_registry(self.ctx, plan.registry)
+        copy_arguments(plan.registry, self.ctx["expr_registry"].functions)
         self.ctx.setdefault("dataset_names", list(self.ctx.get("datasets") or {}))
 
     # --- steps of a run, in FAST-HEP's order ----------------------------------------------------
@@ -101,6 +127,7 @@ class Session:
         Returns them and what FAST-HEP's summary says of those that outlive the partitions.
         """
         plan = plan_files.subset(self.plan, nodes)
+        self._isolate(plan, None)
         made: Store = self._watched(
             upstream.execute_global_side_product_nodes,
             plan,
@@ -123,15 +150,18 @@ class Session:
         partition: PartitionData | None,
         given: Store,
         file_digest: str | None = None,
+        kept: Collection[Key] | None = None,
     ) -> tuple[Store, list[ProductOutline]]:
         """Run nodes for one partition, or unpartitioned.
 
         ``file_digest`` stands for the partition's file in the seeds of random numbers, where its
-        name is not the one in the workflow. Returns their products and what FAST-HEP's summary
+        name is not the one in the workflow. ``kept`` are the products that will be looked at (all,
+        if it is ``None``). Returns their products and what FAST-HEP's summary
         says of those that outlive a partition.
         """
         wanted = set(nodes)
         plan = plan_files.subset(self.plan, wanted)
+        self._isolate(plan, kept)
         ctx = self.ctx
         described = None
         if partition is not None:
@@ -182,6 +212,7 @@ class Session:
     def dataset_end(self, dataset: str, store: Store) -> Store:
         """Run what comes at the end of a dataset: its writers, renders and hooks."""
         ctx = upstream.build_dataset_context(self.plan, base_ctx=self.ctx, dataset_name=dataset)
+        self._isolate(self.plan, None)
         self._watched(
             upstream.execute_dataset_sinks,
             self.plan,
@@ -217,9 +248,11 @@ class Session:
 
     def run_end_nodes(self, store: Store, nodes: Iterable[str]) -> None:
         """Run nodes that come at the end of the run; their products are put into ``store``."""
+        plan = plan_files.subset(self.plan, nodes)
+        self._isolate(plan, None)
         self._watched(
             upstream.execute_final_nodes,
-            plan_files.subset(self.plan, nodes),
+            plan,
             value_store=store,
             ctx=self.ctx,
             registry_cfg=self.plan.registry,
@@ -279,6 +312,10 @@ class Session:
         )
 
     # --- helpers --------------------------------------------------------------------------------
+
+    def _isolate(self, plan: Plan, kept: Collection[Key] | None) -> None:
+        """Let own operations among the nodes of ``plan`` change nothing that others see."""
+        self.hooks.isolation = Isolation(plan, kept, self._unseeded)
 
     def _watched(self, call: Callable[..., _Made], plan: Plan, **arguments: object) -> _Made:
         """Call into the runtime; say which node failed if one does."""

@@ -16,7 +16,7 @@ from fasthep_smk.flow.reads import CATEGORY, is_published
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
 
-__all__ = ["Exited", "MissingColumn", "StageError", "own_line", "stage_of"]
+__all__ = ["Exited", "MissingColumn", "StageError", "TooManyEvents", "own_line", "stage_of"]
 
 _OURS = f"{Path(__file__).parents[1]}/"
 #: What Awkward says of a column that an array lacks, by ``stream["x"]`` and ``stream.x``.
@@ -59,11 +59,22 @@ class StageError(Exception):
             ours = type(cause).__module__.startswith("fasthep_smk.")  # a sentence by itself
             super().__init__(str(cause) if ours else f"{type(cause).__name__}: {cause}")
             self.at = own_line(cause)
+            if isinstance(cause, TooManyEvents):
+                self.at, self.fix = _function_line(node, plan), cause.fix
             self.missing = _missing_column(node, cause, plan, inputs)
         self.node_id: str = node.id
         self.stage: str = stage_of(maker or node)
         self.impl: str = (maker or node).impl
         self.cause = cause
+
+
+class TooManyEvents(ValueError):
+    """An operation returned more events than it got: cutflows and sums would count some twice."""
+
+    fix = (
+        "return one entry for each event, or fewer for a selection; what has several values for "
+        "each event is a column of lists: a histogram is filled with all of them"
+    )
 
 
 class Exited(Exception):

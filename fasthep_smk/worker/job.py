@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Asked, MadeOf, Place, made_of
-from fasthep_smk.storage.task_table import JobEntry, Kept, TaskTable
+from fasthep_smk.storage.task_table import JobEntry, Kept, Key, TaskTable
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.names import encode
@@ -83,6 +83,11 @@ class Job:
     def cached(self) -> Sequence[Kept]:
         """Event streams that are worth keeping if that costs little."""
         return self.table.cached.get(self.entry.signed_as, ())
+
+    @property
+    def kept(self) -> set[Key]:
+        """The products that outlive the job."""
+        return {kept.key for kept in (*self.table.keeps, *self.cached)}
 
     @property
     def folder(self) -> Path:

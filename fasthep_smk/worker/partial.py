@@ -137,7 +137,7 @@ def run_part(job: Job, plan: Plan, folder: Path, reads: Store) -> tuple[Taken, S
         session = Session(plan, folder)
         given = {**reads, **taken.streams}
         made, boundary = session.partition(
-            entry.part.nodes, entry.partition, given, entry.file_digest
+            entry.part.nodes, entry.partition, given, entry.file_digest, job.kept
         )
         recorded = session.record(partition=entry.partition, boundary=boundary)
         run = run_records.facts_of(recorded)

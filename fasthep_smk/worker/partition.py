@@ -48,7 +48,7 @@ def _whole(job: Job, plan: Plan, folder: Path) -> Content:
     session = Session(plan, folder)
     started = time.process_time()
     made, boundary = session.partition(
-        job.entry.nodes, job.entry.partition, given, job.entry.file_digest
+        job.entry.nodes, job.entry.partition, given, job.entry.file_digest, job.kept
     )
     cpu = time.process_time() - started
     recorded = session.record(partition=job.entry.partition, boundary=boundary)

@@ -1,0 +1,218 @@
+"""Keep what an operation of a user's own changes to itself: a value is a value.
+
+Were a column changed in place seen by other stages, a result would depend on which stages ran
+before in the same process: on ``--granularity``, on pools, on which jobs an edit runs again. So an
+own operation gets copies of what it may change, and what it leaves in modules is undone: each stage
+sees what it would see in a process of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterator, MutableMapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import awkward as ak
+import numpy as np
+
+from fasthep_smk.flow.modules import is_of_user, only_fasthep, own_modules_of
+from fasthep_smk.flow.own_modules import OwnModules
+from fasthep_smk.flow.reads import (
+    CATEGORY,
+    is_published,
+    modifiers_of,
+    references,
+    user_hooks,
+)
+from fasthep_smk.flow.stage_error import TooManyEvents
+from fasthep_smk.util.documents import YamlMapping
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.shapes import Context, Key, Plan, PlanNode
+
+__all__ = ["Isolation", "copy_arguments"]
+
+#: What FAST-HEP keeps in the context for itself, also while an operation of a user's own runs.
+_OF_FASTHEP = ("_warnings", "resources", "resolved_resources", "runtime_resources")
+
+
+class _Copied(NamedTuple):
+    """An array that an operation got in the place of ``original``."""
+
+    original: ak.Array
+    mine: ak.Array
+    layout: object
+    deep: bool
+
+
+class Isolation:
+    """Keeps what the own operations among the nodes of a plan change from the others.
+
+    ``kept`` are the products that outlive the nodes (all, if it is ``None``), ``unseeded`` is the
+    state of random numbers before any module of the user's was imported.
+    """
+
+    def __init__(self, plan: Plan, kept: Collection[Key] | None, unseeded: bytes) -> None:
+        registry = plan.registry
+        self._operations = {
+            node.id: references(plan, node, CATEGORY[node.role])[0].partition(":")[0]
+            for node in plan.nodes
+            if not is_published(registry, CATEGORY[node.role], node.impl)
+        }
+        hooked = user_hooks(plan, registry)
+        #: Nodes for which code of the user's own runs.
+        self._own = self._operations.keys() | {
+            node.id
+            for node in plan.nodes
+            if hooked
+            or any(
+                not is_published(registry, "execution_modifiers", name)
+                for name in modifiers_of(node, registry)
+            )
+        }
+        self._reads = {node.id: [ref.node_id for ref in node.inputs] for node in plan.nodes}
+        self._kept = {node for node, _ in kept} if kept is not None else None
+        own = [] if only_fasthep(plan) else own_modules_of(plan)
+        self._modules = OwnModules(own, unseeded) if own else None
+        self._copied: list[_Copied] = []
+        self._context: dict[str, object] = {}
+
+    def enter(self, node: PlanNode, inputs: dict[str, object], ctx: Context) -> None:
+        """Let an operation begin: an own one gets copies of ``inputs`` and of what ``ctx`` holds.
+
+        The arrays in ``inputs`` share their columns with the originals where nothing that comes
+        later could see a change of these.
+        """
+        if self._modules is not None:
+            self._modules.enter(self._operations.get(node.id))
+        if node.id not in self._own:
+            return
+        deep = self._may_be_seen(node.id)
+        self._copied = []
+        inputs.update({name: self._copy(value, deep) for name, value in inputs.items()})
+        node.params = copy.deepcopy(dict(node.params))
+        self._context = {
+            name: value
+            for name, value in ctx.items()
+            if type(value) in (dict, list) and name not in _OF_FASTHEP
+        }
+        ctx.update(copy.deepcopy(self._context))
+
+    def leave(self, node: PlanNode, outputs: object, ctx: Context) -> list[str]:
+        """Take back what the operation has changed beside ``outputs``; say what that was.
+
+        Raises:
+            TooManyEvents: there are more events among ``outputs`` than it got.
+        """
+        changes = self._modules.leave() if self._modules is not None else []
+        if len(self._own) < 2:  # nobody else has missed it
+            changes = []
+        if node.id not in self._own:
+            return changes
+        changes += [f"ctx[{name!r}]" for name, value in self._context.items() if ctx[name] != value]
+        ctx.update(self._context)
+        returned = list(_arrays(outputs))
+        events = max((len(item.original) for item in self._copied), default=0)
+        most = max(map(len, returned), default=0)
+        if node.id in self._operations and self._copied and most > events:
+            raise TooManyEvents(f"it returned {most} events, and got {events}")
+        for item in self._copied:
+            changes += _changed_columns(item, returned)
+        self._copied = []
+        return list(dict.fromkeys(changes))
+
+    def _may_be_seen(self, node: str) -> bool:
+        """Whether anything but ``node``, and what leads to it, reads or keeps what leads to it."""
+        before: set[str] = set()
+        waiting = list(self._reads[node])
+        while waiting:
+            name = waiting.pop()
+            if name not in before:
+                before.add(name)
+                waiting += self._reads.get(name, [])
+        if self._kept is None or before & self._kept:
+            return True
+        others = self._reads.keys() - before - {node}
+        return any(before.intersection(self._reads[name]) for name in others)
+
+    def _copy(self, value: Any, deep: bool) -> object:
+        if isinstance(value, ak.Array):
+            deep = deep or not _is_writable(value)
+            mine = ak.copy(value) if deep else copy.copy(value)
+            self._copied.append(_Copied(value, mine, mine.layout, deep))
+            return mine
+        if type(value) is dict:
+            return {name: self._copy(item, deep) for name, item in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._copy(item, deep) for item in value)
+        try:
+            return copy.deepcopy(value)
+        except Exception:  # it cannot be handed to another job either
+            return value
+
+
+def copy_arguments(registry: YamlMapping, functions: MutableMapping[str, Any]) -> None:
+    """Let the user's own among the ``functions`` of expressions get copies of the columns."""
+    for name, reference in (registry.get("functions") or {}).items():
+        module = str(reference).partition(":")[0]
+        if name in functions and is_of_user(module):
+            functions[name] = partial(_with_copies, functions[name])
+
+
+def _with_copies(function: Callable[..., object], *arguments: object, **named: object) -> object:
+    def copied(value: object) -> object:
+        return (
+            copy.deepcopy(value) if isinstance(value, (ak.Array, ak.Record, np.ndarray)) else value
+        )
+
+    return function(*map(copied, arguments), **{name: copied(item) for name, item in named.items()})
+
+
+def _is_writable(array: ak.Array) -> bool:
+    return all(buffer.flags.writeable for buffer in ak.to_buffers(array)[2].values())
+
+
+def _arrays(value: object) -> Iterator[ak.Array]:
+    if isinstance(value, ak.Array):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _arrays(item)
+
+
+def _changed_columns(item: _Copied, returned: list[ak.Array]) -> list[str]:
+    """Return what an operation has changed in its copy of an array.
+
+    Columns that it has not changed are shared with the original again: the copies would stay in
+    memory as long as what it returned.
+    """
+    changed = (
+        ["its input (a column is set in place)"] if item.mine.layout is not item.layout else []
+    )
+    before, after = item.original.layout, item.layout
+    if not item.deep or not isinstance(after, ak.contents.RecordArray):
+        return changed
+    same: dict[int, object] = {}
+    for field, original, mine in zip(after.fields, before.contents, after.contents, strict=True):
+        if _equal(original, mine):
+            same[id(mine)] = original
+        else:
+            changed.append(f"its input (the values of {field!r})")
+    for array in returned:
+        layout = array.layout
+        if isinstance(layout, ak.contents.RecordArray):
+            contents = [same.get(id(content), content) for content in layout.contents]
+            array.layout = layout.copy(contents=contents)
+    return changed
+
+
+def _equal(one: object, other: object) -> bool:
+    """Whether two columns have the same bits."""
+    buffers = [ak.to_buffers(column, backend="cpu")[2] for column in (one, other)]
+    return all(_same_bits(buffer, buffers[1][name]) for name, buffer in buffers[0].items())
+
+
+def _same_bits(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    bits = [np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other)]
+    return bool(np.array_equal(bits[0], bits[1]))

@@ -1,0 +1,220 @@
+"""A value is a value: what an operation of a user's own changes, no other stage sees.
+
+Each row of the table is a way in which one stage may leave something for the next. All of them are
+stages of one analysis; its histograms are the same in one job and in a job for each stage, and a
+histogram that is added later is that of the events as they were.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import awkward as ak
+import numpy as np
+import pytest
+import uproot
+import yaml
+
+from tests.support import warm
+
+pytestmark = pytest.mark.integration
+
+#: By name: what the first stage does, and a number below 40 that the second one looks at.
+LEFT = {
+    # --- in the events ---
+    "a column that is set": ("stream['x'] = stream.x * 2", "stream.x[0]"),
+    "a new column": ("stream['more'] = stream.x * 0 + 7", "'more' in stream.fields"),
+    "a field of a record": ("stream['jet', 'pt'] = stream.jet.pt * 3", "stream.jet.pt[1, 0]"),
+    "a column by numpy": ("np.asarray(stream.x)[:] *= 5", "stream.x[1]"),
+    "a column that is sorted": ("np.asarray(stream.x)[::-1].sort()", "stream.x[0]"),
+    "a list by numpy": ("np.asarray(ak.flatten(stream.jet.eta))[:] = 33", "stream.jet.eta[1, 0]"),
+    "ak.to_numpy": ("ak.to_numpy(stream.n)[:3] = 9", "stream.n[0]"),
+    "a ufunc with out=": (
+        "np.negative(stream.x.to_numpy(), out=stream.x.to_numpy())",
+        "stream.x[1]",
+    ),
+    # --- in what it is given besides ---
+    "a global that is a mapping": ("ctx['globals']['table']['a'] = 5", "ctx['table']['a']"),
+    "a global that is new": ("ctx['globals']['b'] = 5", "ctx['globals'].get('b', 1)"),
+    "the context": ("ctx['b'] = 5", "ctx.get('b', 1)"),
+    "metadata": ("ctx['dataset']['meta']['xs'] = 5", "ctx['dataset']['meta'].get('xs', 1)"),
+    "a parameter of several stages": ("shared.append(3)", "len(shared)"),
+    # --- in its module ---
+    "a variable": ("ops.NUMBER = 9", "ops.NUMBER"),
+    "a variable that is new": ("ops.FRESH = 9", "getattr(ops, 'FRESH', 1)"),
+    "a variable that is deleted": ("del ops.OLD", "getattr(ops, 'OLD', 1)"),
+    "a list": ("ops.LIST.append(1)", "len(ops.LIST)"),
+    "a list in a mapping": ("ops.DEEP['a'].append(1)", "len(ops.DEEP['a'])"),
+    "a set": ("ops.SET.add(1)", "len(ops.SET)"),
+    "an array": ("ops.ARRAY[:] = 4", "ops.ARRAY[0]"),
+    "an object": ("ops.OBJECT.value = 4", "ops.OBJECT.value"),
+    "a class": ("ops.Thing.shared = 4", "ops.Thing.shared"),
+    "a function": ("ops.function.calls = 4", "getattr(ops.function, 'calls', 1)"),
+    "a default": ("ops.function(4)", "len(ops.function(5))"),
+    "a closure": ("ops.count()", "ops.count()"),
+    "a generator": ("ops.RANDOM.random()", "int(ops.RANDOM.random() * 30)"),
+    "numpy's generator": ("np.random.random()", "int(np.random.random() * 30)"),
+    "python's generator": ("random.random()", "int(random.random() * 30)"),
+    "a module that it imports": ("ops.other.NUMBER = 4", "ops.other.NUMBER"),
+    # --- in the process ---
+    "a variable of the environment": (
+        "os.environ['LEFT'] = '4'",
+        "float(os.environ.get('LEFT', 1))",
+    ),
+    "the folder": ("os.chdir('/')", "len(os.getcwd()) == 1"),
+}
+HEAD = """\
+import os, random, sys
+import awkward as ak
+import numpy as np
+import other
+ops = sys.modules[__name__]
+random.seed(3)
+np.random.seed(3)
+NUMBER, OLD, LIST, DEEP, SET = 1, 2, [], {"a": []}, set()
+ARRAY, RANDOM = np.ones(3), np.random.default_rng(3)
+class Thing:
+    shared = value = 1
+OBJECT = Thing()
+def function(value, found=[]):
+    found.append(value)
+    return found
+def counter():
+    number = 0
+    def count():
+        nonlocal number
+        number += 1
+        return number
+    return count
+count = counter()
+SPEC = {
+    "name": "my.op", "kind": "transform", "version": "1.0",
+    "input": {"name": "stream", "kind": "event_stream", "required": True},
+    "params": {"output": {"required": True}, "shared": {"required": False}},
+    "result": {"kind": "event_stream"},
+    "provides": {"symbols": [{"from": "params.output", "kind": "field_list"}]},
+}
+def jets(*, stream, output, **_):
+    return ak.with_field(stream, ak.zip({"pt": stream.jet_pt, "eta": stream.jet_eta}), output)
+def spoil(values):
+    np.asarray(values)[:] = 1
+    return values
+class Spoil:
+    def before_node(self, *, inputs, **_):
+        spoil(inputs["stream"].x)
+WATCH = {"name": "my.watch", "kind": "observer", "version": "1.0", "params": {},
+         "input": {"name": "target", "required": True}, "result": {"report": {"kind": "report"}}}
+def watch(*, target, ctx):
+    target["x"] = target.x * 3
+    spoil(target.n)
+TWICE = {"name": "my.twice", "kind": "transform", "version": "1.0", "params": {},
+         "input": {"name": "hist", "kind": "histogram", "required": True},
+         "result": {"hist": {"kind": "histogram"}}}
+def twice(*, hist, ctx):
+    hist *= 2
+    return hist
+"""
+#: A function, an execution modifier, an observer and an operation that change what they are given.
+SPOILERS = """\
+- {id: Function, op: hep.define, from: All, params: {variables: [{name: f, expr: spoil(n)}]}}
+- id: Modified
+  op: hep.define
+  from: All
+  params: {variables: [{name: g, expr: x + 1}]}
+  execution: {modifiers: [{name: my.spoil}]}
+  inspect: {kind: my.watch}
+- {id: Twice, op: my.twice, from: [{node: changeH0, port: hist, as: hist}]}
+"""
+PAIR = """\
+def change_{number}(*, stream, output, shared, ctx):
+    {change}
+    return ak.with_field(stream, np.ones(len(stream)), output)
+def look_{number}(*, stream, output, shared, ctx):
+    return ak.with_field(stream, np.full(len(stream), float({look})), output)
+"""
+
+
+def histogram(name: str, source: str, column: str) -> dict[str, object]:
+    bins = {"low": -20, "high": 40, "nbins": 240}
+    axes = [{"name": "x", "source": column, "type": "regular", "bins": bins}]
+    return {"id": name, "op": "hep.hist", "from": source, "params": {"axes": axes}}
+
+
+def analysis(left: list[tuple[str, str]]) -> tuple[str, dict[str, object]]:
+    """Return the module and the workflow with a pair of stages for each row."""
+    registry = {"my.jets": {"spec": "ops:SPEC", "impl": "ops:jets"}}
+    stages: list[dict[str, object]] = [
+        {"id": "Jets", "op": "my.jets", "params": {"output": "jet"}},
+        {
+            "id": "All",
+            "op": "hep.define",
+            "params": {"variables": [{"name": "y", "expr": "x * 1"}]},
+        },
+    ]
+    text, shared = HEAD, [1, 2]
+    for number, (change, look) in enumerate(left):
+        text += PAIR.format(number=number, change=change, look=look)
+        for kind in ("change", "look"):
+            registry[f"my.{kind}{number}"] = {"spec": "ops:SPEC", "impl": f"ops:{kind}_{number}"}
+            stages.append({
+                "id": f"{kind}{number}", "op": f"my.{kind}{number}", "from": "All",
+                "params": {"output": f"{kind}{number}", "shared": shared},
+            })  # fmt: skip
+        stages[-1]["needs"] = [f"change{number}"]
+        stages += [histogram(f"{kind}H{number}", f"{kind}{number}", f"{kind}{number}")
+                   for kind in ("change", "look")]  # fmt: skip
+    registry["my.twice"] = {"spec": "ops:TWICE", "impl": "ops:twice"}
+    stages += [*yaml.safe_load(SPOILERS), histogram("G", "Modified", "g")]
+    return text, {
+        "version": "1.0",
+        "use": {"profiles": ["hep"]},
+        "registry": {
+            "transforms": registry,
+            "functions": {"spoil": "ops:spoil"},
+            "execution_modifiers": {"my.spoil": {"impl": "ops:Spoil"}},
+            "observers": {"my.watch": {"spec": "ops:WATCH", "impl": "ops:watch"}},
+        },
+        "data": {"defaults": {"eventtype": "mc", "tree_primary": "events"},
+                 "datasets": [{"name": "a", "files": ["a.root"]}]},
+        "sources": {"events": {"kind": "root_tree", "tree": "events",
+                               "branches": ["x", "n", "jet_pt", "jet_eta"]}},
+        "analysis": {"globals": {"table": {"a": 1}}, "stages": stages},
+    }  # fmt: skip
+
+
+def counts(build: Path) -> dict[str, list[float]]:
+    """Return the content of each histogram."""
+    return {
+        path.stem: list(pickle.loads(path.read_bytes()).values(flow=True))
+        for path in sorted((build / "artifacts/histograms").glob("*.pkl"))
+    }
+
+
+def test_no_stage_sees_what_another_one_has_left(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    number = random.poisson(2, 100) + 1
+    jets = ak.unflatten(random.exponential(3, number.sum()), number)
+    with uproot.recreate(tmp_path / "a.root") as file:
+        file["events"] = {
+            "x": random.exponential(2, 100), "n": number, "jet_pt": jets, "jet_eta": jets / 2,
+        }  # fmt: skip
+    module, workflow = analysis(list(LEFT.values()))
+    (tmp_path / "ops.py").write_text(module)
+    (tmp_path / "other.py").write_text("NUMBER = 1\n")
+
+    def run(outdir: str, *options: str) -> dict[str, list[float]]:
+        (tmp_path / "w.yaml").write_text(yaml.safe_dump(workflow, sort_keys=False))
+        done = warm.run("w.yaml", "-o", outdir, *options, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-5000:]
+        return counts(tmp_path / outdir)
+
+    joined = run("build")
+    apart = run("stage", "--granularity", "stage")
+    names = dict(zip((f"lookH{number}" for number in range(len(LEFT))), LEFT, strict=True))
+    assert [names.get(name, name) for name in joined if joined[name] != apart[name]] == []
+    stages = workflow["analysis"]["stages"]
+    stages += [histogram(f"Add{column}", "All", column) for column in ("x", "n", "jet_eta")]
+    edited, fresh = run("build"), run("fresh")
+    assert [name for name in fresh if edited[name] != fresh[name]] == []
+    assert {name: fresh[name] for name in joined} == joined
