@@ -4,12 +4,15 @@ A cutflow sums whatever its weight is: a column of lists counts an event as ofte
 A variable may be one number for all events of a job: another one if files are cut otherwise.
 A selection of objects by whole numbers takes the objects at these places.
 An axis of type bool has a bin for 0 and one for 1: all else is in the overflow.
+A histogram flattens each column by itself: a value that is missing (None) is dropped, and those of
+other events may take its place. Lists of a fixed length are paired with events as NumPy does it.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import upstream
@@ -23,13 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Problem",
-    "depth_of",
-    "depths_of_weights",
+    "UnfitColumn",
+    "columns_of",
     "events_of",
-    "flag_problems",
     "inverted",
     "is_one_for_all",
-    "selection_problems",
+    "look_at_axes",
+    "look_at_selection",
+    "look_at_squares",
+    "look_at_terms",
+    "pairs_with",
+    "refuse_values",
+    "selections",
+    "shape_of",
+    "unpaired",
+    "values_of",
+    "weights_of",
 ]
 
 #: The text in the workflow that is wrong, what is wrong with it, and what to write.
@@ -38,6 +50,20 @@ Problem = tuple[str, str, str]
 _CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
 _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
 _PAIRS, _LEPTON = "hep.build_pairs", "hep.build_lepton_met_candidate"
+_RECOIL = "hep.build_recoil"
+#: What expressions call for each value: what is given to them is paired, as by an operator.
+_EACH_VALUE = ("abs", "cosh", "exp", "log", "log10", "sqrt", "where")
+
+
+class UnfitColumn(ValueError):
+    """A column or expression of which an operation would make a wrong number.
+
+    ``text`` is how the workflow writes it, ``hint`` what to write.
+    """
+
+    def __init__(self, text: str, problem: str, hint: str) -> None:
+        self.text, self.problem, self.hint = text, problem, hint
+        super().__init__(f"{text}: {problem}")
 
 
 def events_of(value: object) -> ak.Array | None:
@@ -51,101 +77,243 @@ def events_of(value: object) -> ak.Array | None:
     return held if isinstance(held, ak.Array) and ak.fields(held) else None
 
 
-def depths_of_weights(impl: str, params: Mapping[str, object], events: ak.Array) -> dict[str, int]:
-    """Return the weights of a histogram or cutflow, and how deep each may be.
+def columns_of(value: object) -> ak.Array | None:
+    """Return the columns of a stream as an array, where they are a mapping or a NumPy array.
 
-    ``events`` is what the operation reads. A histogram of lists (one entry for each muon) may have
-    a weight for each entry; any other has one for each event.
+    Raises:
+        UnfitColumn: they are not of one length.
     """
-    weights = list(_weights(impl, params))
-    if not weights:
-        return {}
-    deepest = max([1, *(depth_of(column) for _, column in _axes(params, events))])
-    return dict.fromkeys(weights, deepest)
+    import awkward as ak
+    import numpy as np
+
+    if isinstance(value, np.ndarray) and value.dtype.names:
+        return ak.from_numpy(value)
+    if not isinstance(value, dict) or len(value) < 2:
+        return None
+    columns = {str(name): ak.Array(one) for name, one in value.items()}
+    longest = max(columns, key=lambda name: len(columns[name]))
+    for name, one in columns.items():
+        if len(one) != len(columns[longest]):
+            problem = f"has {len(one)} values, and {longest} has {len(columns[longest])}"
+            hint = "the events that an op of your own returns have one value of each column"
+            raise UnfitColumn(name, problem, hint)
+    return ak.zip(columns, depth_limit=1)
 
 
-def flag_problems(impl: str, params: Mapping[str, object], events: ak.Array) -> Iterator[Problem]:
-    """Yield the columns of axes of type bool that hold other values than 0 and 1."""
+def shape_of(column: object) -> tuple[list[int], str]:
+    """Return how many values a column has for each event, and of what kind they are.
 
-    if impl != _HIST:
-        return
-    for axis, column in _axes(params, events):
-        if axis.get("type") != "bool":
-            continue
-        try:
-            values = _values(column)
-            odd = values[(values != 0) & (values != 1)]
-        except Exception:  # filling the histogram says what is wrong
-            continue
-        if len(odd):
-            yield (
-                str(axis.get("source")),
-                f"this column holds {odd[0]!s}, and an axis of type bool has bins for 0 and 1 only",
-                "type: int has a bin for each value; or let a hep.define make a flag: column > 0",
-            )
+    The first is the length of each dimension below the events, -1 where it varies. The second is
+    NumPy's letter for the type (``f`` for floats), ``S`` for text, ``V`` for records and unions,
+    and nothing where no value says it.
+    """
+    import awkward as ak
+    import numpy as np
 
-
-def selection_problems(
-    impl: str, params: Mapping[str, object], events: ak.Array, ctx: Context
-) -> Iterator[Problem]:
-    """Yield what selects objects or events and is a number, not a yes or no."""
-
-    for text, read, columns in _selections(impl, params, events):
-        try:
-            values = _values(_column(columns, read, ctx))
-        except Exception:  # the operation itself says what is wrong with it
-            continue
-        if values.dtype.kind in "iuf":
-            yield (
-                text,
-                f"is a number ({values.dtype}), and selects by position: a selection is a yes or "
-                "no for each object or event",
-                f"compare it: ({text}) != 0, or ({text}) > 0",
-            )
+    kind, lengths = ak.type(column).content, list[int]()
+    while hasattr(kind, "content"):
+        if kind.parameters.get("__array__") in ("string", "bytestring"):
+            return lengths, "S"
+        if isinstance(kind, ak.types.RegularType | ak.types.ListType):
+            lengths.append(getattr(kind, "size", -1))
+        kind = kind.content
+    if isinstance(kind, ak.types.NumpyType):
+        return lengths, np.dtype(kind.primitive).kind
+    return lengths, "" if isinstance(kind, ak.types.UnknownType) else "V"
 
 
-def _selections(
-    impl: str, params: Mapping[str, object], events: ak.Array
-) -> Iterator[tuple[str, str, ak.Array]]:
-    """Yield each selection: its text, the expression that it stands for, and what that reads."""
-    listed: object = params.get("mask") if impl == _MASS else params.get("selection")
-    columns = events
-    if impl == _PAIRS:
-        collections = params.get("collections")
-        first = collections[0] if isinstance(collections, list) and collections else None
-        columns = _objects(events, str(first), ("lepton_1_", "lepton_2_"))
-        listed = mapping(listed).get("pair")
-    elif impl == _LEPTON:
-        columns = _objects(events, str(params.get("lepton")), ("",))
-        listed = mapping(listed).get("lepton")
-    elif impl not in (_OBJECTS, _FLAG, _MASS):
-        return
-    for text in listed if isinstance(listed, list) else [listed]:
-        if not isinstance(text, str):
-            continue
-        read = text
-        if impl == _OBJECTS:
-            read = upstream.resolve_collection_expression(
-                text, collection=str(params.get("collection"))
-            )
-        yield text, read, columns
+def pairs_with(lengths: list[int], reference: list[int]) -> bool:
+    """Whether each value of a column meets the values of the same event in another one.
+
+    Awkward repeats a value for each entry of a list. It does so as NumPy does, from the last
+    dimension to the first, if both have lists of fixed lengths only: then a value for each event is
+    paired with the places in the lists. A list of fixed length one is repeated, too.
+    """
+    varies = -1 in reference or -1 in lengths
+    while varies and len(lengths) > len(reference) and lengths[-1] == 1:
+        lengths = lengths[:-1]
+    if not reference:
+        return all(length == 1 for length in lengths)
+    if len(lengths) > len(reference) or not (varies or len(lengths) == len(reference)):
+        return False
+    pairs = zip(lengths, reference, strict=False)
+    return all(own in (1, other) or (varies and other != 1) for own, other in pairs)
 
 
-def _objects(events: ak.Array, collection: str, prefixes: tuple[str, ...]) -> ak.Array:
-    """Return the fields of a collection by the names that an operation gives them.
+def refuse_values(text: str, column: object, *, text_too: bool = False) -> list[int]:
+    """Return how many values a column has for each event, as `shape_of`.
 
-    For pairs, the two objects of each are the same one: what type an expression has shows as well.
+    Raises:
+        UnfitColumn: one is missing or no number (or text, where that may be).
     """
     import awkward as ak
 
-    start = f"{collection}_"
-    columns = {
-        f"{prefix}{name.removeprefix(start)}": events[name]
-        for prefix in prefixes
-        for name in events.fields
-        if name.startswith(start)
-    }
-    return ak.zip(columns, depth_limit=1) if columns else events
+    lengths, kind = shape_of(column)
+    shown = str(ak.type(column).content)
+    if kind not in "biufS" or (kind == "S" and not text_too):
+        raise UnfitColumn(
+            text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
+            "here", "let an op of your own make a column of numbers of it",
+        )  # fmt: skip
+    _refuse_missing(text, column, shown, len(lengths), "a number")
+    return lengths
+
+
+def _refuse_missing(text: str, column: object, shown: str, depth: int, other: str) -> None:
+    import awkward as ak
+
+    if "?" not in shown and "option[" not in shown:
+        return
+    levels = (ak.is_none(column, axis=axis) for axis in range(depth + 1))
+    missing = sum(int(ak.sum(level, axis=None)) for level in levels)
+    if missing:
+        raise UnfitColumn(
+            text, f"{missing} of its values are missing (None, in a column of type {shown}): they "
+            "would be dropped, and others would take their places",
+            f"write fill_none(…, {other}) in a hep.define, or leave these events out before",
+        )  # fmt: skip
+
+
+def look_at_axes(params: Mapping[str, object], events: ak.Array) -> str | None:
+    """Return the first axis of a histogram that has lists: the others are repeated as it is long.
+
+    Raises:
+        UnfitColumn: a column of an axis would lose events, or be paired with others.
+    """
+    axes = list(_axes(params, events))
+    shapes = [refuse_values(name, events[name], text_too=True) for _, name in axes]
+    first = next((at for at, lengths in enumerate(shapes) if lengths), None)
+    for (axis, name), lengths in zip(axes, shapes, strict=True):
+        if first is not None and not pairs_with(lengths, shapes[first]):
+            raise unpaired(name, events[name], axes[first][1], events[axes[first][1]])
+        if axis.get("type") == "bool":
+            values = values_of(events[name])
+            odd = values[(values != 0) & (values != 1)]
+            if len(odd) and values.dtype.kind in "iu":
+                raise UnfitColumn(
+                    name,
+                    f"this column holds {odd[0]!s}, and an axis of type bool has bins for 0 and 1 "
+                    "only",
+                    "type: int has a bin for each value; or let a hep.define make a flag: "
+                    "column > 0",
+                )
+    return axes[first][1] if first is not None else None
+
+
+def unpaired(text: str, column: object, other: str, reference: object) -> UnfitColumn:
+    """Return what is wrong with a column whose values would meet those of other events."""
+    import awkward as ak
+
+    types = f"{ak.type(column).content} and {ak.type(reference).content}"
+    return UnfitColumn(
+        text,
+        f"its values cannot be paired with those of {other}, event by event: their types are "
+        f"{types}",
+        "let an op of your own make columns that fit: x[:, 0] is the first of a list of fixed "
+        "length, ak.from_regular(x, axis=None) makes lists of any length",
+    )
+
+
+def look_at_selection(text: str, value: object) -> None:
+    """Raise if what selects objects or events is not a yes or no for each.
+
+    Raises:
+        UnfitColumn: it is a number, or missing.
+    """
+    import awkward as ak
+
+    lengths, kind = shape_of(value)
+    shown = str(ak.type(value).content)
+    if kind in "iuf" and kind:
+        raise UnfitColumn(
+            text,
+            f"is a number ({shown.rpartition(' ')[2].lstrip('?')}), and selects by position: a "
+            "selection is a yes or no for each object or event",
+            f"compare it: ({text}) != 0, or ({text}) > 0",
+        )
+    _refuse_missing(text, value, shown, len(lengths), "False")
+
+
+def selections(impl: str, params: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield what an operation selects by: its text, and the expression that it stands for."""
+    if impl not in (_OBJECTS, _FLAG, _MASS, _PAIRS, _LEPTON, _RECOIL):
+        return
+    held = params.get("mask") if impl == _MASS else params.get("selection")
+    for listed in mapping(held).values() or [held]:
+        for text in listed if isinstance(listed, list) else [listed]:
+            if isinstance(text, str):
+                read = text
+                if impl == _OBJECTS:
+                    read = upstream.resolve_collection_expression(
+                        text, collection=str(params.get("collection"))
+                    )
+                yield text, read
+
+
+def look_at_squares(text: str, weight: object) -> None:
+    """Raise if a cutflow's sums of a weight do not fit into its type.
+
+    Raises:
+        UnfitColumn: squares of a ``uint8`` above 15 are other numbers, those of a ``float16`` are
+            infinite above 255.
+    """
+    import numpy as np
+
+    values = values_of(weight)
+    if values.dtype.kind not in "iuf" or not values.size or values.dtype == np.float64:
+        return
+    whole = values.dtype.kind != "f"
+    limit = float(np.iinfo(str(values.dtype)).max if whole else np.finfo(str(values.dtype)).max)
+    largest = np.nanmax(np.abs(values, dtype=np.float64), where=np.isfinite(values), initial=0)
+    total = 2.0**63 if whole else limit
+    if largest**2 > limit or largest**2 * len(values) > total:
+        raise UnfitColumn(
+            text,
+            f"the squares of this weight, and their sum, do not fit into its type {values.dtype}",
+            "dtype: float64 beside the name of a variable of hep.define makes a weight that fits",
+        )
+
+
+def look_at_terms(text: str, events: ak.Array) -> None:
+    """Raise if an expression pairs values of an event with places in lists of a fixed length.
+
+    Raises:
+        UnfitColumn: two columns in it are paired as NumPy does it.
+    """
+    for names in _terms(text):
+        there = sorted(names.intersection(events.fields))
+        shapes = {name: shape_of(events[name])[0] for name in there} if len(there) > 1 else {}
+        fixed = [name for name, lengths in shapes.items() if -1 not in lengths]
+        fixed.sort(key=lambda name: len(shapes[name]))
+        if fixed and len(shapes[fixed[0]]) != len(shapes[fixed[-1]]):
+            first, last = fixed[0], fixed[-1]
+            wrong = unpaired(first, events[first], last, events[last])
+            raise UnfitColumn(text, f"{first}: {wrong.problem}", wrong.hint)
+
+
+@lru_cache(maxsize=1024)
+def _terms(text: str) -> tuple[frozenset[str], ...]:
+    """Return the names that an expression combines with each other value by value."""
+    found: list[frozenset[str]] = []
+
+    def names(node: ast.AST) -> frozenset[str]:
+        if isinstance(node, ast.Name):
+            return frozenset({node.id})
+        below: list[ast.AST] = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Call):
+            below = [*node.args, *(one.value for one in node.keywords)]
+        held = [names(one) for one in below]
+        is_plain = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
+        if is_plain or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EACH_VALUE):
+            return frozenset().union(*held)
+        found.extend(held)
+        return frozenset()
+
+    try:
+        found.append(names(ast.parse(text, mode="eval").body))
+    except SyntaxError:  # the operation says what is wrong with it
+        return ()
+    return tuple(one for one in found if len(one) > 1)
 
 
 def inverted(
@@ -167,7 +335,7 @@ def inverted(
     for part in [*asked, *([tree.body] if is_condition else [])]:
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
             turned = ast.unparse(part.operand)
-            if _values(_column(events, turned, ctx)).dtype.kind in "iu":
+            if values_of(_column(events, turned, ctx)).dtype.kind in "iu":
                 problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 yield text, problem, f"write {turned} == 0"
 
@@ -184,7 +352,8 @@ def is_one_for_all(events: ak.Array, text: str, ctx: Context) -> bool:
     return not isinstance(value, ak.Array | ak.Record) and getattr(value, "ndim", 0) == 0
 
 
-def _weights(impl: str, params: Mapping[str, object]) -> Iterator[str]:
+def weights_of(impl: str, params: Mapping[str, object]) -> Iterator[str]:
+    """Yield the weights of a histogram or cutflow."""
     found: list[object] = []
     if impl == _CUTFLOW:
         found = [params.get("weight_expr", params.get("weight"))]
@@ -196,36 +365,21 @@ def _weights(impl: str, params: Mapping[str, object]) -> Iterator[str]:
 
 def _axes(
     params: Mapping[str, object], events: ak.Array
-) -> Iterator[tuple[Mapping[str, object], object]]:
+) -> Iterator[tuple[Mapping[str, object], str]]:
     listed = params.get("axes")
     for axis in map(mapping, listed if isinstance(listed, list) else ()):
         source = axis.get("source")
         if isinstance(source, str) and source in events.fields:
-            yield axis, events[source]
+            yield axis, source
 
 
 def _column(events: ak.Array, text: str, ctx: Context) -> object:
     return events[text] if text in events.fields else upstream.eval_expr(events, text, ctx)
 
 
-def _values(column: object) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+def values_of(column: object) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
     """Return all values of a column, without its lists."""
     import awkward as ak
     import numpy as np
 
     return np.asarray(ak.to_numpy(ak.flatten(column, axis=None)))
-
-
-def depth_of(column: object) -> int:
-    """Return how deep a column is: 1 for a value for each event, 2 for a list of values.
-
-    A dimension of length one, as that of NumPy arrays of shape (events, 1), makes no list.
-    """
-    import awkward as ak
-
-    array = ak.Array(column)
-    kind, alone = array.type.content, 0
-    while hasattr(kind, "content"):
-        alone += isinstance(kind, ak.types.RegularType) and kind.size == 1
-        kind = kind.content
-    return int(array.ndim) - alone

@@ -8,12 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.flow import plan_files, upstream
-from fasthep_smk.flow.column_types import events_of
 from fasthep_smk.flow.isolation import Isolation, copy_arguments
 from fasthep_smk.flow.modules import only_fasthep
 from fasthep_smk.flow.operation import enter_operation
 from fasthep_smk.flow.own_modules import random_state
-from fasthep_smk.flow.patches.weights import forget_weights, look_at_weights
+from fasthep_smk.flow.patches.evaluated import forget_evaluated, look_at_inputs
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
 from fasthep_smk.flow.summary import Run, listed
@@ -61,8 +60,7 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
         names = ctx.keys() & self.modified_by(node)
         self.before_modifiers = {name: ctx[name] for name in names}
         super().before_node(node=node, inputs=inputs, ctx=ctx, **details)
-        read = (events for events in map(events_of, inputs.values()) if events is not None)
-        look_at_weights(node.impl, node.params, next(read, None), share=self.share_weights)
+        look_at_inputs(node, inputs, ctx, share=self.share_weights)
 
     def after_node(
         self, *, node: PlanNode, outputs: object, ctx: Context, **details: object
@@ -332,7 +330,7 @@ class Session:
                 raise self._error(self.hooks.failed, error) from error
             raise
         finally:
-            forget_weights()
+            forget_evaluated()
 
     def _error(self, node: PlanNode, cause: BaseException) -> StageError:
         hooks = self.hooks

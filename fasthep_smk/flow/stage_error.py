@@ -58,6 +58,7 @@ class StageError(Exception):
         else:
             ours = type(cause).__module__.startswith("fasthep_smk.")  # a sentence by itself
             super().__init__(str(cause) if ours else f"{type(cause).__name__}: {cause}")
+            self.fix = getattr(cause, "hint", None) if ours else None
             self.at = own_line(cause)
             if isinstance(cause, TooManyEvents):
                 self.at, self.fix = _function_line(node, plan), cause.fix

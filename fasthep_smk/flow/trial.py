@@ -20,16 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import plan_files, upstream
-from fasthep_smk.flow.column_types import (
-    events_of,
-    flag_problems,
-    inverted,
-    is_one_for_all,
-    selection_problems,
-)
+from fasthep_smk.flow.column_types import UnfitColumn, events_of, inverted, is_one_for_all
 from fasthep_smk.flow.expressions import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
-from fasthep_smk.flow.patches.weights import ListAsWeight
 from fasthep_smk.flow.places import mapping, named, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry
 from fasthep_smk.flow.runtime import Session, StageError
@@ -243,9 +236,7 @@ class _Walk:
             return
         made: _Products | Exception = _NOT_RUN
         if self._can_run(node, node.params, given):
-            odd = list(self._odd_columns(node, events))
-            yield from odd
-            made = _NOT_RUN if odd else self._made(node, node.params, given)
+            made = self._made(node, node.params, given)
             if made is not _NOT_RUN and isinstance(made, Exception):
                 yield self._narrowed(node, given, made)
         self._store.update(self._unchanged(node, given) if isinstance(made, Exception) else made)
@@ -303,18 +294,9 @@ class _Walk:
             for told in inverted(text, events, self._ctx, is_condition="expr" not in variable):
                 yield _Failure(node, *told)
 
-    def _odd_columns(self, node: Node, given: Sequence[ak.Array | None]) -> Iterator[_Failure]:
-        for events in given if len(given) == 1 else ():
-            if events is not None:
-                for text, problem, hint in (
-                    *selection_problems(node.impl, node.params, events, self._ctx),
-                    *flag_problems(node.impl, node.params, events),
-                ):
-                    yield _Failure(node, text, problem, hint)
-
     def _narrowed(self, node: Node, given: _Products, error: Exception) -> _Failure:
         """Return the failure of one cut, if there is one that fails alone."""
-        if isinstance(_cause(error), ListAsWeight):
+        if isinstance(_cause(error), UnfitColumn):
             return _failure(node, None, error)
         for name, step in _cuts(node):
             alone = self._made(node, {"selection": {name: [step]}}, given)
@@ -442,7 +424,7 @@ def _text(variable: Mapping[str, object]) -> str | None:
 
 def _failure(node: Node, text: str | None, error: Exception) -> _Failure:
     cause = _cause(error)
-    if isinstance(cause, ListAsWeight):
+    if isinstance(cause, UnfitColumn):
         return _Failure(node, cause.text, cause.problem, cause.hint)
     said = " ".join(str(cause).strip().partition("\n\n")[0].split())
     hint = next((one for words, one in _HINTS.items() if words in said), None)

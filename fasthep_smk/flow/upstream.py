@@ -124,9 +124,25 @@ def expression_parser() -> Any:
     return importlib.import_module("hepflow.compiler.expr_symbols")
 
 
-def weighing_operation(impl: str) -> Any:
-    """Return the module of an operation with weights, which calls ``eval_expr`` for each."""
-    return importlib.import_module(f"fasthep_carpenter.operations.{impl.rpartition('.')[2]}")
+#: The modules of FAST-HEP's operations that call ``eval_expr``.
+_EVALUATING = {
+    "hep.build_lepton_met_candidate": "build_lepton_met_candidate",
+    "hep.build_pairs": "build_pairs",
+    "hep.build_recoil": "build_recoil",
+    "hep.choose": "choose",
+    "hep.define": "define",
+    "hep.di_object_mass": "di_object_mass",
+    "hep.hist": "hist",
+    "hep.select_objects": "select_objects",
+    "hep.selection.cutflow": "cutflow",
+    "hep.selection.flag": "selection_flag",
+}
+
+
+def evaluating_operation(impl: str) -> Any:
+    """Return the module of one of FAST-HEP's operations that evaluate expressions, if it is one."""
+    name = _EVALUATING.get(impl)
+    return name and importlib.import_module(f"fasthep_carpenter.operations.{name}")
 
 
 # Upstream's own private helpers under names that say what they do here.
@@ -162,6 +178,7 @@ __all__ = [
     "ensure_expr_registry",
     "ensure_runtime_provenance",
     "eval_expr",
+    "evaluating_operation",
     "execute_dataset_sinks",
     "execute_final_nodes",
     "execute_global_side_product_nodes",
@@ -197,7 +214,6 @@ __all__ = [
     "software_hook",
     "source_reads_metadata_only",
     "validate_stage_execution_resource_references",
-    "weighing_operation",
     "write_run_summary",
     "write_writer_manifests",
 ]

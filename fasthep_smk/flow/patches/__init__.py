@@ -129,17 +129,28 @@ PARSED_EXPRESSIONS = Patch(
     module="flow/patches/parsed_expressions.py",
     test="tests/unit/flow/patches/test_parsed_expressions.py",
 )
-WEIGHTS = Patch(
-    replaces=(
-        "fasthep_carpenter.operations.hist:eval_expr",
-        "fasthep_carpenter.operations.cutflow:eval_expr",
+EVALUATED = Patch(
+    replaces=tuple(
+        f"fasthep_carpenter.operations.{name}:eval_expr"
+        for name in (
+            "build_lepton_met_candidate",
+            "build_pairs",
+            "build_recoil",
+            "choose",
+            "cutflow",
+            "define",
+            "di_object_mass",
+            "hist",
+            "select_objects",
+            "selection_flag",
+        )
     ),
     seen_with="fasthep-carpenter 2026.10.1",
-    why="a list of values for each event is no weight, and all of it would be summed",
-    upstream="lists-as-weights.md",
-    until="a weight that is a list is refused",
-    module="flow/patches/weights.py",
-    test="tests/unit/flow/patches/test_weights.py",
+    why="values that are missing are dropped, and lists of a fixed length paired with other events",
+    upstream="columns-lose-values.md",
+    until="columns and weights of such types are refused",
+    module="flow/patches/evaluated.py",
+    test="tests/unit/flow/patches/test_evaluated.py",
 )
 LATE_IMPORTS = Patch(
     replaces=("sys:modules",),

@@ -23,7 +23,7 @@ OURS = {
     "read_style",
     "resolve_collection_expression",
     "software_hook",
-    "weighing_operation",
+    "evaluating_operation",
 }
 
 

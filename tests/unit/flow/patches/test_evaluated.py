@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import awkward as ak
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.patches import weights
-from fasthep_smk.flow.patches.weights import ListAsWeight, forget_weights, look_at_weights
+from fasthep_smk.flow.column_types import UnfitColumn
+from fasthep_smk.flow.patches import evaluated as patch
+from fasthep_smk.flow.patches.evaluated import forget_evaluated, look_at_inputs
 
 EVENTS = ak.Array(
     {"MET": [1.0, 2.0, 3.0], "Weight": [1.0, 1.0, 2.0], "Pt": [[1.0, 2.0], [], [3.0]]}
@@ -30,6 +32,13 @@ def cutflow(weight: str) -> dict[str, object]:
     return {"selection": {"All": ["MET > 0"]}, "weight_expr": weight}
 
 
+def begin(
+    impl: str, params: dict[str, object], events: Any, ctx: dict[str, Any], *, share: bool = True
+) -> None:
+    node = SimpleNamespace(id="stage.A", role="transform", impl=impl, params=params)
+    look_at_inputs(node, {"stream": events}, ctx, share=share)  # type: ignore[arg-type]
+
+
 def run(impl: str, params: dict[str, object], **functions: Callable[..., object]) -> Any:
     """Run an operation as a job does, with more functions for its expressions."""
     return run_on(EVENTS, impl, params, functions)
@@ -43,10 +52,10 @@ def run_on(
     *,
     share: bool = True,
 ) -> Any:
-    look_at_weights(impl, params, events, share=share)
     ctx = {"primary_stream": "events", "node_id": "stage.A", **more}
+    begin(impl, params, events, ctx, share=share)
     name = f"run_{impl.rpartition('.')[2]}_transform"
-    return getattr(upstream.weighing_operation(impl), name)(stream=events, ctx=ctx, **params)
+    return getattr(upstream.evaluating_operation(impl), name)(stream=events, ctx=ctx, **params)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +69,7 @@ def run_on(
     ],
 )
 def test_a_list_of_values_is_no_weight(impl: str, params: dict[str, object], text: str) -> None:
-    with pytest.raises(ListAsWeight, match="this weight has a list of values") as caught:
+    with pytest.raises(UnfitColumn, match="this weight has a list of values") as caught:
         run(impl, params)
     assert caught.value.text == text
 
@@ -97,8 +106,8 @@ def test_a_dimension_of_length_one_makes_no_list(axis: str) -> None:
 
 
 def test_what_another_operation_evaluates_is_no_weight() -> None:
-    look_at_weights("hep.hist", hist("Weight * Pt"), EVENTS)
-    look_at_weights("hep.define", {}, EVENTS)
+    begin("hep.hist", hist("Weight * Pt"), EVENTS, {})
+    begin("hep.define", {}, EVENTS, {})
     run(
         "hep.selection.cutflow",
         {"selection": {"All": [{"reduce": {"op": "any", "over": "Weight * Pt > 1"}}]}},
@@ -160,7 +169,7 @@ def test_other_events_and_a_column_that_was_assigned_have_another_weight() -> No
 
 def test_nothing_is_kept_of_a_partition_that_has_ended() -> None:
     run("hep.hist", hist("2 * Weight"))
-    assert weights._last is not None
-    forget_weights()
-    assert weights._last is None
-    assert weights._shared is None
+    assert patch._last is not None
+    forget_evaluated()
+    assert patch._last is None
+    assert patch._running is None
