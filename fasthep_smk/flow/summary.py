@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.quick_yaml import parse_written, quick_yaml
+from fasthep_smk.flow.stage_error import stage_of
 from fasthep_smk.util.documents import JsonObject
 
 if TYPE_CHECKING:
@@ -24,20 +26,27 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Key, Plan
 
 __all__ = [
+    "NOT_FINITE",
     "Run",
     "Summary",
     "bundle_id",
     "listed",
     "merged_hooks",
+    "not_finite",
     "relocate",
     "renamed_bundle",
     "rewrite_as_named",
     "summarise",
+    "warnings_of",
 ]
 
 _Value = TypeVar("_Value")
 
 _SUMMARY = "run_summary.yaml"
+#: The category of the warning of a weight that is NaN or infinite, beside those of Python.
+NOT_FINITE = "WeightNotFinite"
+#: How many files are named that have such weights.
+_FILES = 3
 _BUNDLE = re.compile(rb"^bundle_id: '?([0-9a-f]{64})'?$", re.MULTILINE)
 
 
@@ -161,6 +170,42 @@ def rewrite_as_named(plan: Plan, outdir: Path) -> tuple[JsonObject, list[str]]:
     upstream.write_run_summary(paths.root, whole, variation_name=paths.variation)
     written = [path, *(Path(one.get("path") or "") for one in reports or ())]
     return named, [str(one.relative_to(outdir)) for one in written if outdir in one.parents]
+
+
+def warnings_of(runs: Iterable[Run]) -> list[JsonObject]:
+    """Return the warnings of all jobs, each with its partition, as FAST-HEP's have it."""
+    found = []
+    for run in runs:
+        partition = run.partition
+        for warning in run.warnings:
+            if partition is not None and "partition_id" not in warning:
+                named = {"partition_id": partition["id"], "dataset_name": partition["dataset"]}
+                warning = {**warning, **named, "partition": dict(partition)}
+            found.append(warning)
+    return found
+
+
+def not_finite(plan: Plan, runs: Iterable[Run]) -> list[str]:
+    """Say of each stage how many events have a weight that is NaN or infinite, and in which files.
+
+    The files that have most of them are named.
+    """
+    stages: dict[str, Counter[str]] = {}
+    for one in warnings_of(runs):
+        if one.get("category") == NOT_FINITE:
+            partition = one.get("partition") or {}
+            file = f"{partition.get('file')} (dataset {partition.get('dataset')!r})"
+            counts = stages.setdefault(stage_of(plan.get_node(one["node_id"])), Counter())
+            counts[file] += one["events"]
+    texts = []
+    for stage, counts in stages.items():
+        shown = ", ".join(f"{count} of {file}" for file, count in counts.most_common(_FILES))
+        more = f", and others of {len(counts) - _FILES} more files" * (len(counts) > _FILES)
+        texts.append(
+            f"stage {stage!r}: {counts.total()} events have a weight that is NaN or infinite, and "
+            f"so are bins and sums that they are counted in: {shown}{more}"
+        )
+    return texts
 
 
 def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:

@@ -1,8 +1,8 @@
-"""What a run's reports say of the partitions that its results lack."""
+"""What a run's reports say of its results: what they lack, and which weights are no numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,20 +14,25 @@ if TYPE_CHECKING:
 __all__ = [
     "REPORT",
     "SAMPLE",
+    "WEIGHTS",
     "count",
     "is_partial",
     "is_sample",
     "line",
     "markdown",
     "of_sample",
+    "of_weights",
     "reported",
     "said_of_sample",
+    "said_of_weights",
 ]
 
 #: Where a run's reports list what it lacks.
 REPORT = "missing_partitions.md"
 #: Where they say of what the results are a sample.
 SAMPLE = "sample.md"
+#: Where they say which events have a weight that is NaN or infinite.
+WEIGHTS = "weights.md"
 
 
 def reported(build: Path) -> str:
@@ -58,6 +63,24 @@ def of_sample(sample: SampleFacts | None) -> str:
         f"All results of this run are those of a sample: {said_of_sample(sample)}. "
         f"Run again without {sample['asked'].split()[0]} for all.\n"
     )
+
+
+def of_weights(said: Sequence[str]) -> str:
+    """Return a report on weights that are NaN or infinite, for people; nothing if none are."""
+    if not said:
+        return ""
+    lines = "".join(f"- {one}\n" for one in said)
+    return f"# Weights that are no numbers\n\n{lines}"
+
+
+def said_of_weights(build: Path) -> list[str]:
+    """Return what the reports in a build folder say of weights: one text for each stage."""
+    said = []
+    for path in _found(build, WEIGHTS):
+        of = "" if path.parent.name == "reports" else f"variation {path.parent.name!r}: "
+        lines = path.read_text(encoding="utf-8").splitlines()
+        said += [f"{of}{one[2:]}" for one in lines if one.startswith("- ")]
+    return said
 
 
 def said_of_sample(sample: SampleFacts) -> str:

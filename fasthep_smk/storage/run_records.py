@@ -36,6 +36,11 @@ def runs(
             **run,
             "partition": partition,
             "boundary": [item for item in run["boundary"] if item["node"] in wanted],
+            "warnings": [
+                item
+                for item in run["warnings"]
+                if not _is_of_node(item) or item["node_id"] in wanted
+            ],
             "operations": [
                 _renamed(item, old, new)
                 for item in run["operations"]
@@ -47,7 +52,7 @@ def runs(
 def fits(record: Content, partition: PartitionData | None) -> bool:
     """Whether a record can be told as another partition's: it said nothing about its own."""
     return all(
-        run["partition"] == partition or not (run["warnings"] or run["resources"])
+        run["partition"] == partition or not (_of_no_node(run) or run["resources"])
         for run in record["runs"]
     )
 
@@ -55,11 +60,20 @@ def fits(record: Content, partition: PartitionData | None) -> bool:
 def is_quiet(runs: Iterable[RunFacts]) -> bool:
     """Whether what was recorded says nothing that depends on which nodes ran together.
 
-    Warnings and resources belong to no node, and hooks of nodes count their calls.
+    Resources belong to no node, nor do FAST-HEP's warnings, and hooks of nodes count their calls.
     """
     return not any(
-        run["warnings"] or run["resources"] or not are_quiet(run["hooks"]) for run in runs
+        _of_no_node(run) or run["resources"] or not are_quiet(run["hooks"]) for run in runs
     )
+
+
+def _of_no_node(run: RunFacts) -> bool:
+    return not all(map(_is_of_node, run["warnings"]))
+
+
+def _is_of_node(warning: JsonObject) -> bool:
+    """Whether a warning is that of a node, whatever its partition is called: one of ours."""
+    return "node_id" in warning and "partition_id" not in warning
 
 
 def are_quiet(hooks: Iterable[JsonObject]) -> bool:

@@ -167,6 +167,7 @@ def _merged(plan: Plan, runs: list[RunFacts]) -> RunFacts:
         (one for run in runs for one in run["operations"]),
         key=lambda one: order.get(one.get("node_id", ""), len(order)),
     )
+    joined["warnings"] = [one for run in runs for one in run["warnings"]]
     return joined
 
 

@@ -191,7 +191,7 @@ def _summarise(
     system: str,
     places: list[Place],
 ) -> list[str]:
-    """Write the summary of a run, its reports, and one on what it lacks; return their paths.
+    """Write the summary of a run, its reports, and those on what is amiss; return their paths.
 
     ``entry`` is that of the finish job in its table. ``system`` is what jobs are sent to now,
     ``places`` is where they ran.
@@ -206,7 +206,7 @@ def _summarise(
         runs=runs,
         system=system,
         ran_on=places,
-        warnings=[warning for run in runs for warning in run.warnings],
+        warnings=summary.warnings_of(runs),
         hooks=summary.merged_hooks(runs),
         bundle_id=summary.bundle_id(compiled),
         missing=entry.missing,
@@ -218,6 +218,7 @@ def _summarise(
     for name, text in (
         (missing_report.REPORT, missing_report.markdown(entry.missing, written.partitions)),
         (missing_report.SAMPLE, missing_report.of_sample(entry.sample)),
+        (missing_report.WEIGHTS, missing_report.of_weights(summary.not_finite(plan, runs))),
     ):
         report = reports / name
         if text:

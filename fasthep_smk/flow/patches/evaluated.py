@@ -32,16 +32,15 @@ from fasthep_smk.flow.column_types import (
     weights_of,
 )
 from fasthep_smk.flow.patches import EVALUATED
+from fasthep_smk.flow.summary import NOT_FINITE
 
 if TYPE_CHECKING:
     import awkward as ak
 
     from fasthep_smk.flow.shapes import Context, PlanNode
 
-__all__ = ["NOT_FINITE", "forget_evaluated", "look_at_inputs"]
+__all__ = ["forget_evaluated", "look_at_inputs"]
 
-#: The category of the warning of a weight that is NaN or infinite, beside those of Python.
-NOT_FINITE = "WeightNotFinite"
 _CUTFLOW, _HIST, _MASS = "hep.selection.cutflow", "hep.hist", "hep.di_object_mass"
 _LOOKUP = "hep.weights.lookup_csv"
 
@@ -152,6 +151,9 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
         _look_at_weight(_running, text, value)
     elif _read(text) in _running.selections:
         look_at_selection(_running.selections[_read(text)], value)
+    elif _running.node.impl == _CUTFLOW and getattr(value, "ndim", 0) == 1:
+        if shape_of(value)[1] == "b":  # the operation says what is wrong with others
+            look_at_selection(text, value)
     return value
 
 
@@ -207,8 +209,12 @@ def _warn_of_not_finite(running: _Operation, weight: Any) -> None:
     import numpy as np
 
     values = values_of(weight)
-    if values.dtype.kind != "f" or np.isfinite(values).all():
+    if values.dtype.kind != "f":
         return
+    with np.errstate(all="ignore"):
+        # A sum makes no array of as many answers; one that is too large is not finite, either.
+        if np.isfinite(np.sum(values)) or np.isfinite(values).all():
+            return
     events = ~np.isfinite(ak.Array(weight))
     while events.ndim > 1:
         events = ak.any(events, axis=-1)

@@ -255,6 +255,13 @@ def test_a_cut_of_each_type_is_a_yes_or_no_for_each_event(cut: str) -> None:
             run("hep.selection.cutflow", events, selection={"A": ["w"]})
 
 
+def test_a_cut_that_is_missing_is_told_with_what_helps() -> None:
+    cuts = {"A": ["w > 1"]}
+    with pytest.raises(UnfitColumn, match="w > 1: 1 of its values are missing") as caught:
+        run("hep.selection.cutflow", events_with(w="None"), selection=cuts)
+    assert "fill_none(…, False)" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     ("expression", "columns", "says"),
     [

@@ -173,3 +173,32 @@ def test_nothing_is_kept_of_a_partition_that_has_ended() -> None:
     forget_evaluated()
     assert patch._last is None
     assert patch._running is None
+
+
+@pytest.mark.parametrize(
+    ("impl", "params", "count"),
+    [
+        ("hep.hist", hist("MET / (Weight - 1)"), 2),
+        ("hep.hist", hist("Weight", variations={"weights": {"a": "Weight", "up": "log(-MET)"}}), 3),
+        ("hep.hist", hist("Pt / (Pt - 1)", axis="Pt"), 1),
+        ("hep.selection.cutflow", cutflow("MET / (Weight - 1) - MET / (Weight - 1)"), 2),
+        ("hep.selection.cutflow", cutflow("Odd"), 1),
+        ("hep.hist", hist("Weight * MET"), 0),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*encountered")
+def test_events_are_counted_whose_weight_is_nan_or_infinite(
+    impl: str, params: dict[str, object], count: int
+) -> None:
+    told: list[dict[str, object]] = []
+    events = ak.with_field(EVENTS, np.array([1.0, np.nan, 1e300]), "Odd")
+    run_on(events, impl, params, {"_warnings": told, "log": np.log})
+    assert [one["events"] for one in told] == [count] * bool(count)
+    assert all(one["node_id"] == "stage.A" for one in told)
+
+
+def test_a_sum_that_is_too_large_is_of_finite_weights() -> None:
+    told: list[object] = []
+    events = ak.with_field(EVENTS, np.full(3, 1.7e308), "Odd")
+    run_on(events, "hep.selection.cutflow", cutflow("Odd"), {"_warnings": told})
+    assert told == []
