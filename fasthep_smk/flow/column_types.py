@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.places import mapping
@@ -25,24 +25,10 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Context
 
 __all__ = [
-    "Problem",
-    "UnfitColumn",
-    "columns_of",
-    "events_of",
-    "inverted",
-    "is_one_for_all",
-    "look_at_axes",
-    "look_at_selection",
-    "look_at_squares",
-    "look_at_terms",
-    "pairs_with",
-    "refuse_values",
-    "selections",
-    "shape_of",
-    "unpaired",
-    "values_of",
-    "weights_of",
-]
+    "Problem", "UnfitColumn", "events_of", "inverted", "look_at_axes", "look_at_selection",
+    "look_at_sums", "look_at_terms", "names_in", "pairs_with", "refuse_values", "selections",
+    "shape_of", "unpaired", "values_of", "weights_of",
+]  # fmt: skip
 
 #: The text in the workflow that is wrong, what is wrong with it, and what to write.
 Problem = tuple[str, str, str]
@@ -75,29 +61,6 @@ def events_of(value: object) -> ak.Array | None:
 
     held = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
     return held if isinstance(held, ak.Array) and ak.fields(held) else None
-
-
-def columns_of(value: object) -> ak.Array | None:
-    """Return the columns of a stream as an array, where they are a mapping or a NumPy array.
-
-    Raises:
-        UnfitColumn: they are not of one length.
-    """
-    import awkward as ak
-    import numpy as np
-
-    if isinstance(value, np.ndarray) and value.dtype.names:
-        return ak.from_numpy(value)
-    if not isinstance(value, dict) or len(value) < 2:
-        return None
-    columns = {str(name): ak.Array(one) for name, one in value.items()}
-    longest = max(columns, key=lambda name: len(columns[name]))
-    for name, one in columns.items():
-        if len(one) != len(columns[longest]):
-            problem = f"has {len(one)} values, and {longest} has {len(columns[longest])}"
-            hint = "the events that an op of your own returns have one value of each column"
-            raise UnfitColumn(name, problem, hint)
-    return ak.zip(columns, depth_limit=1)
 
 
 def shape_of(column: object) -> tuple[list[int], str]:
@@ -141,11 +104,7 @@ def pairs_with(lengths: list[int], reference: list[int]) -> bool:
 
 
 def refuse_values(text: str, column: object, *, text_too: bool = False) -> list[int]:
-    """Return how many values a column has for each event, as `shape_of`.
-
-    Raises:
-        UnfitColumn: one is missing or no number (or text, where that may be).
-    """
+    """Return lengths as `shape_of`, or raise: a value is missing or no number (nor text)."""
     import awkward as ak
 
     lengths, kind = shape_of(column)
@@ -177,8 +136,7 @@ def _refuse_missing(text: str, column: object, shown: str, depth: int, other: st
 def look_at_axes(params: Mapping[str, object], events: ak.Array) -> str | None:
     """Return the first axis of a histogram that has lists: the others are repeated as it is long.
 
-    Raises:
-        UnfitColumn: a column of an axis would lose events, or be paired with others.
+    Raises if the column of an axis would lose events, or be paired with others.
     """
     axes = list(_axes(params, events))
     shapes = [refuse_values(name, events[name], text_too=True) for _, name in axes]
@@ -204,22 +162,17 @@ def unpaired(text: str, column: object, other: str, reference: object) -> UnfitC
     """Return what is wrong with a column whose values would meet those of other events."""
     import awkward as ak
 
-    types = f"{ak.type(column).content} and {ak.type(reference).content}"
     return UnfitColumn(
         text,
         f"its values cannot be paired with those of {other}, event by event: their types are "
-        f"{types}",
+        f"{ak.type(column).content} and {ak.type(reference).content}",
         "let an op of your own make columns that fit: x[:, 0] is the first of a list of fixed "
         "length, ak.from_regular(x, axis=None) makes lists of any length",
     )
 
 
 def look_at_selection(text: str, value: object) -> None:
-    """Raise if what selects objects or events is not a yes or no for each.
-
-    Raises:
-        UnfitColumn: it is a number, or missing.
-    """
+    """Raise if what selects objects or events is not a yes or no for each."""
     import awkward as ak
 
     lengths, kind = shape_of(value)
@@ -250,43 +203,26 @@ def selections(impl: str, params: Mapping[str, object]) -> Iterator[tuple[str, s
                 yield text, read
 
 
-def look_at_squares(text: str, weight: object) -> None:
-    """Raise if a cutflow's sums of a weight do not fit into its type.
-
-    Raises:
-        UnfitColumn: squares of a ``uint8`` above 15 are other numbers, those of a ``float16`` are
-            infinite above 255.
-    """
+def look_at_sums(text: str, weight: object) -> None:
+    """Raise if a cutflow's sums of a weight, and of its squares, do not fit into its type."""
     import numpy as np
 
-    values = values_of(weight)
-    if values.dtype.kind not in "iuf" or not values.size or values.dtype == np.float64:
-        return
-    whole = values.dtype.kind != "f"
-    limit = float(np.iinfo(str(values.dtype)).max if whole else np.finfo(str(values.dtype)).max)
-    largest = np.nanmax(np.abs(values, dtype=np.float64), where=np.isfinite(values), initial=0)
-    total = 2.0**63 if whole else limit
-    if largest**2 > limit or largest**2 * len(values) > total:
-        raise UnfitColumn(
-            text,
-            f"the squares of this weight, and their sum, do not fit into its type {values.dtype}",
-            "dtype: float64 beside the name of a variable of hep.define makes a weight that fits",
-        )
+    values: np.ndarray[Any, Any] = values_of(weight)
+    wide = values.astype(np.float64)
+    for own, exact in ((values, wide), (values * values, wide * wide)):
+        if values.dtype.kind in "iuf" and not np.isclose(own.sum(), exact.sum(), 0.01, 0, True):
+            problem = f"sums of this weight, and of its squares, do not fit into {values.dtype}"
+            raise UnfitColumn(text, problem, "use a variable of hep.define with dtype: float64")
 
 
 def look_at_terms(text: str, events: ak.Array) -> None:
-    """Raise if an expression pairs values of an event with places in lists of a fixed length.
-
-    Raises:
-        UnfitColumn: two columns in it are paired as NumPy does it.
-    """
+    """Raise if an expression pairs values of an event with places in lists of a fixed length."""
     for names in _terms(text):
         there = sorted(names.intersection(events.fields))
         shapes = {name: shape_of(events[name])[0] for name in there} if len(there) > 1 else {}
-        fixed = [name for name, lengths in shapes.items() if -1 not in lengths]
-        fixed.sort(key=lambda name: len(shapes[name]))
-        if fixed and len(shapes[fixed[0]]) != len(shapes[fixed[-1]]):
-            first, last = fixed[0], fixed[-1]
+        fixed = sorted((len(shape), name) for name, shape in shapes.items() if -1 not in shape)
+        if fixed and fixed[0][0] != fixed[-1][0]:
+            first, last = fixed[0][1], fixed[-1][1]
             wrong = unpaired(first, events[first], last, events[last])
             raise UnfitColumn(text, f"{first}: {wrong.problem}", wrong.hint)
 
@@ -299,21 +235,27 @@ def _terms(text: str) -> tuple[frozenset[str], ...]:
     def names(node: ast.AST) -> frozenset[str]:
         if isinstance(node, ast.Name):
             return frozenset({node.id})
-        below: list[ast.AST] = list(ast.iter_child_nodes(node))
         if isinstance(node, ast.Call):
-            below = [*node.args, *(one.value for one in node.keywords)]
-        held = [names(one) for one in below]
-        is_plain = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
-        if is_plain or (isinstance(node, ast.Call) and ast.unparse(node.func) in _EACH_VALUE):
+            held = [names(one) for one in node.args]
+            combines = ast.unparse(node.func) in _EACH_VALUE
+        else:
+            held = [names(one) for one in ast.iter_child_nodes(node)]
+            combines = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
+        if combines:
             return frozenset().union(*held)
         found.extend(held)
         return frozenset()
 
     try:
         found.append(names(ast.parse(text, mode="eval").body))
-    except SyntaxError:  # the operation says what is wrong with it
+    except SyntaxError:  # FAST-HEP knows signs that Python does not
         return ()
-    return tuple(one for one in found if len(one) > 1)
+    return tuple(found)
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in an expression, but for those of functions."""
+    return frozenset().union(*_terms(text))
 
 
 def inverted(
@@ -338,18 +280,6 @@ def inverted(
             if values_of(_column(events, turned, ctx)).dtype.kind in "iu":
                 problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 yield text, problem, f"write {turned} == 0"
-
-
-def is_one_for_all(events: ak.Array, text: str, ctx: Context) -> bool:
-    """Whether an expression is one value, however many events there are.
-
-    Raises:
-        Exception: whatever evaluating it raises.
-    """
-    import awkward as ak
-
-    value = _column(events, text, ctx)
-    return not isinstance(value, ak.Array | ak.Record) and getattr(value, "ndim", 0) == 0
 
 
 def weights_of(impl: str, params: Mapping[str, object]) -> Iterator[str]:

@@ -185,27 +185,26 @@ def warnings_of(runs: Iterable[Run]) -> list[JsonObject]:
     return found
 
 
-def not_finite(plan: Plan, runs: Iterable[Run]) -> list[str]:
+def not_finite(plan: Plan, runs: Iterable[Run]) -> str:
     """Say of each stage how many events have a weight that is NaN or infinite, and in which files.
 
-    The files that have most of them are named.
+    The files that have most of them are named. Returns a list for people, empty if there are none.
     """
     stages: dict[str, Counter[str]] = {}
-    for one in warnings_of(runs):
-        if one.get("category") == NOT_FINITE:
-            partition = one.get("partition") or {}
-            file = f"{partition.get('file')} (dataset {partition.get('dataset')!r})"
-            counts = stages.setdefault(stage_of(plan.get_node(one["node_id"])), Counter())
-            counts[file] += one["events"]
-    texts = []
+    for one in (one for one in warnings_of(runs) if one.get("category") == NOT_FINITE):
+        partition = one.get("partition") or {}
+        file = f"{partition.get('file')} (dataset {partition.get('dataset')!r})"
+        counts = stages.setdefault(stage_of(plan.get_node(one["node_id"])), Counter())
+        counts[file] += one["events"]
+    text = ""
     for stage, counts in stages.items():
-        shown = ", ".join(f"{count} of {file}" for file, count in counts.most_common(_FILES))
-        more = f", and others of {len(counts) - _FILES} more files" * (len(counts) > _FILES)
-        texts.append(
-            f"stage {stage!r}: {counts.total()} events have a weight that is NaN or infinite, and "
-            f"so are bins and sums that they are counted in: {shown}{more}"
+        shown = [f"{count} of {file}" for file, count in counts.most_common(_FILES)]
+        shown += [f"others of {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
+        text += (
+            f"- stage {stage!r}: {counts.total()} events have a weight that is NaN or infinite, "
+            f"and so are bins and sums that they are counted in: {', '.join(shown)}\n"
         )
-    return texts
+    return text
 
 
 def merged_hooks(runs: Iterable[Run]) -> list[JsonObject]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import plan_files, upstream
-from fasthep_smk.flow.column_types import UnfitColumn, events_of, inverted, is_one_for_all
+from fasthep_smk.flow.column_types import UnfitColumn, events_of, inverted
 from fasthep_smk.flow.expressions import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.places import mapping, named, place_of, stages_by_id
@@ -54,10 +54,6 @@ _HINTS = {
     "exceeds the depth": "a reduction is over a list of values for each event, and this column "
     "has one value for each event",
 }
-_TOTAL = "this is one number for all events that are in a job, not one for each event"
-#: A function that is called; and functions of each value, which are tried without a closer look.
-_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_PLAIN = ("abs", "cosh", "exp", "leading", "log", "log10", "nth", "sqrt", "subleading", "where")
 
 
 @dataclass(frozen=True)
@@ -259,7 +255,7 @@ class _Walk:
         key, stream = given
         listed = node.params.get("variables")
         variables = list(map(mapping, listed if isinstance(listed, list) else ()))
-        if self._can_run(node, node.params, {key: stream}) and all(map(_is_plain, variables)):
+        if self._can_run(node, node.params, {key: stream}) and "~" not in str(variables):
             made = self._made(node, node.params, {key: stream})
             if not isinstance(made, Exception):
                 self._store.update(made)
@@ -273,7 +269,7 @@ class _Walk:
                 if made is not _NOT_RUN and isinstance(made, Exception):
                     yield _failure(node, _text(variable), made)
                 else:
-                    yield from self._odd_values(node, params, variable, stream)
+                    yield from self._odd_values(node, variable, stream)
             if isinstance(made, Exception):
                 stream = stream.without([str(variable.get("name"))])
             else:
@@ -281,15 +277,11 @@ class _Walk:
         self._store[(node.id, port)] = stream
 
     def _odd_values(
-        self, node: Node, params: Mapping[str, object], variable: Mapping[str, object],
-        stream: _Product,
-    ) -> Iterator[_Failure]:  # fmt: skip
+        self, node: Node, variable: Mapping[str, object], stream: _Product
+    ) -> Iterator[_Failure]:
         text, events = _text(variable), stream.events
         if events is None or text is None:
             return
-        calls = "expr" in variable and _calls(variable) and bool(self._read(node, params))
-        if calls and is_one_for_all(events, text, self._ctx):
-            yield _Failure(node, text, _TOTAL, "reduce with axis=1")
         if "~" in text:
             for told in inverted(text, events, self._ctx, is_condition="expr" not in variable):
                 yield _Failure(node, *told)
@@ -404,16 +396,6 @@ def _cuts(node: Node) -> Iterator[tuple[str, object]]:
             steps = mapping(group).get("cuts")
         for step in steps if isinstance(steps, Sequence) else ():
             yield str(name), step
-
-
-def _calls(variable: Mapping[str, object]) -> bool:
-    """Whether a function that an analysis has registered may make one number of a column."""
-    return any(name not in _PLAIN for name in _CALL.findall(str(variable.get("expr", ""))))
-
-
-def _is_plain(variable: Mapping[str, object]) -> bool:
-    """Whether it is enough that a variable can be made."""
-    return not _calls(variable) and "~" not in (_text(variable) or "")
 
 
 def _text(variable: Mapping[str, object]) -> str | None:

@@ -124,25 +124,15 @@ def expression_parser() -> Any:
     return importlib.import_module("hepflow.compiler.expr_symbols")
 
 
-#: The modules of FAST-HEP's operations that call ``eval_expr``.
-_EVALUATING = {
-    "hep.build_lepton_met_candidate": "build_lepton_met_candidate",
-    "hep.build_pairs": "build_pairs",
-    "hep.build_recoil": "build_recoil",
-    "hep.choose": "choose",
-    "hep.define": "define",
-    "hep.di_object_mass": "di_object_mass",
-    "hep.hist": "hist",
-    "hep.select_objects": "select_objects",
-    "hep.selection.cutflow": "cutflow",
-    "hep.selection.flag": "selection_flag",
-}
-
-
 def evaluating_operation(impl: str) -> Any:
-    """Return the module of one of FAST-HEP's operations that evaluate expressions, if it is one."""
-    name = _EVALUATING.get(impl)
-    return name and importlib.import_module(f"fasthep_carpenter.operations.{name}")
+    """Return the module of an operation that calls ``eval_expr`` for its expressions."""
+    return importlib.import_module(evaluating_module(impl))
+
+
+def evaluating_module(impl: str) -> str:
+    """Return the name of the module of one of FAST-HEP's operations on events."""
+    name = impl.removeprefix("hep.").replace("selection.cutflow", "cutflow").replace(".", "_")
+    return f"fasthep_carpenter.operations.{name}"
 
 
 # Upstream's own private helpers under names that say what they do here.
@@ -178,6 +168,7 @@ __all__ = [
     "ensure_expr_registry",
     "ensure_runtime_provenance",
     "eval_expr",
+    "evaluating_module",
     "evaluating_operation",
     "execute_dataset_sinks",
     "execute_final_nodes",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ __all__ = [
     "line",
     "markdown",
     "of_sample",
-    "of_weights",
     "reported",
     "said_of_sample",
     "said_of_weights",
@@ -65,21 +64,13 @@ def of_sample(sample: SampleFacts | None) -> str:
     )
 
 
-def of_weights(said: Sequence[str]) -> str:
-    """Return a report on weights that are NaN or infinite, for people; nothing if none are."""
-    if not said:
-        return ""
-    lines = "".join(f"- {one}\n" for one in said)
-    return f"# Weights that are no numbers\n\n{lines}"
-
-
 def said_of_weights(build: Path) -> list[str]:
     """Return what the reports in a build folder say of weights: one text for each stage."""
     said = []
     for path in _found(build, WEIGHTS):
         of = "" if path.parent.name == "reports" else f"variation {path.parent.name!r}: "
         lines = path.read_text(encoding="utf-8").splitlines()
-        said += [f"{of}{one[2:]}" for one in lines if one.startswith("- ")]
+        said += [f"{of}{one.removeprefix('- ')}" for one in lines]
     return said
 
 

@@ -28,6 +28,10 @@ _SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
 _SLURM = "snakemake_executor_plugin_slurm"
 _HTCONDOR = "snakemake_executor_plugin_htcondor"
 _A_RELEASE = "a release has the fix"
+_EVALUATING = (
+    "build_lepton_met_candidate", "build_pairs", "build_recoil", "choose", "cutflow", "define",
+    "di_object_mass", "hist", "select_objects", "selection_flag",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -130,21 +134,7 @@ PARSED_EXPRESSIONS = Patch(
     test="tests/unit/flow/patches/test_parsed_expressions.py",
 )
 EVALUATED = Patch(
-    replaces=tuple(
-        f"fasthep_carpenter.operations.{name}:eval_expr"
-        for name in (
-            "build_lepton_met_candidate",
-            "build_pairs",
-            "build_recoil",
-            "choose",
-            "cutflow",
-            "define",
-            "di_object_mass",
-            "hist",
-            "select_objects",
-            "selection_flag",
-        )
-    ),
+    replaces=tuple(f"fasthep_carpenter.operations.{name}:eval_expr" for name in _EVALUATING),
     seen_with="fasthep-carpenter 2026.10.1",
     why="values that are missing are dropped, and lists of a fixed length paired with other events",
     upstream="columns-lose-values.md",

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.column_types import (
     UnfitColumn,
-    columns_of,
     events_of,
     look_at_axes,
     look_at_selection,
-    look_at_squares,
+    look_at_sums,
     look_at_terms,
+    names_in,
     pairs_with,
     refuse_values,
     selections,
@@ -43,6 +43,7 @@ __all__ = ["forget_evaluated", "look_at_inputs"]
 
 _CUTFLOW, _HIST, _MASS = "hep.selection.cutflow", "hep.hist", "hep.di_object_mass"
 _LOOKUP = "hep.weights.lookup_csv"
+_TOTAL = "this is one number for all events that are in a job, not one for each event"
 
 
 class _Evaluated(NamedTuple):
@@ -94,19 +95,23 @@ def look_at_inputs(
     """
     global _running
     _running = None
-    module = upstream.evaluating_operation(node.impl)
-    if module is None and node.impl != _LOOKUP:
-        return
-    streams = (events for events in map(events_of, inputs.values()) if events is not None)
-    events = next(streams, None)
-    if events is None and (events := columns_of(inputs.get("stream"))) is None:
+    evaluates = f"{upstream.evaluating_module(node.impl)}:eval_expr" in EVALUATED.replaces
+    if not evaluates and node.impl != _LOOKUP:
         return
     params = node.params
-    if node.impl == _LOOKUP:
-        variable = str(params.get("variable"))
-        if variable in events.fields:
+    streams = (events for events in map(events_of, inputs.values()) if events is not None)
+    events = next(streams, None)
+    if events is None:
+        raise UnfitColumn(
+            "stream",
+            "what this stage reads is no array of events",
+            "let an op of your own return ak.zip({name: column, …}, depth_limit=1)",
+        )
+    if not evaluates:
+        if (variable := str(params.get("variable"))) in events.fields:
             refuse_values(variable, events[variable])
         return
+    module = upstream.evaluating_operation(node.impl)
     if module.eval_expr is upstream.eval_expr:
         EVALUATED.make(module, eval_expr=_evaluated)
     weights = frozenset(weights_of(node.impl, params))
@@ -141,19 +146,19 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
         value: Any = upstream.eval_expr(events, text, ctx)
     else:
         value = _weight(_running, events, text, ctx)
-    if getattr(value, "ndim", 0) and len(value) != len(events):
+    count = len(value) if getattr(value, "ndim", 0) else 1
+    if count != len(events) and not names_in(text).isdisjoint(events.fields):
         raise UnfitColumn(
             text,
-            f"this makes {len(value)} values of {len(events)} events",
-            "a function of your own returns one value for each event",
+            _TOTAL if count == 1 else f"makes {count} values of {len(events)}",
+            "reduce with axis=1",
         )
     if text in _running.weights:
         _look_at_weight(_running, text, value)
     elif _read(text) in _running.selections:
         look_at_selection(_running.selections[_read(text)], value)
-    elif _running.node.impl == _CUTFLOW and getattr(value, "ndim", 0) == 1:
-        if shape_of(value)[1] == "b":  # the operation says what is wrong with others
-            look_at_selection(text, value)
+    elif _running.node.impl == _CUTFLOW and count > 1 and shape_of(value)[1] == "b":
+        look_at_selection(text, value)  # the operation says what is wrong with others
     return value
 
 
@@ -199,7 +204,7 @@ def _look_at_weight(running: _Operation, text: str, value: Any) -> None:
             "an op of your own make one of all",
         )
     if running.node.impl == _CUTFLOW:
-        look_at_squares(text, value)
+        look_at_sums(text, value)
     _warn_of_not_finite(running, value)
 
 
@@ -224,10 +229,7 @@ def _warn_of_not_finite(running: _Operation, weight: Any) -> None:
         running.ctx.setdefault("_warnings", []).append(running.warning)
     running.warning |= {
         "node_id": running.node.id,
-        "role": running.node.role,
-        "impl": running.node.impl,
         "category": NOT_FINITE,
-        "message": f"{count} events have a weight that is NaN or infinite: so are bins and sums "
-        "that they are counted in",
+        "message": f"{count} events have a weight that is NaN or infinite",
         "events": count,
     }

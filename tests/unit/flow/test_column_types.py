@@ -271,7 +271,10 @@ def test_a_cut_that_is_missing_is_told_with_what_helps() -> None:
         ("x * w[:, 0]", "1 value", None),
         ("w * 2", "4 values", None),
         ("x * w", "lists", None),
-        ("one(x)", "lists", "this makes 1 values of 4 events"),
+        ("one(x)", "lists", "one number for all events"),
+        ("sum(x)", "lists", "one number for all events"),
+        ("two(x)", "lists", "makes 2 values of 4"),
+        ("one(7)", "lists", None),
     ],
 )
 def test_an_expression_pairs_the_values_of_an_event(
@@ -279,7 +282,8 @@ def test_an_expression_pairs_the_values_of_an_event(
 ) -> None:
     events = events_with(w=columns)
     variable = {"name": "made", "expr": expression}
-    ctx = {"one": lambda _: np.array([1.0]), "where": np.where}
+    ctx = {"one": lambda _: np.array([1.0]), "where": np.where, "sum": np.sum}
+    ctx |= {"two": lambda _: np.array([1.0, 2.0])}
     begin("hep.define", {"variables": [variable]}, events, ctx)
     define = upstream.evaluating_operation("hep.define").run_define_transform
     if says is None:
@@ -298,16 +302,11 @@ def test_objects_are_selected_by_a_yes_or_no_for_each(selected: list[Any]) -> No
         run("hep.select_objects", events, **params)
 
 
-def test_columns_in_a_mapping_have_one_length() -> None:
-    """A single value would be that of all events."""
+def test_what_is_no_array_of_events_is_refused() -> None:
+    """A single value in a mapping of columns would be that of all events."""
     axes = [{**REGULAR, "name": name, "source": name} for name in ("v", "w")]
-    for columns, fits in (({"v": [1.0, 2.0], "w": [1.0]}, False), ({"v": [1.0], "w": [2.0]}, True)):
-        stream = {name: ak.Array(one) for name, one in columns.items()}
-        if fits:
-            assert run("hep.hist", stream, axes=axes).sum() == 1
-        else:
-            with pytest.raises(UnfitColumn, match="w: has 1 values, and v has 2"):
-                run("hep.hist", stream, axes=axes)
+    with pytest.raises(UnfitColumn, match="no array of events"):
+        run("hep.hist", {"v": np.array([1.0, 2.0]), "w": np.array([1.0])}, axes=axes)
 
 
 LENGTHS = [[], [-1], [1], [2], [3], [-1, -1], [-1, 1], [-1, 3], [3, -1], [1, -1], [3, 3], [3, 1],

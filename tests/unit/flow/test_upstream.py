@@ -23,6 +23,7 @@ OURS = {
     "read_style",
     "resolve_collection_expression",
     "software_hook",
+    "evaluating_module",
     "evaluating_operation",
 }
 
