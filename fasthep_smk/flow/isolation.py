@@ -77,6 +77,7 @@ class Isolation:
         self._modules = OwnModules(own, unseeded) if own else None
         self._copied: list[_Copied] = []
         self._context: dict[str, object] = {}
+        self._params: YamlMapping = {}
 
     def enter(self, node: PlanNode, inputs: dict[str, object], ctx: Context) -> None:
         """Let an operation begin: an own one gets copies of ``inputs`` and of what ``ctx`` holds.
@@ -91,7 +92,7 @@ class Isolation:
         deep = self._may_be_seen(node.id)
         self._copied = []
         inputs.update({name: self._copy(value, deep) for name, value in inputs.items()})
-        node.params = copy.deepcopy(dict(node.params))
+        self._params, node.params = node.params, copy.deepcopy(dict(node.params))
         self._context = {
             name: value
             for name, value in ctx.items()
@@ -110,7 +111,11 @@ class Isolation:
             changes = []
         if node.id not in self._own:
             return changes
-        changes += [f"ctx[{name!r}]" for name, value in self._context.items() if ctx[name] != value]
+        changes += ["its parameters"] * _differ(node.params, self._params)
+        node.params = self._params
+        changes += [
+            f"ctx[{name!r}]" for name, value in self._context.items() if _differ(ctx[name], value)
+        ]
         ctx.update(self._context)
         returned = list(_arrays(outputs))
         events = max((len(item.original) for item in self._copied), default=0)
@@ -173,6 +178,13 @@ def _is_writable(array: ak.Array) -> bool:
     return all(buffer.flags.writeable for buffer in ak.to_buffers(array)[2].values())
 
 
+def _differ(one: object, other: object) -> bool:
+    try:
+        return bool(one != other)
+    except ValueError:  # an operation has put an array into one of them
+        return True
+
+
 def _arrays(value: object) -> Iterator[ak.Array]:
     if isinstance(value, ak.Array):
         yield value
@@ -187,9 +199,7 @@ def _changed_columns(item: _Copied, returned: list[ak.Array]) -> list[str]:
     Columns that it has not changed are shared with the original again: the copies would stay in
     memory as long as what it returned.
     """
-    changed = (
-        ["its input (a column is set in place)"] if item.mine.layout is not item.layout else []
-    )
+    changed = ["the columns of its input"] if item.mine.layout is not item.layout else []
     before, after = item.original.layout, item.layout
     if not item.deep or not isinstance(after, ak.contents.RecordArray):
         return changed
@@ -198,7 +208,7 @@ def _changed_columns(item: _Copied, returned: list[ak.Array]) -> list[str]:
         if _equal(original, mine):
             same[id(mine)] = original
         else:
-            changed.append(f"its input (the values of {field!r})")
+            changed.append(f"the values of {field!r} in its input")
     for array in returned:
         layout = array.layout
         if isinstance(layout, ak.contents.RecordArray):

@@ -68,7 +68,7 @@ class OwnModules:
 
     def leave(self) -> list[str]:
         """Let the modules hold what they held, and the process be as it was."""
-        changes = [held.name for held in self._held if held.take_back()]
+        changes = [text for held in self._held if (text := held.take_back())]
         if dict(os.environ) != self._variables:
             os.environ.clear()
             os.environ.update(self._variables)
@@ -111,17 +111,27 @@ class _Held(NamedTuple):
     read: Callable[[Any], list[Any] | bytes]
     before: list[Any] | bytes
 
-    def take_back(self) -> bool:
-        """Return whether it held something else, which it does not any more."""
-        now = self.read(self.value)
+    def take_back(self) -> str:
+        """Give it back what it held; return what had changed, nothing if nothing had."""
+        now, before = self.read(self.value), self.before
         if isinstance(now, bytes):
-            changed = now != self.before
+            changed = now != before
         else:
-            pairs = zip_longest(now, self.before, fillvalue=self)
-            changed = any(one is not other for one, other in pairs)
-        if changed:
-            self.write(self.value, self.before)
-        return changed
+            changed = any(
+                one is not other for one, other in zip_longest(now, before, fillvalue=self)
+            )
+        if not changed:
+            return ""
+        self.write(self.value, before)
+        if isinstance(self.value, ModuleType):
+            return f"{', '.join(_others(now, before))} of {self.name}"
+        return self.name
+
+
+def _others(now: Any, before: Any) -> list[str]:
+    """Return the names that do not stand for the same object; of both, names and values in turn."""
+    was, are = (dict(zip(one[::2], one[1::2], strict=True)) for one in (before, now))
+    return [name for name in {**was, **are} if was.get(name, was) is not are.get(name, are)]
 
 
 def _held(value: Any, name: str, own: Collection[str], seen: dict[int, object]) -> Iterator[_Held]:
@@ -165,12 +175,11 @@ def _names(value: object) -> list[Any]:
 
 def _rename(value: object, before: list[Any]) -> None:
     names = dict(zip(before[::2], before[1::2], strict=True))
-    now = dict(zip(*[iter(_names(value))] * 2, strict=True))
-    for name in now.keys() - names:
-        delattr(value, name)
-    for name, item in names.items():
-        if name not in now or now[name] is not item:
-            setattr(value, name, item)
+    for name in _others(_names(value), before):
+        if name in names:
+            setattr(value, name, names[name])
+        else:
+            delattr(value, name)
 
 
 def _refill(value: Any, before: list[Any]) -> None:

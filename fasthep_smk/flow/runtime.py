@@ -15,7 +15,7 @@ from fasthep_smk.flow.own_modules import random_state
 from fasthep_smk.flow.patches.evaluated import forget_evaluated, look_at_inputs
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
-from fasthep_smk.flow.summary import Run, listed
+from fasthep_smk.flow.summary import CHANGED, Run, listed
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
@@ -66,7 +66,10 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
         self, *, node: PlanNode, outputs: object, ctx: Context, **details: object
     ) -> None:
         if self.isolation is not None:
-            self.isolation.leave(node, outputs, ctx)
+            changes = self.isolation.leave(node, outputs, ctx)
+            if changes:
+                told = {"category": CHANGED, "node_id": node.id, "changes": changes}
+                ctx["_warnings"].append(told)
         super().after_node(node=node, outputs=outputs, ctx=ctx, **details)
         ctx.update(self.before_modifiers)
         for name in self.modified_by(node) - self.before_modifiers.keys():

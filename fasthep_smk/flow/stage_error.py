@@ -61,7 +61,7 @@ class StageError(Exception):
             self.fix = getattr(cause, "hint", None) if ours else None
             self.at = own_line(cause)
             if isinstance(cause, TooManyEvents):
-                self.at, self.fix = _function_line(node, plan), cause.fix
+                self.at = _function_line(node, plan)
             self.missing = _missing_column(node, cause, plan, inputs)
         self.node_id: str = node.id
         self.stage: str = stage_of(maker or node)
@@ -72,7 +72,7 @@ class StageError(Exception):
 class TooManyEvents(ValueError):
     """An operation returned more events than it got: cutflows and sums would count some twice."""
 
-    fix = (
+    hint = (
         "return one entry for each event, or fewer for a selection; what has several values for "
         "each event is a column of lists: a histogram is filled with all of them"
     )

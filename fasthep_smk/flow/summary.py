@@ -26,17 +26,18 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Key, Plan
 
 __all__ = [
+    "CHANGED",
     "NOT_FINITE",
     "Run",
     "Summary",
     "bundle_id",
     "listed",
     "merged_hooks",
-    "not_finite",
     "relocate",
     "renamed_bundle",
     "rewrite_as_named",
     "summarise",
+    "told",
     "warnings_of",
 ]
 
@@ -45,6 +46,8 @@ _Value = TypeVar("_Value")
 _SUMMARY = "run_summary.yaml"
 #: The category of the warning of a weight that is NaN or infinite, beside those of Python.
 NOT_FINITE = "WeightNotFinite"
+#: That of an operation of a user's own which changed something beside what it returned.
+CHANGED = "ChangedInPlace"
 #: How many files are named that have such weights.
 _FILES = 3
 _BUNDLE = re.compile(rb"^bundle_id: '?([0-9a-f]{64})'?$", re.MULTILINE)
@@ -185,24 +188,36 @@ def warnings_of(runs: Iterable[Run]) -> list[JsonObject]:
     return found
 
 
-def not_finite(plan: Plan, runs: Iterable[Run]) -> str:
-    """Say of each stage how many events have a weight that is NaN or infinite, and in which files.
+def told(plan: Plan, runs: Iterable[Run]) -> str:
+    """Return what jobs warned of, once for each stage: a list for people, empty if of nothing.
 
-    The files that have most of them are named. Returns a list for people, empty if there are none.
+    Of weights that are NaN or infinite it gives the number of events, and names the files that have
+    most of them.
     """
-    stages: dict[str, Counter[str]] = {}
-    for one in (one for one in warnings_of(runs) if one.get("category") == NOT_FINITE):
-        partition = one.get("partition") or {}
+    weights: dict[str, Counter[str]] = {}
+    changes: dict[str, dict[str, None]] = {}
+    for warning in warnings_of(runs):
+        if warning.get("category") not in (NOT_FINITE, CHANGED):
+            continue
+        stage = stage_of(plan.get_node(warning["node_id"]))
+        if warning["category"] == CHANGED:
+            changes.setdefault(stage, {}).update(dict.fromkeys(warning["changes"]))
+            continue
+        partition = warning.get("partition") or {}
         file = f"{partition.get('file')} (dataset {partition.get('dataset')!r})"
-        counts = stages.setdefault(stage_of(plan.get_node(one["node_id"])), Counter())
-        counts[file] += one["events"]
+        weights.setdefault(stage, Counter())[file] += warning["events"]
     text = ""
-    for stage, counts in stages.items():
+    for stage, counts in weights.items():
         shown = [f"{count} of {file}" for file, count in counts.most_common(_FILES)]
         shown += [f"others of {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
         text += (
             f"- stage {stage!r}: {counts.total()} events have a weight that is NaN or infinite, "
             f"and so are bins and sums that they are counted in: {', '.join(shown)}\n"
+        )
+    for stage, changed in changes.items():
+        text += (
+            f"- stage {stage!r} changes {', '.join(changed)}: other stages see what was there "
+            "before, except for what it returns (docs/own-op.md)\n"
         )
     return text
 

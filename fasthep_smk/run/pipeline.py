@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need, report_page
 from fasthep_smk.storage import failures, obstacles
-from fasthep_smk.storage.missing_report import said_of_weights
+from fasthep_smk.storage.missing_report import said_by_jobs
 from fasthep_smk.translate.placement import capped
 from fasthep_smk.translate.translation import (
     Compiled,
@@ -176,7 +176,7 @@ def conclude(finished: Finished) -> Concluded:
     disk = cleanup.after_run(build, keep, shown=settings.outdir)
     if finished.done:
         warn(_edited(translation.digests))
-    warn(said_of_weights(build))
+    warn(said_by_jobs(build))
     incomplete = accept_missing.last_word(translation, settings.accept_missing)
     if finished.done or report_page.is_outdated(build):
         report_page.write_page(build)

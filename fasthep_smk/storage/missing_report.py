@@ -1,4 +1,4 @@
-"""What a run's reports say of its results: what they lack, and which weights are no numbers."""
+"""What a run's reports say of its results: what they lack, and what jobs warned of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "REPORT",
     "SAMPLE",
-    "WEIGHTS",
+    "WARNINGS",
     "count",
     "is_partial",
     "is_sample",
@@ -22,16 +22,16 @@ __all__ = [
     "markdown",
     "of_sample",
     "reported",
+    "said_by_jobs",
     "said_of_sample",
-    "said_of_weights",
 ]
 
 #: Where a run's reports list what it lacks.
 REPORT = "missing_partitions.md"
 #: Where they say of what the results are a sample.
 SAMPLE = "sample.md"
-#: Where they say which events have a weight that is NaN or infinite.
-WEIGHTS = "weights.md"
+#: Where they say what jobs warned of: weights that are NaN or infinite, inputs that were changed.
+WARNINGS = "warnings.md"
 
 
 def reported(build: Path) -> str:
@@ -64,10 +64,10 @@ def of_sample(sample: SampleFacts | None) -> str:
     )
 
 
-def said_of_weights(build: Path) -> list[str]:
-    """Return what the reports in a build folder say of weights: one text for each stage."""
+def said_by_jobs(build: Path) -> list[str]:
+    """Return what jobs warned of, by the reports in a build folder: a text for each stage."""
     said = []
-    for path in _found(build, WEIGHTS):
+    for path in _found(build, WARNINGS):
         of = "" if path.parent.name == "reports" else f"variation {path.parent.name!r}: "
         lines = path.read_text(encoding="utf-8").splitlines()
         said += [f"{of}{one.removeprefix('- ')}" for one in lines]

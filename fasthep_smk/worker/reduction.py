@@ -218,7 +218,7 @@ def _summarise(
     for name, text in (
         (missing_report.REPORT, missing_report.markdown(entry.missing, written.partitions)),
         (missing_report.SAMPLE, missing_report.of_sample(entry.sample)),
-        (missing_report.WEIGHTS, summary.not_finite(plan, runs)),
+        (missing_report.WARNINGS, summary.told(plan, runs)),
     ):
         report = reports / name
         if text:

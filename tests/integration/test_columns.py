@@ -163,7 +163,7 @@ def test_weights_that_are_no_numbers_are_told_once_per_stage_and_cost_no_reuse(
     assert warnings(done.stderr) == [told("W0"), told("W1"), told("W2")]
     expected = [(f"stage.W{n}", dataset, count) for n in range(3) for dataset, count in ODD]
     assert listed() == expected
-    ignore = ("artifacts/provenance/*", "reports/weights.md")
+    ignore = ("artifacts/provenance/*", "reports/warnings.md")
     assert not compare_builds(tmp_path / "reference", tmp_path / "build", ignore=ignore)
 
     # A stage more: what has run is adopted, with its warning.
@@ -191,4 +191,4 @@ def test_weights_that_are_no_numbers_are_told_once_per_stage_and_cost_no_reuse(
     write(tmp_path, "", WEIGHTED.replace("w * 2", "x * 2"))
     done = smk("workflow.yaml", "-j", "1", cwd=tmp_path)
     assert warnings(done.stderr) == []
-    assert not (tmp_path / "build/reports/weights.md").exists()
+    assert not (tmp_path / "build/reports/warnings.md").exists()

@@ -1,0 +1,110 @@
+"""What own operations are given to change, and that it costs no memory in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import awkward as ak
+import numpy as np
+import pytest
+
+from fasthep_smk.flow import plan_files
+from fasthep_smk.flow.isolation import Isolation
+from fasthep_smk.flow.own_modules import random_state
+from fasthep_smk.flow.shapes import Plan
+from fasthep_smk.flow.stage_error import TooManyEvents
+from tests.unit.plans import REGISTRY, node
+
+OWN = {"my.op": {"spec": f"{__name__}:SPEC", "impl": f"{__name__}:SPEC"}}
+
+
+def own(name: str, source: str) -> dict[str, Any]:
+    return {**node("define", name, source), "impl": "my.op"}
+
+
+def plan_of(nodes: list[dict[str, Any]]) -> Plan:
+    registry = {**REGISTRY, "transforms": {**REGISTRY["transforms"], **OWN}}
+    return plan_files.plan_from({"nodes": nodes, "registry": registry})
+
+
+def run(
+    operation: Callable[[ak.Array], Any], nodes: list[dict[str, Any]], kept: set[tuple[str, str]]
+) -> tuple[ak.Array, ak.Array, Any, list[str]]:
+    """Return the events, what the last node got and returned, and what it has changed."""
+    events = ak.Array({"x": [1.0, 2.0, 3.0], "j": [[1.0], [2.0, 3.0], []]})
+    plan = plan_of(nodes)
+    isolation = Isolation(plan, kept, random_state())
+    inputs: dict[str, Any] = {"stream": events}
+    ctx: dict[str, Any] = {"globals": {"a": 1}, "_warnings": []}
+    last = plan.get_node("stage.Own")
+    isolation.enter(last, inputs, ctx)
+    mine = inputs["stream"]
+    returned = operation(mine)
+    return events, mine, returned, isolation.leave(last, returned, ctx)
+
+
+CHAIN = [node("source", "events"), own("Own", "read.events")]
+BESIDE = [*CHAIN, node("hist", "H", "read.events")]
+
+
+def data(array: ak.Array, column: str) -> int:
+    """Return where in memory the numbers of a column lie."""
+    return int(ak.to_buffers(array[column])[2]["node0-data"].ctypes.data)
+
+
+def add(stream: ak.Array) -> ak.Array:
+    return ak.with_field(stream, stream.x * 2, "y")
+
+
+def test_events_that_nothing_else_reads_are_not_copied() -> None:
+    events, mine, _, changes = run(add, CHAIN, set())
+    assert data(mine, "x") == data(events, "x")
+    assert changes == []
+
+
+@pytest.mark.parametrize(("nodes", "kept"), [(BESIDE, set()), (CHAIN, {("read.events", "stream")})])
+def test_events_that_are_read_or_kept_are_copied_while_the_operation_runs(
+    nodes: list[dict[str, Any]], kept: set[tuple[str, str]]
+) -> None:
+    events, mine, returned, changes = run(add, nodes, kept)
+    assert data(mine, "x") != data(events, "x")
+    assert data(returned, "x") == data(events, "x"), "the copy stays in memory"
+    assert returned.j.to_list() == events.j.to_list()
+    assert changes == []
+
+
+def test_a_column_that_is_changed_stays_that_of_the_operation() -> None:
+    def spoil(stream: ak.Array) -> ak.Array:
+        np.asarray(stream.x)[:] = 0
+        return add(stream)
+
+    events, _, returned, changes = run(spoil, BESIDE, set())
+    assert events.x.to_list() == [1, 2, 3]
+    assert returned.x.to_list() == [0, 0, 0]
+    assert changes == ["the values of 'x' in its input"]
+
+
+def test_columns_set_in_place_are_those_of_the_operation() -> None:
+    def spoil(stream: ak.Array) -> ak.Array:
+        stream["x"] = stream.x * 2
+        return stream
+
+    events, _, returned, changes = run(spoil, CHAIN, set())
+    assert events.x.to_list() == [1, 2, 3]
+    assert returned.x.to_list() == [2, 4, 6]
+    assert changes == ["the columns of its input"]
+
+
+def test_events_that_cannot_be_written_to_are_copied() -> None:
+    column = np.ones(3)
+    column.flags.writeable = False
+    plan = plan_of(CHAIN)
+    inputs: dict[str, Any] = {"stream": ak.zip({"x": ak.Array(column)}, depth_limit=1)}
+    Isolation(plan, set(), random_state()).enter(plan.get_node("stage.Own"), inputs, {})
+    assert inputs["stream"].x.to_numpy().flags.writeable
+
+
+def test_more_events_than_came_in_are_refused() -> None:
+    with pytest.raises(TooManyEvents, match="it returned 6 events, and got 3"):
+        run(lambda stream: ak.concatenate([stream, stream]), CHAIN, set())
