@@ -17,7 +17,7 @@ import awkward as ak
 import numpy as np
 
 from fasthep_smk.flow.modules import is_of_user, only_fasthep, own_modules_of
-from fasthep_smk.flow.own_modules import OwnModules
+from fasthep_smk.flow.own_modules import OwnModules, RandomState
 from fasthep_smk.flow.reads import (
     CATEGORY,
     is_published,
@@ -29,7 +29,7 @@ from fasthep_smk.flow.stage_error import TooManyEvents
 from fasthep_smk.util.documents import YamlMapping
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.shapes import Context, Key, Plan, PlanNode
+    from fasthep_smk.flow.shapes import Context, Key, Plan, PlanNode, Store
 
 __all__ = ["Isolation", "copy_arguments"]
 
@@ -46,6 +46,13 @@ class _Copied(NamedTuple):
     deep: bool
 
 
+class _Copies(dict["Key", object]):
+    """Products of which each reader gets a copy."""
+
+    def __getitem__(self, key: Key) -> object:
+        return copy.deepcopy(super().__getitem__(key))
+
+
 class Isolation:
     """Keeps what the own operations among the nodes of a plan change from the others.
 
@@ -53,28 +60,30 @@ class Isolation:
     state of random numbers before any module of the user's was imported.
     """
 
-    def __init__(self, plan: Plan, kept: Collection[Key] | None, unseeded: bytes) -> None:
+    def __init__(self, plan: Plan, kept: Collection[Key] | None, unseeded: RandomState) -> None:
         registry = plan.registry
         self._operations = {
             node.id: references(plan, node, CATEGORY[node.role])[0].partition(":")[0]
             for node in plan.nodes
             if not is_published(registry, CATEGORY[node.role], node.impl)
         }
-        hooked = user_hooks(plan, registry)
-        #: Nodes for which code of the user's own runs.
-        self._own = self._operations.keys() | {
+        #: Nodes with a modifier or hook of the user's own: these may change what nodes are given.
+        self._modified = {
             node.id
             for node in plan.nodes
-            if hooked
+            if user_hooks(plan, registry)
             or any(
                 not is_published(registry, "execution_modifiers", name)
                 for name in modifiers_of(node, registry)
             )
         }
+        self._own = self._operations.keys() | self._modified
         self._reads = {node.id: [ref.node_id for ref in node.inputs] for node in plan.nodes}
         self._kept = {node for node, _ in kept} if kept is not None else None
         own = [] if only_fasthep(plan) else own_modules_of(plan)
         self._modules = OwnModules(own, unseeded) if own else None
+        functions = (registry.get("functions") or {}).values()
+        self._has_functions = any(is_of_user(str(name).partition(":")[0]) for name in functions)
         self._copied: list[_Copied] = []
         self._context: dict[str, object] = {}
         self._params: YamlMapping = {}
@@ -85,14 +94,15 @@ class Isolation:
         The arrays in ``inputs`` share their columns with the originals where nothing that comes
         later could see a change of these.
         """
-        if self._modules is not None:
+        if self._modules is not None and (self._has_functions or node.id in self._own):
             self._modules.enter(self._operations.get(node.id))
         if node.id not in self._own:
             return
         deep = self._may_be_seen(node.id)
         self._copied = []
         inputs.update({name: self._copy(value, deep) for name, value in inputs.items()})
-        self._params, node.params = node.params, copy.deepcopy(dict(node.params))
+        if node.id in self._operations:
+            self._params, node.params = node.params, copy.deepcopy(dict(node.params))
         self._context = {
             name: value
             for name, value in ctx.items()
@@ -106,13 +116,16 @@ class Isolation:
         Raises:
             TooManyEvents: there are more events among ``outputs`` than it got.
         """
-        changes = self._modules.leave() if self._modules is not None else []
+        changes: list[str] = []
+        if self._modules is not None and (self._has_functions or node.id in self._own):
+            changes = self._modules.leave()
         if len(self._own) < 2:  # nobody else has missed it
             changes = []
         if node.id not in self._own:
             return changes
-        changes += ["its parameters"] * _differ(node.params, self._params)
-        node.params = self._params
+        if node.id in self._operations:
+            changes += ["its parameters"] * _differ(node.params, self._params)
+            node.params = self._params
         changes += [
             f"ctx[{name!r}]" for name, value in self._context.items() if _differ(ctx[name], value)
         ]
@@ -122,10 +135,13 @@ class Isolation:
         most = max(map(len, returned), default=0)
         if node.id in self._operations and self._copied and most > events:
             raise TooManyEvents(f"it returned {most} events, and got {events}")
-        for item in self._copied:
-            changes += _changed_columns(item, returned)
+        columns = [text for item in self._copied for text in _changed_columns(item, returned)]
         self._copied = []
-        return list(dict.fromkeys(changes))
+        return list(dict.fromkeys(changes if node.id in self._modified else changes + columns))
+
+    def handing_out(self, store: Store) -> Store:
+        """Return a store for sinks at the end, which read it before :meth:`enter` is called."""
+        return _Copies(store) if self._operations else store
 
     def _may_be_seen(self, node: str) -> bool:
         """Whether anything but ``node``, and what leads to it, reads or keeps what leads to it."""

@@ -24,13 +24,17 @@ import numpy as np
 from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import is_installed_file
 
-__all__ = ["OwnModules", "random_state"]
+__all__ = ["OwnModules", "RandomState", "imported", "random_state"]
 
 #: Bytes of an array of a module above which its content is not looked at, and items of a list or
 #: mapping above which only these are, and nothing that they hold.
 _LARGE, _LONG = 10_000_000, 2_000
 #: What cannot be changed, nor hold what can.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+#: What is told of own modules that an operation imports while it runs.
+_watching: OwnModules | None = None
 
 
 class OwnModules:
@@ -40,34 +44,37 @@ class OwnModules:
     ``unseeded`` is the state of random numbers before any of them was imported.
     """
 
-    def __init__(self, named: Collection[str], unseeded: bytes) -> None:
+    def __init__(self, named: Collection[str], unseeded: RandomState) -> None:
         self._named = {name.partition(".")[0] for name in named}
         self._examined: set[str] = set()
-        self._modules: dict[str, ModuleType] = {}
+        self._own: set[str] = set()
+        #: What they hold. It stays true: whatever is changed is taken back.
         self._held: list[_Held] = []
+        self._seen: dict[int, object] = {}
         self._place, self._variables = "", dict(os.environ)
-        self._unseeded, self._before = unseeded, b""
+        self._unseeded, self._before = unseeded, unseeded
 
     def enter(self, module: str | None) -> None:
-        """Import a module, and look at what all of them hold."""
+        """Import a module, and look at what is held by those that were imported since."""
+        global _watching
         if module is not None:
             with suppress(Exception):  # FAST-HEP says what is wrong with it
                 import_module(module)
-        for name in sys.modules.keys() - self._examined:
-            self._examined.add(name)
-            if self._is_own(name, sys.modules[name]):
-                self._modules[name] = sys.modules[name]
-        seen: dict[int, object] = {}
-        self._held = [
-            held
-            for module in self._modules.values()
-            for held in _held(module, module.__name__, self._modules, seen)
-        ]
+        new = sys.modules.keys() - self._examined
+        self._examined |= new
+        self._own.update(name for name in new if self._is_own(name, sys.modules[name]))
+        if self._own & new:  # which may have told others of themselves
+            self._held, self._seen = [], {}
+            for name in sorted(self._own & sys.modules.keys()):
+                self.look_at(sys.modules[name])
         self._place, self._variables = os.getcwd(), dict(os.environ)  # noqa: PTH109
         self._before = random_state()
+        _watching = self
 
     def leave(self) -> list[str]:
         """Let the modules hold what they held, and the process be as it was."""
+        global _watching
+        _watching = None
         changes = [text for held in self._held if (text := held.take_back())]
         if dict(os.environ) != self._variables:
             os.environ.clear()
@@ -77,8 +84,16 @@ class OwnModules:
             random.seed()
             np.random.seed()
             if self._before != self._unseeded:  # by a module: so begins each stage of its own
-                _set_random_state(self._before)
+                of_python, *of_numpy = self._before
+                random.setstate(of_python)
+                np.random.set_state(tuple(of_numpy))
         return changes
+
+    def look_at(self, module: ModuleType) -> None:
+        """Note what a module holds that has just been imported."""
+        self._own.add(module.__name__)
+        self._examined.add(module.__name__)
+        self._held += _held(module, module.__name__, self._own, self._seen)
 
     def _is_own(self, name: str, module: object) -> bool:
         top, file = name.partition(".")[0], getattr(module, "__file__", None)
@@ -88,15 +103,20 @@ class OwnModules:
         return top in self._named or outside
 
 
-def random_state() -> bytes:
+def imported(module: ModuleType) -> None:
+    """Note a module of the user's that has been imported, perhaps while an operation runs."""
+    if _watching is not None:
+        _watching.look_at(module)
+
+
+#: The state of the random numbers that Python's module and NumPy's keep.
+RandomState = tuple[Any, ...]
+
+
+def random_state() -> RandomState:
     """Return the state of the random numbers that Python's module and NumPy's keep."""
-    return pickle.dumps((random.getstate(), np.random.get_state()))
-
-
-def _set_random_state(state: bytes) -> None:
-    of_python, of_numpy = pickle.loads(state)
-    random.setstate(of_python)
-    np.random.set_state(of_numpy)
+    name, key, *more = np.random.get_state()
+    return (random.getstate(), name, tuple(key), *more)
 
 
 class _Held(NamedTuple):
@@ -146,7 +166,7 @@ def _held(value: Any, name: str, own: Collection[str], seen: dict[int, object]) 
         inner = list(value)
     else:
         kind = next((kind for kind in _CHANGEABLE if isinstance(value, kind)), None)
-        is_own = (value.__name__ if isinstance(value, ModuleType) else _home(value)) in own
+        is_own = isinstance(value, ModuleType) or _home(value) in own
         if kind is None and not (is_own and hasattr(value, "__dict__")):
             return
         read, write = _CHANGEABLE[kind] if kind is not None else (_names, _rename)
@@ -169,7 +189,7 @@ def _home(value: object) -> str:
 
 def _names(value: object) -> list[Any]:
     """Return names and values of a module, class, function or object, one after the other."""
-    pairs = list(vars(value).items())
+    pairs = [pair for pair in vars(value).items() if not isinstance(pair[1], ModuleType)]
     return [item for pair in pairs if not pair[0].startswith("__") for item in pair]
 
 

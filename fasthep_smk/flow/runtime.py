@@ -213,16 +213,17 @@ class Session:
     def dataset_end(self, dataset: str, store: Store) -> Store:
         """Run what comes at the end of a dataset: its writers, renders and hooks."""
         ctx = upstream.build_dataset_context(self.plan, base_ctx=self.ctx, dataset_name=dataset)
-        self._isolate(self.plan, None)
+        handed_out = self._isolate(self.plan, None).handing_out(store)
         self._watched(
             upstream.execute_dataset_sinks,
             self.plan,
             dataset_name=dataset,
-            dataset_value_store=store,
+            dataset_value_store=handed_out,
             ctx=ctx,
             registry_cfg=self.plan.registry,
             hook_manager=self.hooks,
         )
+        store.update({key: value for key, value in handed_out.items() if key not in store})
         self._name_dataset(store, ctx)
         return store
 
@@ -250,15 +251,16 @@ class Session:
     def run_end_nodes(self, store: Store, nodes: Iterable[str]) -> None:
         """Run nodes that come at the end of the run; their products are put into ``store``."""
         plan = plan_files.subset(self.plan, nodes)
-        self._isolate(plan, None)
+        handed_out = self._isolate(plan, None).handing_out(store)
         self._watched(
             upstream.execute_final_nodes,
             plan,
-            value_store=store,
+            value_store=handed_out,
             ctx=self.ctx,
             registry_cfg=self.plan.registry,
             hook_manager=self.hooks,
         )
+        store.update({key: value for key, value in handed_out.items() if key not in store})
 
     def write_manifests(self, store: Mapping[Key, object], build: Path) -> None:
         """Write the provenance records and the writers' manifests of the run into ``build``."""
@@ -314,9 +316,10 @@ class Session:
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _isolate(self, plan: Plan, kept: Collection[Key] | None) -> None:
+    def _isolate(self, plan: Plan, kept: Collection[Key] | None) -> Isolation:
         """Let own operations among the nodes of ``plan`` change nothing that others see."""
         self.hooks.isolation = Isolation(plan, kept, self._unseeded)
+        return self.hooks.isolation
 
     def _watched(self, call: Callable[..., _Made], plan: Plan, **arguments: object) -> _Made:
         """Call into the runtime; say which node failed if one does."""

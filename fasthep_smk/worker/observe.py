@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from fasthep_smk.flow import patches
@@ -32,6 +32,7 @@ from fasthep_smk.flow.distributions import NOT_INSTALLED, is_installed_file, pac
 from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
 from fasthep_smk.flow.op_identity import is_published, module_file
+from fasthep_smk.flow.own_modules import imported
 from fasthep_smk.storage.observed import Observation, Surroundings, machine, of_session
 from fasthep_smk.util.files import sha256_bytes
 from fasthep_smk.worker.call_names import is_called_with
@@ -495,6 +496,10 @@ class _Loader(importlib.machinery.SourceFileLoader):
         if _is_compiled_in_time(path):
             return super().get_code(fullname)
         return self.source_to_code(source, path)
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        imported(module)
 
 
 def _is_compiled_in_time(path: str) -> bool:

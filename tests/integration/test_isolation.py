@@ -57,6 +57,7 @@ LEFT = {
     "numpy's generator": ("np.random.random()", "int(np.random.random() * 30)"),
     "python's generator": ("random.random()", "int(random.random() * 30)"),
     "a module that it imports": ("ops.other.NUMBER = 4", "ops.other.NUMBER"),
+    "a module imported late": ("import pkg.late; pkg.late.NUMBER = 4", "late_number()"),
     # --- in the process ---
     "a variable of the environment": (
         "os.environ['LEFT'] = '4'",
@@ -74,6 +75,9 @@ random.seed(3)
 np.random.seed(3)
 NUMBER, OLD, LIST, DEEP, SET = 1, 2, [], {"a": []}, set()
 ARRAY, RANDOM = np.ones(3), np.random.default_rng(3)
+def late_number():
+    import pkg.late
+    return pkg.late.NUMBER
 class Thing:
     shared = value = 1
 OBJECT = Thing()
@@ -201,7 +205,9 @@ def test_no_stage_sees_what_another_one_has_left(tmp_path: Path) -> None:
         }  # fmt: skip
     module, workflow = analysis(list(LEFT.values()))
     (tmp_path / "ops.py").write_text(module)
-    (tmp_path / "other.py").write_text("NUMBER = 1\n")
+    (tmp_path / "pkg").mkdir()
+    for file in ("other.py", "pkg/__init__.py", "pkg/late.py"):
+        (tmp_path / file).write_text("NUMBER = 1\n")
 
     def run(outdir: str, *options: str) -> dict[str, list[float]]:
         (tmp_path / "w.yaml").write_text(yaml.safe_dump(workflow, sort_keys=False))
