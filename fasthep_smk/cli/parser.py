@@ -192,8 +192,8 @@ def make_parser() -> Parser:
             "--identity",
             choices=("stat", "checksum"),
             default="stat",
-            help="what makes an input file the same: size and modification time (stat, the "
-            "default), or its content (checksum)",
+            help="what makes an input file the same: size, modification time and first "
+            "bytes, where ROOT writes a UUID (stat, the default), or its content (checksum)",
         )
         command.add_argument(
             "--shrink-to-fit",

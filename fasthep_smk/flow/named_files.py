@@ -22,7 +22,7 @@ __all__ = ["Made", "NamedFiles", "file_identity"]
 #: Which operations (or modules of the user's) have written a file: by path, and identity then.
 Made = Mapping[str, Mapping[str | None, Collection[str]]]
 
-#: Bytes above which a file is identified by size and modification time instead of its content.
+#: Bytes above which a file is identified by size, time and first bytes, not by its content.
 _MAX_HASHED = 20_000_000
 #: Of a pattern or a folder, at most this many files are looked at.
 _MOST = 1000
@@ -35,7 +35,7 @@ _PATTERN = re.compile(r"[./~]*\w[\w./-]*[*?{]\S*\.\w+$")
 def file_identity(
     path: str | Path, is_ignored: Callable[[str], bool] = lambda _: False
 ) -> str | None:
-    """Return what identifies a file: its content, if that is large its size and time in ns.
+    """Return what identifies a file: its content, if that is large its size, time and first bytes.
 
     Of a folder, its list of names but for those whose paths are ignored. ``None`` if there is none.
     """
@@ -51,7 +51,7 @@ def file_identity(
         if not os.path.isfile(path):  # noqa: PTH113
             return "no regular file"
         if status.st_size > _MAX_HASHED:
-            return f"{status.st_size}|{status.st_mtime_ns}"
+            return f"{status.st_size}|{status.st_mtime_ns}|{files.head_of(Path(path))}"
         return files.sha256_file(Path(path))[:16]
     except OSError:
         return None

@@ -355,7 +355,7 @@ def _asked(build: Path) -> dict[str, JsonObject]:
 
 
 def _identity(path: str, known: str) -> InputFile:
-    size, _, time = known.removeprefix(f"{path}|").partition("|")
+    size, time, *_ = [*known.removeprefix(f"{path}|").split("|"), ""]
     is_known = size.isdigit() and time.isdigit()
     return InputFile(path, int(size), int(time)) if is_known else InputFile(path, None, None)
 

@@ -210,18 +210,20 @@ def _datasets(was: YamlMapping | None, new: YamlMapping | None) -> str:
 
 
 def _files(old: list[str], now: list[str]) -> Iterator[str]:
-    """Say how files differ that are known as ``path|size|mtime`` or ``path|sha256:…``."""
+    """Say how files differ that are known as ``path|size|mtime|head`` or ``path|sha256:…``."""
     before = {item.partition("|")[0]: item.split("|")[1:] for item in old}
     for item in now:
         path, *facts = item.split("|")
         if path not in before:
             yield f"input {path} instead of {', '.join(before) or 'nothing'}"
         elif before[path] != facts:
-            both = len(facts) == 2 and len(before[path]) == 2
+            both = len(facts) >= 2 and len(before[path]) >= 2
             if both and facts[0] != before[path][0]:
                 yield f"input {path} changed size ({before[path][0]} → {facts[0]} bytes)"
-            elif both:
+            elif both and facts[1] != before[path][1]:
                 yield f"input {path} was written to (another modification time)"
+            elif both:
+                yield f"input {path} has other first bytes than known, with its size and time"
             else:
                 yield f"input {path} has another content, or another --identity was asked for"
     if len(old) != len(now):

@@ -1,13 +1,15 @@
 """What is in the input files: entries and branches of the trees that a workflow reads.
 
 Files are looked at once, their checksums taken once; the answers are kept in the build folder and
-belong to a file's path, size and modification time. Remote files (``root://``, ``https://`` …) are
+belong to a file's path, size, modification time and first bytes. These are read again only where
+the inode or its time of change is another one. Remote files (``root://``, ``https://`` …) are
 opened only when their entries are needed: by FAST-HEP's compiler for a dataset without ``nevents``,
 or to cut them into partitions.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
@@ -25,15 +27,26 @@ __all__ = [
 ]
 
 
-def identity_of(path: str, root: Path) -> str:
-    """Return what makes an input file the same file: its name, size and modification time."""
+def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> str:
+    """Return what makes an input file the same file: its name, size, time and first bytes.
+
+    ``heads`` are what was seen of first bytes, and are added to. A copy may have the size and time
+    of another file, but no program can set the inode's time of change.
+    """
     if is_remote(path):
         return path
     try:
         status = (root / path).stat()
     except OSError:
         return f"{path}|missing"
-    return f"{path}|{status.st_size}|{status.st_mtime_ns}"
+    known = f"{path}|{status.st_size}|{status.st_mtime_ns}"
+    if not stat.S_ISREG(status.st_mode):
+        return known
+    heads = {} if heads is None else heads
+    at = f"{known}|{status.st_ctime_ns}|{status.st_ino}"
+    if at not in heads:
+        heads[at] = files.head_of(root / path)
+    return f"{known}|{heads[at]}"
 
 
 class _Stored(TypedDict):
@@ -60,6 +73,8 @@ class Inputs:
         self._checksums: dict[str, str] = {}
         self._remote: dict[str, str] = {}
         self._identities: dict[str, str] = {}
+        #: Digests of first bytes, as kept and with those of this call: see :func:`identity_of`.
+        self._kept_heads: dict[str, str] = {}
         #: What servers have said in this run of the remote files that were asked for.
         self._asked: dict[str, str | None] = {}
         self._passed = ""
@@ -70,11 +85,13 @@ class Inputs:
             self._checksums = dict(stored["checksums"])
             self._remote = dict(stored["remote"])
             self._passed = str(stored["passed"])
+            self._kept_heads = dict(stored["heads"])
         except (OSError, files.Altered, KeyError):
             pass  # none, altered or another version's: it is made again
+        self._heads = dict(self._kept_heads)
 
     def identity(self, path: str) -> str:
-        """Return what makes an input file the same file: its name, size and modification time.
+        """Return what makes an input file the same file: its name, size, time and first bytes.
 
         A remote file is known by what its server said when it was asked last.
         """
@@ -82,18 +99,18 @@ class Inputs:
         return self.stat(path) if said is None else f"{path}|{said}"
 
     def stat(self, path: str) -> str:
-        """Return name, size and modification time of a file as they were when first asked for.
+        """Return name, size, time and first bytes of a file as they were when first asked for.
 
         What is learnt of a file later is compared with this: it may be edited meanwhile.
         """
         if path not in self._identities:
-            self._identities[path] = identity_of(path, self.root)
+            self._identities[path] = identity_of(path, self.root, self._heads)
         return self._identities[path]
 
     def changed(self) -> list[str]:
         """Return the files that are not what they were when they were first looked at."""
         known = self._identities.items()
-        return [path for path, seen in known if identity_of(path, self.root) != seen]
+        return [path for path, seen in known if identity_of(path, self.root, self._heads) != seen]
 
     def ask_servers(self, paths: Iterable[str]) -> list[str]:
         """Ask for the remote ones among ``paths``; return those that no server ever knew."""
@@ -166,9 +183,14 @@ class Inputs:
 
     def forget_unused(self) -> None:
         """Forget files that this object was not asked for: all that matter have been by now."""
-        if unused := self._known.keys() - self._used:
-            for key in unused:
-                del self._known[key]
+        unused = self._known.keys() - self._used
+        for key in unused:
+            del self._known[key]
+        used = set(self._identities.values())
+        self._heads = {
+            at: head for at, head in self._heads.items() if f"{at.rsplit('|', 2)[0]}|{head}" in used
+        }
+        if unused or self._heads != self._kept_heads:
             self._store()
 
     def _is_told_apart(self, path: str) -> bool:
@@ -208,6 +230,7 @@ class Inputs:
             "files": kept,
             "branches": {digest: self._branch_lists[digest] for digest in sorted(used)},
             "checksums": self._checksums,
+            "heads": self._heads,
             "remote": self._remote,
             "passed": self._passed,
         }

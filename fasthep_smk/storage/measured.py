@@ -64,7 +64,7 @@ def taken_by(build: Path, job: TaskJob, counted: Mapping[str, int]) -> Taken | N
 
 
 def entries(build: Path) -> dict[str, int]:
-    """Return how many entries input files have, by ``path|size|time``."""
+    """Return how many entries input files have, by what identifies them."""
     try:
         cache = files.unseal(files.read_plain(build / layout.INPUTS))["files"]
         return {

@@ -191,10 +191,10 @@ class JobEntry:
     ``inputs`` are the files that Snakemake waits for. ``target``: it makes something for the user.
     ``signed_as`` names the signatures of its nodes among those of the rule, ``origin`` is where a
     partition's events come from. ``partition`` is written as FAST-HEP's plan does. ``files`` are
-    input files as the plan knows them, ``path|size|time in ns`` by path. ``values`` are signatures
-    of what nodes at the end of a run make, each by itself; ``missing`` the partitions that the end
-    of the run goes without, ``sample`` of how many it is. With a ``part``, only that of the job has
-    to run. ``file_digest`` is
+    input files as the plan knows them, ``path|size|time in ns|first bytes`` by path. ``values`` are
+    signatures of what nodes at the end of a run make, each by itself; ``missing`` the partitions
+    that the end of the run goes without, ``sample`` of how many it is. With a ``part``, only that
+    of the job has to run. ``file_digest`` is
     what random numbers are seeded with on a worker where the input file has another name. A job is
     ``measured`` if a modifier of a stage of it, which measures that, takes memory and time itself.
     """

@@ -27,6 +27,7 @@ __all__ = [
     "digest_of",
     "discard",
     "exact_json",
+    "head_of",
     "read_plain",
     "remove",
     "replace",
@@ -42,6 +43,8 @@ __all__ = [
 #: The name of a file that is not complete.
 TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tmp-[0-9]+")
 _SEAL = re.compile(rb'^\{\n "checksum": "([0-9a-f]{64})",')
+#: How many bytes of a file are its head: ROOT's own end with a UUID, and hold no more than 75.
+_HEAD = 75
 #: What file systems answer that cannot put a folder's list of names on disk by itself.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES, errno.EPERM)
 
@@ -206,6 +209,18 @@ def sha256_file(path: Path) -> str:
     """Return the SHA-256 of a file's content as hexadecimal digits."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def head_of(path: Path) -> str:
+    """Return a digest of a file's first bytes; ``""`` if it cannot be read.
+
+    In those of a ROOT file stands a UUID that it was given when it was made.
+    """
+    try:
+        with path.open("rb", buffering=0) as stream:
+            return sha256_bytes(stream.read(_HEAD))[:16]
+    except OSError:
+        return ""
 
 
 def sha256_bytes(content: bytes) -> str:

@@ -113,6 +113,19 @@ def events_in(name: str, number: int, seed: int) -> Change:
     return change
 
 
+def of_one_size(name: str, seed: int) -> Change:
+    """Write a file that differs from one with another ``seed`` in neither size nor time."""
+
+    def change(project: Project) -> None:
+        path = project.folder / f"data/{name}.root"
+        events.zmumu_file(path, 90, seed)
+        with path.open("r+b") as stream:
+            stream.truncate(100_000)
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+
+    return change
+
+
 def touched(name: str) -> Change:
     return lambda project: os.utime(project.folder / name)
 
@@ -312,6 +325,8 @@ EDITS = (
     Edit("an input file is touched, and known by its content", touched("data/dy_1.root"),
          NOTHING, before=options("--identity", "checksum"), scratch=False),
     Edit("an input file has other content", events_in("dy_1", 90, 9), DY_1 | ends("dy")),
+    Edit("an input file is made again, with its size and time", of_one_size("dy_1", 9),
+         DY_1 | ends("dy"), before=of_one_size("dy_1", 8)),
     Edit("a file at the end of a dataset",
          both(ADD_FILE, text(FILES_OF_DY, f"{FILES_OF_DY[:-1]}, data/dy_2.root]")),
          DY_2 | ends("dy")),

@@ -20,7 +20,7 @@ SOURCE = node("source", "events", tree="events", branches=["px", "py"])
 
 def joined_job(
     *stages: dict[str, Any],
-    identity: str = "|10|1",
+    identity: str = "|10|1|a",
     stop: int | None = None,
     number: int = 0,
     datasets: dict[str, Any] | None = None,
@@ -68,8 +68,9 @@ def test_an_edit_of_the_workflow(now: Any, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("identity", "said"),
     [
-        ("|20|2", "input sim.root changed size (10 → 20 bytes)"),
-        ("|10|2", "input sim.root was written to (another modification time)"),
+        ("|20|2|b", "input sim.root changed size (10 → 20 bytes)"),
+        ("|10|2|b", "input sim.root was written to (another modification time)"),
+        ("|10|1|b", "input sim.root has other first bytes than known, with its size and time"),
     ],
 )
 def test_an_input_file_that_changed(identity: str, said: str, tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +15,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.storage import inputs as inputs_module
-from fasthep_smk.storage.inputs import Inputs
+from fasthep_smk.storage.inputs import Inputs, identity_of
 from fasthep_smk.storage.root_files import FileFacts
 from tests.support import events
 
@@ -113,6 +116,45 @@ def test_what_is_known_of_a_file_outlives_calls_that_do_not_get_to_it(
     last.forget_unused()
     inputs().look([second], ["events"])
     assert opened == [second]
+
+
+def test_a_file_that_was_made_again_with_its_size_and_time_is_another_one(tmp_path: Path) -> None:
+    """And what is known is not opened again, but where the inode has changed."""
+    file, cache = tmp_path / "dy.root", tmp_path / "cache.json"
+    opened: list[str] = []
+
+    def identity() -> str:
+        inputs = Inputs(tmp_path, cache)
+        found = inputs.identity("dy.root")
+        inputs.forget_unused()
+        return found
+
+    def make(to: Path) -> None:
+        events.zmumu_file(to, 10, 0)  # the same events: the UUID alone differs
+        os.utime(to, (1_700_000_000, 1_700_000_000))
+
+    sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == "open" else None)
+    make(file)
+    first = identity()
+    assert opened.count(str(file)) > 0
+    opened.clear()
+    assert identity() == first
+    assert str(file) not in opened
+    shutil.copy2(file, tmp_path / "copy.root")
+    (tmp_path / "copy.root").rename(file)
+    assert identity() == first, "a copy is the same file"
+    assert opened.count(str(file)) > 0
+    size = file.stat().st_size
+    make(file)
+    assert file.stat().st_size == size
+    assert identity() != first
+    assert Inputs(tmp_path, cache).checksum("dy.root") != first
+
+
+def test_a_pipe_or_what_may_not_be_read_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert identity_of("pipe", tmp_path).startswith("pipe|0|")
+    assert identity_of("none", tmp_path) == "none|missing"
 
 
 def test_what_nobody_knows_is_known_by_its_name(tmp_path: Path) -> None:
