@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fasthep_smk.util.files import digest_of, sha256_file
 
-__all__ = ["NOT_INSTALLED", "is_installed_file", "package_identity", "version"]
+__all__ = ["NOT_INSTALLED", "is_installed_file", "package_identity", "package_of", "version"]
 
 NOT_INSTALLED = "not installed"
 #: Seconds. A file that is younger than the ``RECORD`` of its distribution by more was edited.
@@ -29,6 +29,16 @@ def is_installed_file(path: str) -> bool:
         return True
     parts = path.split("/")
     return "site-packages" in parts or "dist-packages" in parts or path.startswith(_STANDARD)
+
+
+def package_of(file: str) -> str | None:
+    """Return the top-level package or module that an installed file came with.
+
+    A library may have modules of its own under other names, which are found only once it has run.
+    """
+    parts = file.split("/")
+    places = [at for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    return parts[places[-1] + 1].partition(".")[0] if places else None
 
 
 @cache

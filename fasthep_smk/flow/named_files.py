@@ -10,6 +10,7 @@ import contextlib
 import glob
 import os
 import re
+import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -28,6 +29,7 @@ _MAX_HASHED = 20_000_000
 _MOST = 1000
 _LONGEST = 1000
 _FIELD = re.compile(r"\{[^{}]*\}")
+_OF_SYSTEM = ("/usr", "/etc", "/lib", "/bin", "/sbin", "/proc", "/sys", "/dev", "/run", "/var")
 #: A pattern begins with a name and has a suffix, as "sf/{dataset}.json" does.
 _PATTERN = re.compile(r"[./~]*\w[\w./-]*[*?{]\S*\.\w+$")
 
@@ -124,6 +126,17 @@ class NamedFiles:
     def identity_now(self, path: str | Path) -> str | None:
         """Return what identifies a file now; ``identity`` is what did when it was asked first."""
         return file_identity(path, self._is_no_input)
+
+    def below(self, folder: str) -> Iterator[str]:
+        """Yield a folder that a command names, and all below it, if files are there.
+
+        Not of one that holds a root, temporary files or what belongs to the system.
+        """
+        roots = [*self.roots, Path(tempfile.gettempdir())]
+        if not os.path.abspath(folder).startswith(_OF_SYSTEM) and self._is_inside(  # noqa: PTH100
+            Path(folder), roots
+        ):
+            yield from (str(path) for _, path in self._below(folder, Path(folder)))
 
     def is_ignored(self, path: str) -> bool:
         """Whether a file is one that the workflow says to ignore, or lies in a folder of ours."""

@@ -15,7 +15,7 @@ import re
 import secrets
 import socket
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import astuple, dataclass
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from fasthep_smk.storage.record import Record
 from fasthep_smk.util import files
 
 __all__ = [
+    "ALL",
     "Checks",
     "Kind",
     "Observation",
@@ -56,8 +57,16 @@ _OF_SESSION = re.compile(
     r"|TMPDIR|TEMP|TMP|TEMPDIR|HOST|HOSTNAME|MAIL|EDITOR|VISUAL|PAGER|PS\d|TMUX\w*|STY|TZ"
     r"|WINDOWID|DBUS_\w+|FASTHEP_SMK_\w+|SNAKEMAKE_\w+|SLURM\w*|\w*CONDOR\w*|\w+_NUM_THREADS"
     r"|PYTHON\w*|VIRTUAL_ENV\w*|CONDA\w*|MPLBACKEND|MPLCONFIGDIR|CUDA_VISIBLE_DEVICES|X509_\w+"
+    r"|LS_COLORS|LESS(OPEN|CLOSE)?|HIST(SIZE|FILE|FILESIZE|CONTROL)|MANPATH|MOTD_SHOWN|VTE_VERSION"
+    r"|PROMPT_COMMAND|BASH_FUNC_.*|which_declare|VSCODE_\w+|GIT_ASKPASS|BROWSER|GNOME_\w+|GTK_\w+"
+    r"|QT_\w+|GJS_\w+|KONSOLE_\w+|ITERM_\w+|DESKTOP_SESSION|SESSION_MANAGER|INVOCATION_ID"
+    r"|JOURNAL_STREAM|SYSTEMD_\w+|MANAGERPID|WINDOWPATH|XAUTHORITY|XMODIFIERS|COLORFGBG"
     r"|BEARER_TOKEN\w*|KRB5\w+|JE_ARROW_MALLOC_CONF|VECLIB_MAXIMUM_THREADS"
 )
+
+
+#: What stands for all variables of the environment, where own code goes through them.
+ALL = "*"
 
 
 @dataclass(frozen=True)
@@ -80,22 +89,27 @@ class Observation:
 class Surroundings:
     """Where names of observations are looked up: folder of the run, home, variables.
 
-    ``variables`` are digests of the environment that the run was started with.
+    ``variables`` are digests of the environment that the run was started with, of which those
+    that are ``ignored`` (``$NAME``) are as if they were not set.
     """
 
-    def __init__(self, launch: Path, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, launch: Path, variables: Mapping[str, str], ignored: Collection[str] = ()
+    ) -> None:
         self._launch = str(launch)
         real = os.path.realpath(launch)
         self._starts = tuple(f"{one.rstrip('/')}/" for one in dict.fromkeys([self._launch, real]))
         self._home = f"{os.path.expanduser('~').rstrip('/')}/"  # noqa: PTH111
-        self._variables = variables
+        self._variables = {
+            name: known for name, known in variables.items() if f"${name}" not in ignored
+        }
         self._identity = cache(self._look)
 
     def name_of(self, path: str) -> str:
         """Return the name of a file that does not depend on where the project lies."""
         for start in self._starts:
-            if path.startswith(start):
-                name = path[len(start) :]
+            if f"{path}/".startswith(start):
+                name = path[len(start) :] or "."
                 return f"./{name}" if name.startswith("~/") else name
         if path.startswith(self._home):
             return f"~/{path[len(self._home) :]}"
@@ -120,7 +134,8 @@ class Surroundings:
 
     def _look(self, kind: Kind, name: str, path: str) -> str | None:
         if kind == "variable":
-            return self._variables.get(name)
+            every = files.digest_of(self._variables)[:16] if name == ALL else None
+            return every or self._variables.get(name)
         if kind == "package":
             found = package_identity(name)
             return None if found == NOT_INSTALLED else found
@@ -186,7 +201,8 @@ class Checks:
 
 
 def _in_words(one: Observation, now: str | None) -> str:
-    what = {"variable": f"the variable {one.name}", "package": f"the package {one.name}"}
+    variable = "the environment" if one.name == ALL else f"the variable {one.name}"
+    what = {"variable": variable, "package": f"the package {one.name}"}
     verb = "imported" if one.kind in ("module", "package") else "read"
     subject = f"{what.get(one.kind, one.name)}, {verb} by {one.by},"
     if now is None:

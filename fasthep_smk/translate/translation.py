@@ -426,7 +426,7 @@ def reconcile(placed: Placed) -> Reconciled:
     take_compiled(placed.aside, build)
     for item in placed.variations:
         prepare_build(item.graph.plan, build)
-    surroundings = Surroundings(placed.root, keep_environment(build))
+    surroundings = Surroundings(placed.root, keep_environment(build), placed.named.ignored)
     checks = Checks(build, surroundings, placed.named)
     one_of_several = settings.variation is not None
     reuse = reuse_results(

@@ -1,31 +1,57 @@
-"""Whether a function was called with the name of a file or an environment variable.
+"""What own code names in a call: files, folders and environment variables.
 
 A library is often called with less than the whole name: a folder, a pattern, a name without its
-suffix, an object that holds it. ``observe.py`` asks, to tell what a user's own code wanted from
-what a library looks up for itself.
+suffix, an object that holds it; a program with a whole command. ``observe.py`` asks, to tell what a
+user's own code wanted from what a library looks up for itself.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dis
+import glob
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from functools import partial
 from types import FrameType
+from typing import Any
 
-__all__ = ["is_called_with"]
+from fasthep_smk.flow.named_files import NamedFiles
+
+__all__ = [
+    "in_folder",
+    "is_called_with",
+    "makes_mapping",
+    "paths_below_open_folders",
+    "paths_in",
+    "place_of",
+    "variables_in",
+]
 
 #: How many values of a list or mapping that a library is called with are compared with a name.
 _MOST = 200
+#: How many files that match a pattern of a command are looked at.
+_MOST_MATCHES = 1000
+_BETWEEN_WORDS = re.compile(r"[\s=;|&<>()'\"`@,:]+")
+_VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
+#: What a shell makes several names of.
+_CHOICE = re.compile(r"\{[^{}\s'\"]*\}")
+_DESCRIPTOR = re.compile(r"(/proc/self|/dev)/fd/\d+")
 
 
-def is_called_with(frame: FrameType, name: str) -> bool:
-    """Whether a function was called with a name, or holds it in an object that it was called on."""
+def is_called_with(frame: FrameType, name: str, *, depth: int = 2) -> bool:
+    """Whether a function was called with a name, or holds it in an object that it was called on.
+
+    ``depth`` is how far lists and mappings are looked into.
+    """
     if frame.f_code.co_name == "<module>":
         return False
     if "/importlib/resources/" in frame.f_code.co_filename:
         return True  # it is called with a package and a name in it
     try:
-        return any(_names(value, name, depth=2) for value in frame.f_locals.values())
+        return any(_names(value, name, depth=depth) for value in frame.f_locals.values())
     except Exception:  # an object that cannot be looked at
         return False
 
@@ -33,21 +59,23 @@ def is_called_with(frame: FrameType, name: str) -> bool:
 def _names(value: object, name: str, *, depth: int) -> bool:
     if isinstance(value, str | bytes | os.PathLike):
         return _is_name_of(os.fsdecode(value), name)
-    if depth == 0:
+    if depth <= 0:
         return False
+    if isinstance(value, partial):
+        value = (value.args, value.keywords)
     if isinstance(value, Mapping):
         return any(_names(one, name, depth=depth - 1) for one in list(value.values())[:_MOST])
     if isinstance(value, list | tuple | set | frozenset):
         return any(_names(one, name, depth=depth - 1) for one in list(value)[:_MOST])
     own = getattr(value, "__dict__", None)
     if isinstance(own, dict) and not isinstance(value, type):
-        return any(_names(one, name, depth=0) for one in list(own.values())[:_MOST])
+        return any(_names(one, name, depth=depth - 2) for one in list(own.values())[:_MOST])
     return False
 
 
 def _is_name_of(text: str, name: str) -> bool:
     """Whether a text names a file or variable, or a folder or family of files that it is in."""
-    if len(text) < 2 or "\n" in text or len(text) > 4096:
+    if "\n" in text or len(text) > 4096:
         return False
     if not name.startswith("/"):
         return text == name or f"${name}" in text or f"${{{name}}}" in text
@@ -62,4 +90,81 @@ def _is_name_of(text: str, name: str) -> bool:
         place == name
         or place.startswith(f"{name}:")
         or (name.startswith(place) and name[len(place)] in "/.")
+    )
+
+
+def variables_in(word: str) -> list[str]:
+    """Return the environment variables that a word of a command names as a shell does."""
+    return _VARIABLE.findall(word)
+
+
+def paths_in(
+    word: str, folder: str, variables: Mapping[Any, Any], files: NamedFiles
+) -> Iterator[str]:
+    """Yield the paths that a word of a command may name, from a ``folder`` on.
+
+    A word may be a whole command of a shell, ``--option=file``, ``@file`` or ``file:key``. With a
+    pattern go the files that match and the folder where others may come, with a folder all below.
+    """
+    known = {**variables, "PWD": folder or os.getcwd()}  # noqa: PTH109
+    text = _VARIABLE.sub(lambda found: os.fsdecode(known.get(found[1], found[0])), word)
+    words = [text := _CHOICE.sub("*", text)]
+    with contextlib.suppress(ValueError):  # a quotation mark that is no shell's
+        words += shlex.split(text)
+    parts = (part for one in words for part in (one, *_BETWEEN_WORDS.split(one)))
+    for part in dict.fromkeys(parts):
+        path = os.path.join(folder, os.path.expanduser(part))  # noqa: PTH111, PTH118
+        fixed, *pattern = re.split(r"[*?\[]", path, maxsplit=1)
+        if not part:
+            continue
+        if os.path.isdir(path):  # noqa: PTH112
+            yield from files.below(path)
+        elif os.path.lexists(path) or not pattern:
+            yield path
+        elif found := glob.glob(path, recursive=True)[:_MOST_MATCHES]:  # noqa: PTH207
+            yield from [os.path.dirname(fixed) or ".", *found]  # noqa: PTH120
+        elif "/" in part:
+            yield os.path.dirname(fixed) or "."  # noqa: PTH120
+
+
+def place_of(path: Any) -> str | None:
+    """Return the absolute path of a file, ``None`` for what has no name."""
+    try:
+        path = f"/proc/self/fd/{path}" if isinstance(path, int) else os.fsdecode(path)
+        place = os.path.abspath(path)  # noqa: PTH100
+        if descriptor := _DESCRIPTOR.match(place):
+            place = os.readlink(descriptor[0]) + place[descriptor.end() :]  # noqa: PTH115
+    except (TypeError, ValueError, OSError):
+        return None
+    return place if place.startswith("/") else None
+
+
+def in_folder(path: Any, descriptor: int) -> str:
+    """Return a path that starts in the folder of a descriptor; that is -1 if there is none."""
+    text = os.fsdecode(path)
+    return text if descriptor < 0 else f"/proc/self/fd/{descriptor}/{text}"
+
+
+def paths_below_open_folders(path: Any) -> list[Any]:
+    """Return what a relative path names, if its start is the current folder or any open one."""
+    if os.path.isabs(path):  # noqa: PTH117
+        return [path]
+    found = [in_folder(path, int(one)) for one in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    places = [path, *(one for one in found if os.path.isdir(os.path.dirname(one)))]  # noqa: PTH112, PTH120
+    return [one for one in places if os.path.lexists(one)] or places
+
+
+def makes_mapping(frame: FrameType) -> bool:
+    """Whether a frame makes a mapping of all variables now, for another program perhaps.
+
+    ``{**os.environ}`` and ``dict(os.environ)`` do, a loop or ``sorted(os.environ)`` looks at them.
+    """
+    instructions = list(dis.get_instructions(frame.f_code))
+    now = next(one for one in instructions if one.offset == frame.f_lasti)
+    if not now.opname.startswith("CALL"):
+        return now.opname in ("DICT_UPDATE", "DICT_MERGE")
+    return any(
+        one.argval in ("dict", "update") and one.opname.startswith("LOAD")
+        for one in instructions  # of the same expression: line and column where it begins
+        if one.positions and now.positions and one.positions[::2] == now.positions[::2]
     )

@@ -3,8 +3,10 @@
 An audit hook (https://docs.python.org/3/library/audit_events.html) sees each file that is opened
 and each folder that is listed. One counts if the user's own code asked for it: it opened the file
 itself, or called a library with its name. What a library looks up for itself (fonts, locale, its
-configuration) does not count. Limits: files that compiled code opens under a name that stands
-neither in own code nor in the workflow, and what processes read that are not forked from the job.
+configuration) does not count, nor what the job has made. A name that the job gives to something
+that was there, by a link or another name, stands for what it was before. Limits: files that
+compiled code opens under a name that stands neither in own code nor in the workflow, and what
+processes read that are not forked from the job.
 
 Who asked is seen by the frames of the caller: an audit hook is told only a path. What else was
 tried, and what it comes to, is in ``docs/how-it-works.md`` ("What is changed in other programs").
@@ -22,20 +24,36 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from fasthep_smk.flow import patches
-from fasthep_smk.flow.distributions import NOT_INSTALLED, is_installed_file, package_identity
+from fasthep_smk.flow.distributions import (
+    NOT_INSTALLED,
+    is_installed_file,
+    package_identity,
+    package_of,
+)
 from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
-from fasthep_smk.flow.op_identity import is_published, module_file
+from fasthep_smk.flow.op_identity import PUBLISHED, is_published, module_file
 from fasthep_smk.flow.own_modules import imported
-from fasthep_smk.storage.observed import Observation, Surroundings, machine, of_session
+from fasthep_smk.storage.observed import ALL, Observation, Surroundings, machine, of_session
 from fasthep_smk.util.files import sha256_bytes
-from fasthep_smk.worker.call_names import is_called_with
+from fasthep_smk.worker.call_names import (
+    in_folder,
+    is_called_with,
+    makes_mapping,
+    paths_below_open_folders,
+    paths_in,
+    place_of,
+    variables_in,
+)
 
 __all__ = ["Observer", "observing"]
 
@@ -48,17 +66,17 @@ _CREDENTIAL = re.compile(r"/(x509up_u\w+|bt_u\w+|krb5cc\w*|\.globus/[^/]+)$")
 #: An import statement, whatever it opens: the loader notes modules of the user's.
 _IMPORTS = ("_find_and_load", "_handle_fromlist")
 #: What a program is started with by own code: these frames stand between.
-_STARTERS = ("/subprocess.py", "<frozen os>", "/os.py")
-_INTERPRETERS = (None, "/bin/sh", sys.executable)  # others on another machine
-_BETWEEN_WORDS = re.compile(r"[\s=;|&<>()'\"]+")
+_STARTERS = re.compile(r"/(subprocess|os|pty)\.py$|^<frozen os>$|/asyncio/")
+#: Programs that are others on another machine.
+_PROGRAMS = ("/bin/", "/usr/bin/", "/usr/local/bin/", sys.executable)
 _OF_THREADS = re.compile(r"/(threading\.py|concurrent/futures/|multiprocessing/|asyncio/)")
-#: The methods that read all variables one after the other, to copy them.
-_COPIES = ("ItemsView.__iter__", "ValuesView.__iter__", "_Environ.copy")
-#: Size and modification time of a file, the identity of a folder.
-_Seen = tuple[int, int] | str | None
+#: ``size|modification time in ns`` of a file, the identity of a folder.
+_Seen = str | None
 
 _active: Observer | None = None
 _hooked = False
+#: What this thread looks at while it notes something is no input.
+_noting = threading.local()
 
 
 @contextlib.contextmanager
@@ -104,7 +122,7 @@ class Observer:
         self._operation = operation
         self._own = frozenset(own)
         said = (os.environ.get(name, "") for name in _OF_CREDENTIALS)
-        self._credentials = {_place(path.removeprefix("FILE:")) for path in said if path}
+        self._credentials = {place_of(path.removeprefix("FILE:")) for path in said if path}
         self._own_places = tuple(
             f"{file.parent}/" for name in own if (file := module_file(name)) is not None
         )
@@ -113,21 +131,24 @@ class Observer:
         self._known = {os.path.abspath(path) for path in known}  # noqa: PTH100
         self._process = os.getpid()
         self._began = time.time_ns()
-        # Processes that the job forks tell here what they read.
+        # Processes that the job forks tell here what they note.
         self._told = os.memfd_create("observed")
         #: By path: the operation that asked for it, and what the file was then.
-        self.read: dict[str, tuple[str, _Seen]] = {}
+        self.read: dict[str, list[Any]] = {}
         #: By path: the operation and the module of the user's that have written it.
         self.written: dict[str, list[str]] = {}
         #: Handed to a program or database, which may write them, and what they were then: a change
         #: is no edit.
-        self._handed_on: dict[str, tuple[_Seen, list[str]]] = {}
+        self._handed_on: dict[str, list[Any]] = {}
+        #: By a name that the job has given to a file or folder, the one that it had before.
+        self._stands_for: dict[str, str] = {}
+        #: By name: the operation that asked for it.
         self.variables: dict[str, str] = {}
         #: By name: path, digest of the source that was run, and operation.
-        self.modules: dict[str, tuple[str, str, str]] = {}
+        self.modules: dict[str, list[str]] = {}
         #: By real path: digests of the sources that were run, complete when the job has ended.
         self.sources: dict[str, str] = {}
-        self._iterated = (0, -1)
+        self._copied = (0, -1)
         self._imported_before = frozenset(sys.modules)
         self._named = {
             (path, source): _seen(path)
@@ -138,84 +159,112 @@ class Observer:
 
     # --- while the job runs ---------------------------------------------------------------------
 
-    def opened(self, path: object, flags: object, frame: FrameType) -> None:
+    def opened(self, path: Any, mode: object, flags: object, frame: FrameType) -> None:
         """Note a file that is opened, by the code in ``frame``."""
         flags = flags if isinstance(flags, int) else os.O_RDONLY
         access = flags & os.O_ACCMODE
-        if access == os.O_RDWR and not flags & (os.O_CREAT | os.O_TRUNC):
-            self.lent(path, frame)  # as numpy.memmap does, also if it is only read
-        elif access != os.O_RDONLY:
-            self.wrote(path, frame)
-        elif (place := _place(path)) not in self.read and place not in self._known:
-            self.asked(path, frame)
+        # A call of os.open has no mode, and may have a folder's descriptor, which nobody is told.
+        for one in paths_below_open_folders(path) if mode is None else (path,):
+            if access == os.O_RDONLY:
+                self.asked(one, frame)
+            elif os.path.isdir(one):  # noqa: PTH112
+                continue  # a temporary file will be opened in it
+            elif access == os.O_RDWR and not flags & (os.O_EXCL | os.O_TRUNC):
+                self.lent(one, frame)  # as numpy.memmap does, also if it is only read
+            else:
+                self.wrote(one, frame)
 
-    def wrote(self, path: object, frame: FrameType | None) -> None:
-        """Note a file that is written: what a job has made itself is no input of it."""
-        if (place := _place(path)) is not None and place not in self.written:
-            self.written[place] = self._by(frame)
-            self._tell("written", [place, self.written[place]])
+    def wrote(self, path: object, frame: FrameType, *, itself: bool = False) -> None:
+        """Note a file that is written, or with ``itself`` made or removed, even if it is a link."""
+        place = place_of(path)
+        if place and not (itself and self._stands_for.pop(place, "")):
+            self._keep("written", self._before(place), self._makers(frame))
+
+    def named(self, path: object, new: object, frame: FrameType, *, moved: bool) -> None:
+        """Note that something gets a ``new`` name, by a link or as it is ``moved``."""
+        old, place = place_of(path), place_of(new)
+        if old is None or place is None or os.path.lexists(old if moved else place) != moved:
+            return  # it will fail
+        before = self._before(old)
+        if moved:
+            self._stands_for.pop(old, None)
+            self._hand_on(before, _seen(old), frame)
+        self._stands_for.pop(place, None)
+        if before != place:  # else it gets its own name back
+            self.wrote(place, frame)
+            self._stands_for[place] = before
 
     def asked(self, path: object, frame: FrameType | None) -> None:
-        """Note a folder that is listed, a library that is loaded, or the like."""
-        place = _place(path)
-        if place is None or place in self.read or self._is_passed_over(place):
+        """Note a file that is opened, a folder that is listed, or the like."""
+        if (place := place_of(path)) is None:
             return
-        if self._is_asked_for(place, frame):
-            self._note(place)
+        before = self._before(place)
+        if before in self.read or before in self._known or self._is_passed_over(before):
+            return
+        if _nearest(before, self.written) is None and self._is_asked_for(place, frame):
+            self._keep("read", before, [self._operation(), _seen(place)])
 
-    def started(self, arguments: Any, folder: Any, frame: FrameType | None) -> None:
+    def started(
+        self, given: Iterable[Any], frame: FrameType | None, *, folder: Any = None, env: Any = None
+    ) -> None:
         """Note files that another program is started with, in a ``folder``."""
-        words = [arguments] if isinstance(arguments, str | bytes | os.PathLike) else arguments or ()
-        while frame is not None and frame.f_code.co_filename.endswith(_STARTERS):
+        while frame is not None and _STARTERS.search(frame.f_code.co_filename):
             frame = frame.f_back
-        for word in map(os.fsdecode, words):
-            for part in dict.fromkeys([word, *_BETWEEN_WORDS.split(word)]):
-                place = _place(os.path.join(os.fsdecode(folder or ""), part)) if part else None  # noqa: PTH118
-                if place in _INTERPRETERS or place is None:
-                    continue
-                if os.path.isfile(place):  # noqa: PTH113
-                    self.lent(place, frame)
-                elif not os.path.lexists(place):
+        for word in dict.fromkeys(os.fsdecode(one) for one in given if one):
+            for name in variables_in(word):
+                self.variable(name, frame)
+            paths = paths_in(word, os.fsdecode(folder or ""), env or os.environ, self._files)
+            for path in (one for one in paths if not one.startswith(_PROGRAMS)):
+                if os.path.lexists(path):
+                    self.lent(path, frame)
+                elif place := place_of(path):
                     self._hand_on(place, None, frame)  # the program may make it
 
     def lent(self, path: object, frame: FrameType | None) -> None:
         """Note a file that is read, and may be written: a database, an argument of a program."""
-        if (place := _place(path)) is not None:
-            self._hand_on(place, _seen(place), frame)
+        if place := place_of(path):
+            self._hand_on(self._before(place), _seen(place), frame)
             self.asked(path, frame)
 
+    def _before(self, place: str) -> str:
+        """Return the name that a file had before the job gave it another one."""
+        new = _nearest(place, self._stands_for)
+        return place if new is None else self._stands_for[new] + place[len(new) :]
+
     def _hand_on(self, place: str, seen: _Seen, frame: FrameType | None) -> None:
-        if place not in self._handed_on:
-            self._handed_on[place] = seen, self._by(frame)
-            self._tell("lent", [place, *self._handed_on[place]])
+        self._keep("_handed_on", place, [seen, self._makers(frame)])
 
-    def _by(self, frame: FrameType | None) -> list[str]:
-        """Return the operation that runs, and the user's module that the call comes from."""
-        return [self._operation(), self._module(frame)]
-
-    def variable(self, name: object, frame: FrameType) -> None:
-        """Note an environment variable."""
+    def variable(self, name: object, frame: FrameType | None) -> None:
+        """Note an environment variable; ``ALL``: that own code goes through all of them."""
         name = os.fsdecode(name) if isinstance(name, bytes) else name
         if not isinstance(name, str) or name in self.variables or of_session(name):
             return
-        if (id(frame), frame.f_lasti) == self._iterated or frame.f_code.co_qualname in _COPIES:
+        # Each variable of a loop, or of a copy, is asked for by Python.
+        if frame is None or "View." in frame.f_code.co_qualname:
             return
-        if self._is_asked_for(name, frame):
-            self.variables[name] = self._operation()
-            self._tell("variable", [name, self.variables[name]])
+        if (id(frame), frame.f_lasti) != self._copied and self._is_asked_for(name, frame):
+            self._keep("variables", name, self._operation())
 
     def iterates(self, frame: FrameType | None) -> None:
-        """Note that all variables are about to be read, to be copied."""
-        while frame is not None and not self._is_own(frame):
+        """Note that all variables are about to be read, unless they are only copied."""
+        while frame is not None and frame.f_globals.get("__name__") in ("os", "collections.abc"):
+            if frame.f_code.co_name in ("copy", "__or__", "__ror__"):
+                return
             frame = frame.f_back
-        self._iterated = (id(frame), frame.f_lasti if frame is not None else -1)
+        if frame is not None and self._is_own(frame):
+            if not makes_mapping(frame):
+                self.variable(ALL, frame)
+            self._copied = (id(frame), frame.f_lasti)
 
     def imported(self, name: str, path: str, source: bytes) -> None:
         """Note a module of the user's, with the text that is run."""
         if not path.startswith(_OURS):
-            known = (path, sha256_bytes(source)[:16], self._module(sys._getframe(2)))
-            self.modules.setdefault(name, known)
-            self._tell("module", [name, *known])
+            known = [path, sha256_bytes(source)[:16], self._module(sys._getframe(2))]
+            self._keep("modules", name, known)
+
+    def _makers(self, frame: FrameType | None) -> list[str]:
+        """Return the operation that runs, and the user's module that a call comes from."""
+        return [self._operation(), self._module(frame)]
 
     def _module(self, frame: FrameType | None) -> str:
         """Return the name of the user's module that a call comes from."""
@@ -239,12 +288,10 @@ class Observer:
         for (path, source), before in self._named.items():
             others = self.read.keys() | self.written.keys()
             if source in run and path not in others and _seen(path) == before:
-                by = run[source]
-                found.append(self._of_file(path, by))
-        for name, by in self.variables.items():
-            # What counts is the environment that the run was started with.
-            one = Observation("variable", name, by, None)
-            found.append(Observation("variable", name, by, self._surroundings.identity(one)))
+                found.append(self._of_file(path, run[source]))
+        # What counts is the environment that the run was started with.
+        variables = (Observation("variable", *one, None) for one in self.variables.items())
+        found += [replace(one, identity=self._surroundings.identity(one)) for one in variables]
         modules, packages = self._all_modules()
         for name, (path, digest, by) in modules.items():
             self.sources[os.path.realpath(path)] = digest
@@ -285,22 +332,23 @@ class Observer:
         ]
 
     def _inputs(self) -> Iterator[tuple[str, str, _Seen, _Seen]]:
-        """Yield what was read and not written: path, operation, what it was then and is now."""
+        """Yield what was there and is not written: path, operation, what it was then and is now."""
+        folders = {str(Path(one).parent) for one in self.written if "__pycache__" not in one}
         for path, (by, before) in self.read.items():
-            if path in self.written or self._files.is_ignored(path):
+            # Of what another process of the job has made, this one hears at the end.
+            nearest = _nearest(path, self.written)
+            if self._files.is_ignored(path) or path in folders or nearest not in (None, path):
                 continue
-            if any(str(folder) in self.written for folder in Path(path).parents):
-                continue  # in a folder that the job has made, by another program perhaps
             now = _seen(path)
-            if isinstance(now, str) and any(Path(one).parent == Path(path) for one in self.written):
-                continue  # a folder that the job writes to
-            yield path, by, before, now
+            if nearest is None or (now == before and not self._is_recent(before)):
+                yield path, by, before, now
 
     def _is_recent(self, seen: _Seen) -> bool:
         """Whether a file was written since the job began; one that is gone was temporary then."""
-        return isinstance(seen, tuple) and seen[1] >= self._began
+        time = (seen or "").rpartition("|")[2]
+        return time.isdigit() and int(time) >= self._began
 
-    def _all_modules(self) -> tuple[dict[str, tuple[str, str, str]], set[str]]:
+    def _all_modules(self) -> tuple[dict[str, list[str]], set[str]]:
         """Return the user's modules that were imported, and installed packages besides them."""
         modules, packages = dict(self.modules), set()
         for name in sys.modules.keys() - self._imported_before:
@@ -311,20 +359,15 @@ class Observer:
             if not file or name in modules or top in ("fasthep_smk", "__mp_main__"):
                 continue
             if is_installed_file(file) and top not in self._own:
-                package = _package_of(file) or top
+                package = package_of(file) or top
                 known = package in sys.stdlib_module_names or is_published(package)
                 if not known and package not in self._imported_before:
                     packages.add(package)
             elif (digest := file_identity(file)) is not None:
-                modules[name] = (file, digest, "an own module")
+                modules[name] = [file, digest, "an own module"]
         return modules, packages
 
     # --- whether the user's own code asked for something ----------------------------------------
-
-    def _note(self, place: str) -> None:
-        self.read[place] = (self._operation(), None)  # to look at a folder is to list it
-        self.read[place] = (self.read[place][0], _seen(place))
-        self._tell("read", [place, *self.read[place]])
 
     def _is_passed_over(self, place: str) -> bool:
         return (
@@ -339,23 +382,18 @@ class Observer:
         """Whether own code is the next caller, or called a library with this name."""
         library: list[FrameType] = []
         while frame is not None:
-            if frame.f_code.co_name in _IMPORTS and _is_frozen(frame):
+            is_frozen = frame.f_code.co_filename.startswith("<frozen")
+            if is_frozen and frame.f_code.co_name in _IMPORTS:
                 return False
             if frame.f_code is _Loader.get_code.__code__:
                 return False
             if self._is_own(frame):
-                return not library or is_called_with(library[-1], name)
-            if _is_frozen(frame) or not frame.f_code.co_filename.startswith("<"):
+                return not library or _is_handed(library, name)
+            if is_frozen or not frame.f_code.co_filename.startswith("<"):
                 library.append(frame)  # else it was made by exec, and belongs to its maker
             frame = frame.f_back
-        if threading.current_thread() is threading.main_thread():
-            return False
-        for one in reversed(library):  # own code has handed the call to a thread
-            if is_called_with(one, name):
-                return True
-            if not _OF_THREADS.search(one.f_code.co_filename):
-                return False
-        return False
+        is_main = threading.current_thread() is threading.main_thread()
+        return not (is_main and os.getpid() == self._process) and _is_handed(library, name)
 
     def _is_own(self, frame: FrameType) -> bool:
         code = frame.f_code
@@ -391,57 +429,24 @@ class Observer:
 
     # --- processes that the job forks -----------------------------------------------------------
 
-    def _tell(self, kind: str, what: object) -> None:
-        if os.getpid() != self._process:
-            os.write(self._told, f"{json.dumps([kind, what])}\n".encode())
+    def _keep(self, where: str, name: str, what: object) -> None:
+        if getattr(self, where).setdefault(name, what) is what and os.getpid() != self._process:
+            os.write(self._told, f"{json.dumps([where, name, what])}\n".encode())
 
     def _hear(self) -> None:
         with os.fdopen(os.dup(self._told), "rb") as stream:
             stream.seek(0)
             for line in stream.read().splitlines():
-                kind, what = json.loads(line)
-                if kind == "written":
-                    self.written.setdefault(*what)
-                elif kind == "lent":
-                    path, seen, by = what
-                    self._handed_on.setdefault(path, (_untold(seen), by))
-                elif kind == "read":
-                    path, by, seen = what
-                    self.read.setdefault(path, (by, _untold(seen)))
-                elif kind == "module":
-                    name, *known = what
-                    self.modules.setdefault(name, tuple(known))
-                else:
-                    self.variables.setdefault(*what)
+                where, name, what = json.loads(line)
+                getattr(self, where).setdefault(name, what)
 
 
 #: Where this package and FAST-HEP's lie, if they are not installed but developed.
 _OURS = tuple(
     f"{file.parent}/"
-    for file in map(
-        module_file,
-        ("fasthep_smk", "hepflow", "fasthep_carpenter", "fasthep_curator", "fasthep_render"),
-    )
-    if file is not None
+    for name in ("fasthep_smk", *PUBLISHED)
+    if (file := module_file(name)) is not None
 )
-
-
-def _package_of(file: str) -> str | None:
-    """Return the top-level package or module that an installed file came with.
-
-    A library may have modules of its own under other names, which are found only once it has run.
-    """
-    parts = file.split("/")
-    places = [at for at, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
-    return parts[places[-1] + 1].partition(".")[0] if places else None
-
-
-def _place(path: Any) -> str | None:
-    """Return the absolute path of a file, ``None`` for what has no name."""
-    try:
-        return os.path.abspath(os.fsdecode(path))  # noqa: PTH100
-    except (TypeError, ValueError, OSError):
-        return None  # a descriptor
 
 
 def _seen(path: str) -> _Seen:
@@ -451,32 +456,41 @@ def _seen(path: str) -> _Seen:
         return None
     if stat.S_ISDIR(status.st_mode):  # its time changes with any file that comes or goes
         return file_identity(path)
-    return status.st_size, status.st_mtime_ns
+    return f"{status.st_size}|{status.st_mtime_ns}"
 
 
-def _untold(seen: Any) -> _Seen:
-    """Return what was seen of a file, as it was before it was written as JSON."""
-    return (int(seen[0]), int(seen[1])) if isinstance(seen, list) else seen
+def _nearest(place: str, known: Collection[str]) -> str | None:
+    """Return a path itself or the nearest folder that it is in, of those that are known."""
+    while place and known:
+        if place in known:
+            return place
+        place = place.rpartition("/")[0]
+    return None
 
 
-def _is_frozen(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith("<frozen")
+def _is_handed(library: list[FrameType], name: str) -> bool:
+    """Whether own code called a library with a name, or handed it to a thread or process.
+
+    ``library`` are the frames of libraries down to that of own code, or to the end of the thread.
+    """
+    of_threads = list[FrameType]()
+    while library and _OF_THREADS.search(library[-1].f_code.co_filename):
+        of_threads.append(library.pop())
+    if library:
+        return is_called_with(library[-1], name)
+    return is_called_with(of_threads[-1], name, depth=4)  # with a built-in function, and arguments
 
 
 class _Environment(os._Environ):  # type: ignore[type-arg]
     """The environment, which tells the active observer what is read of it."""
 
     def __getitem__(self, key: str | bytes) -> str:
-        if _active is not None:
-            with contextlib.suppress(Exception):
-                _active.variable(key, sys._getframe(1))
+        _quietly(Observer.variable, key, sys._getframe(1))
         value: str = super().__getitem__(key)
         return value
 
     def __iter__(self) -> Iterator[str]:
-        if _active is not None:
-            with contextlib.suppress(Exception):
-                _active.iterates(sys._getframe(1))
+        _quietly(Observer.iterates, sys._getframe(1))
         return super().__iter__()
 
 
@@ -523,41 +537,68 @@ _Given = tuple[Any, ...]
 
 
 def _hook(event: str, arguments: _Given) -> None:
-    if _active is None or event not in _EVENTS:
+    if event in _EVENTS:
+        _quietly(_EVENTS[event], arguments, sys._getframe(1))
+
+
+def _quietly(what: Callable[..., None], *arguments: object) -> None:
+    if _active is None or getattr(_noting, "now", False):
         return
+    _noting.now = True
     with contextlib.suppress(Exception):  # a job does not fail because it is observed
-        _EVENTS[event](_active, arguments, sys._getframe(1))
+        what(_active, *arguments)
+    _noting.now = False
 
 
 def _lists(observer: Observer, given: _Given, frame: FrameType) -> None:
     observer.asked("." if given[0] is None else given[0], frame)
 
 
-def _names_file(observer: Observer, given: _Given, frame: FrameType) -> None:
-    if given[0]:
-        observer.asked(given[0], frame)
+def _changes(observer: Observer, given: _Given, frame: FrameType, *, exists: bool = True) -> None:
+    path = in_folder(given[0], given[-1])
+    if os.path.lexists(path) == exists:  # else it will fail
+        observer.wrote(path, frame, itself=True)
 
 
-def _makes(observer: Observer, given: _Given, frame: FrameType) -> None:
-    observer.wrote(given[1], frame)
+def _names(observer: Observer, given: _Given, frame: FrameType, *, moved: bool = False) -> None:
+    old, new, *folders = given
+    new = in_folder(new, folders[-1])
+    if len(folders) == 2:
+        old = in_folder(old, folders[0])
+    else:  # what a symbolic link says starts where it is
+        old = os.path.join(os.path.dirname(new), os.fsdecode(old))  # noqa: PTH118, PTH120
+    observer.named(old, new, frame, moved=moved)
 
 
-def _makes_folder(observer: Observer, given: _Given, frame: FrameType) -> None:
-    if not os.path.isdir(given[0]):  # noqa: PTH112 (told before it is tried)
-        observer.wrote(given[0], frame)
+def _connects(observer: Observer, given: _Given, frame: FrameType) -> None:
+    path = os.fsdecode(given[0])
+    if path in ("", ":memory:"):
+        return
+    if path.startswith("file:") and not os.path.exists(path):  # noqa: PTH110
+        path = unquote(urlsplit(path).path)
+    observer.lent(path, frame)
+
+
+def _starts(observer: Observer, given: _Given, frame: FrameType) -> None:
+    program, arguments, *folder, env = given
+    observer.started([program, *arguments], frame, folder=next(iter(folder), None), env=env)
 
 
 _EVENTS: Mapping[str, Callable[[Observer, _Given, FrameType], None]] = {
-    "open": lambda observer, given, frame: observer.opened(given[0], given[2], frame),
+    "open": lambda observer, given, frame: observer.opened(given[0], given[1], given[2], frame),
     "os.listdir": _lists,
     "os.scandir": _lists,
-    "ctypes.dlopen": _names_file,
-    "sqlite3.connect": lambda observer, given, frame: observer.lent(given[0], frame),
-    "subprocess.Popen": lambda observer, given, frame: observer.started(given[1], given[2], frame),
-    "os.posix_spawn": lambda observer, given, frame: observer.started(given[1], None, frame),
-    "os.system": lambda observer, given, frame: observer.started(given[0], None, frame),
-    "os.mkdir": _makes_folder,
-    "os.rename": _makes,
-    "os.link": _makes,
-    "os.symlink": _makes,
+    "ctypes.dlopen": lambda observer, given, frame: observer.asked(given[0], frame),
+    "sqlite3.connect": _connects,
+    "subprocess.Popen": _starts,
+    "os.exec": _starts,
+    "os.posix_spawn": _starts,
+    "os.system": lambda observer, given, frame: observer.started(given, frame),
+    "os.mkdir": partial(_changes, exists=False),
+    "os.rename": partial(_names, moved=True),
+    "os.link": _names,
+    "os.symlink": _names,
+    "os.remove": _changes,
+    "os.rmdir": _changes,
+    "os.truncate": lambda observer, given, frame: observer.wrote(given[0], frame),
 }

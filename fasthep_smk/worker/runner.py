@@ -427,7 +427,7 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
         return _checked(job, named, None)
     observer = Observer(
         job.build,
-        Surroundings(launch, environment_of(job.build)),
+        Surroundings(launch, environment_of(job.build), run["ignore_reads"]),
         files=named,
         operation=current_operation,
         own=run["own_modules"],

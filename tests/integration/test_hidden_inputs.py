@@ -74,6 +74,15 @@ def library(version: str, factor: str) -> dict[str, str]:
     }
 
 
+def database(version: int) -> str:
+    """Return an empty SQLite database with a version of its user's, as text."""
+    header = bytearray(4096)
+    header[:24] = b"SQLite format 3\0" + bytes((16, 0, 1, 1, 0, 64, 32, 32))
+    header[27] = header[31] = header[47] = header[59] = 1
+    header[63], header[100:108] = version, bytes((13, 0, 0, 0, 0, 16, 0, 0))
+    return header.decode("latin-1")
+
+
 @dataclass(frozen=True)
 class Hidden:
     """A kind of input: the operation's ``factor``, files it reads, the edit, what ``why`` says."""
@@ -230,6 +239,81 @@ KINDS = {
         "import subprocess\ndef factor(what, ctx):\n"
         "    return subprocess.run(['cat', 'sf/' + 's.txt'], capture_output=True).stdout\n",
         {"sf/s.txt": "1.5"}, {"sf/s.txt": "2.5"}, "sf/s.txt, read by my.scale",
+    ),
+    "a library function in a forked pool": Hidden(
+        "import multiprocessing\nimport numpy as np\ndef factor(what, ctx):\n"
+        "    with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "        return pool.map(np.loadtxt, ['sf/' + 'f.txt'])[0]\n",
+        {"sf/f.txt": "1.5"}, {"sf/f.txt": "2.5"}, "sf/f.txt, read by my.scale",
+    ),
+    "a link that the job makes": Hidden(
+        "import os, tempfile\ndef factor(what, ctx):\n"
+        "    with tempfile.TemporaryDirectory() as folder:\n"
+        "        os.symlink(os.path.abspath('sf'), f'{folder}/l')\n"
+        "        return open(f'{folder}/l/' + 'b.txt').read()\n",
+        {"sf/b.txt": "1.5"}, {"sf/b.txt": "2.5"}, "sf/b.txt, read by my.scale",
+    ),
+    "a hard link that the job makes": Hidden(
+        "import os\ndef factor(what, ctx):\n    name = f'l{os.getpid()}'\n"
+        "    os.link('sf/' + 'b.txt', name)\n    text = open(name).read()\n    os.remove(name)\n"
+        "    return text\n",
+        {"sf/b.txt": "1.5"}, {"sf/b.txt": "2.5"}, "sf/b.txt, read by my.scale",
+    ),
+    "a file that is renamed and gets its name back": Hidden(
+        "import os\ndef factor(what, ctx):\n    name = 'sf/' + 'b.txt'\n"
+        "    os.rename(name, 'away')\n    text = open('away').read()\n"
+        "    os.rename('away', name)\n    return text\n",
+        {"sf/b.txt": "1.5"}, {"sf/b.txt": "2.5"}, "sf/b.txt, read by my.scale",
+    ),
+    "a file that the job copies first": Hidden(
+        "import os, shutil\ndef factor(what, ctx):\n    shutil.copy('sf/' + 'b.txt', 'copy')\n"
+        "    return open('copy').read()\n",
+        {"sf/b.txt": "1.5"}, {"sf/b.txt": "2.5"}, "sf/b.txt, read by my.scale",
+    ),
+    "a file below the descriptor of a folder": Hidden(
+        "import os\ndef factor(what, ctx):\n    folder = os.open('sf', os.O_RDONLY)\n"
+        "    return os.fdopen(os.open('b' + '.txt', os.O_RDONLY, dir_fd=folder)).read()\n",
+        {"sf/b.txt": "1.5"}, {"sf/b.txt": "2.5"}, "sf/b.txt, read by my.scale",
+    ),
+    "a folder that is listed by its descriptor": Hidden(
+        "import os\ndef factor(what, ctx):\n"
+        "    return len(os.listdir(os.open('sf', os.O_RDONLY)))\n",
+        {"sf/b.txt": "1.5"}, {"sf/c.txt": "2.5"}, "sf, read by my.scale",
+    ),
+    "a file that could be appended to": Hidden(
+        "def factor(what, ctx):\n    with open('sf/' + 'b.txt', 'a+') as stream:\n"
+        "        stream.seek(0)\n        return stream.read()\n",
+        {"sf/b.txt": "1.5"}, {"sf/b.txt": "2.5"}, "sf/b.txt, read by my.scale",
+    ),
+    "a database by its URI": Hidden(
+        "import contextlib, sqlite3\ndef factor(what, ctx):\n"
+        "    with contextlib.closing(sqlite3.connect('file:sf.%64b?mode=rwc', uri=True)) as db:\n"
+        "        return db.execute('pragma user_version').fetchone()[0]\n",
+        {"sf.db": database(1)}, {"sf.db": database(2)}, "sf.db, read by my.scale",
+    ),
+    "a pattern of a shell": Hidden(
+        "import subprocess\ndef factor(what, ctx):\n"
+        "    text = subprocess.run('cat sf/p*' + '.txt', shell=True, capture_output=True).stdout\n"
+        "    return sum(map(float, text.split()))\n",
+        {"sf/p1.txt": "1.5\n"}, {"sf/p2.txt": "1.0"}, "sf, read by my.scale",
+    ),
+    "a folder that another program gets": Hidden(
+        "import subprocess\ndef factor(what, ctx):\n"
+        "    return subprocess.run(['grep', '-rh', '.', 'sf'], capture_output=True).stdout\n",
+        {"sf/a": "1.5"}, {"sf/a": "2.5"}, "sf/a, read by my.scale",
+    ),
+    "a program with its files in a file": Hidden(
+        "import subprocess\ndef factor(what, ctx):\n"
+        "    return subprocess.run(['sh', '-c', 'cat \"${1#@}\"', '-', '@sf/' + 's.txt'],"
+        " capture_output=True).stdout\n",
+        {"sf/s.txt": "1.5"}, {"sf/s.txt": "2.5"}, "sf/s.txt, read by my.scale",
+    ),
+    "variables that are looked for": Hidden(
+        "import os\ndef factor(what, ctx):\n"
+        "    found = {k: v for k, v in os.environ.items() if k.startswith('SF_')}\n"
+        "    return sum(map(float, found.values()))\n", {}, {},
+        "the environment, read by my.scale, has changed",
+        variables={"SF_A": "1.5"}, then={"SF_B": "1.0"},
     ),
     "a file that comes into being": Hidden(
         "from pathlib import Path\nOVERRIDE = 'override.txt'\ndef factor(what, ctx):\n"

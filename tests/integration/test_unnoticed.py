@@ -78,6 +78,20 @@ def use(*, stream, output, log, folder, **_):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "x.txt").write_text("1")
         assert Path(folder, "x.txt").read_text() == "1"
+    with tempfile.NamedTemporaryFile() as scratch, tempfile.TemporaryFile() as nameless:
+        scratch.write(b"1")
+        nameless.write(b"1")
+    with open("more.log", "a+") as lines:  # it is read, and appended to
+        lines.seek(0)
+        lines.write(lines.read() or "here\\n")
+    Path("next.txt").write_text("1")
+    os.replace("next.txt", "final.txt")
+    Path("latest.txt").unlink(missing_ok=True)
+    os.symlink("final.txt", "latest.txt")
+    assert Path("latest.txt").read_text() == "1"
+    subprocess.run(["mkdir", "-p", "scratch/deep"], check=True)
+    subprocess.run("date +%N > scratch/deep/made.txt; ls scratch . > listed.txt", shell=True)
+    subprocess.run(["env"], env=os.environ | {"OWN": "1"}, stdout=subprocess.DEVNULL)
     output_of = cs.Variable(name="o", type="real")
     correction = cs.Correction(name="sf", version=1, inputs=[], output=output_of, data=1.5)
     found = correction.to_evaluator().evaluate()

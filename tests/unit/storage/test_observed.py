@@ -11,7 +11,7 @@ import pytest
 
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
 from fasthep_smk.storage import layout, observed
-from fasthep_smk.storage.observed import Checks, Observation, Surroundings
+from fasthep_smk.storage.observed import ALL, Checks, Observation, Surroundings
 
 Change = Callable[..., str | None]
 
@@ -134,3 +134,22 @@ def test_values_of_variables_are_kept_as_digests_only(
     other = observed.keep_environment(project / "other")
     assert other["SF_TEST"] != first["SF_TEST"], "digests of two build folders tell nothing"
     observed.start_environment.cache_clear()
+
+
+def test_the_whole_environment_is_what_a_run_was_started_with_but_for_ignored_ones(
+    tmp_path: Path,
+) -> None:
+    every = Observation("variable", ALL, "my.op", None)
+
+    def identity(*ignored: str, **variables: str) -> str | None:
+        return Surroundings(tmp_path, variables, ignored).identity(every)
+
+    assert identity(A="1", B="2") == identity(B="2", A="1")
+    assert identity(A="1") != identity(A="2") != identity(A="2", B="1")
+    assert identity("$CI_JOB_ID", A="1", CI_JOB_ID="7") == identity(A="1")
+
+
+def test_the_folder_of_the_run_has_a_name_that_holds_elsewhere(tmp_path: Path) -> None:
+    surroundings = Surroundings(tmp_path, {})
+    assert surroundings.name_of(str(tmp_path)) == "."
+    assert Path(surroundings.path_of(".")) == tmp_path

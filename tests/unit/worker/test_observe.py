@@ -116,6 +116,93 @@ def names(found: list[Observation], kind: str = "file") -> list[str]:
         ("try: open('c.txt')\nexcept OSError: open('c.txt', 'w').write('made')", []),
         ("import os\nos.mkdir('m')\nos.system('echo 1 > m/x')\nopen('m/x').read()", []),
         ("import os; os.path.getsize('sf.json'); NAME = '~/none.json'", ["sf.json", "~/none.json"]),
+        ("open('sf.json', 'a+').read()", ["sf.json"]),
+        ("open('sf.json', 'w+').read()", []),
+        ("open('new.txt', 'a+').write('made')", []),
+        ("import os; os.truncate('sf.json', 2); open('sf.json').read()", []),
+        ("import os; open('sf.json').read(); os.remove('sf.json')", []),
+        ("import io; io.open_code('sf.json').read()", ["sf.json"]),
+        ("import os; os.chdir('sub'); open('a' + '.json').read(); os.chdir('..')", ["sub/a.json"]),
+        ("import fileinput; list(fileinput.input(['sf' + '.json']))", ["sf.json"]),
+        ("import linecache; linecache.getline('sf' + '.json', 1)", ["sf.json"]),
+        ("import mmap; s = open('sf.json', 'r+b'); mmap.mmap(s.fileno(), 0)[:]", ["sf.json"]),
+        # --- by another name ---
+        ("import os; os.symlink('sf.json', 'l'); open('l').read()", ["sf.json"]),
+        ("import os; os.link('sf.json', 'l'); open('l').read()", ["sf.json"]),
+        ("import os; os.symlink('sub', 'l'); open('l/a.json').read()", ["sub/a.json"]),
+        ("import os; os.symlink('sub', 'l'); os.listdir('l')", ["sub"]),
+        (
+            "import os; os.symlink('sf.json', 'l'); os.symlink('l', 'm'); open('m').read()",
+            ["sf.json"],
+        ),
+        (
+            "import os; os.mkdir('m'); os.symlink('../sf' + '.json', 'm/l'); open('m/l').read()",
+            ["sf.json"],
+        ),
+        ("import os, smk_library; os.symlink('sf.json', 'l'); smk_library.load('l')", ["sf.json"]),
+        ("import os; open('x', 'w').write('1'); os.symlink('x', 'l'); open('l').read()", []),
+        (
+            "import os\ntry: os.symlink('sf' + '.json', 'token')\nexcept OSError: pass\n"
+            "open('sub/a.json').read()",
+            ["sub/a.json"],
+        ),
+        (
+            "import os; os.rename('sf.json', 'b'); open('b').read(); os.rename('b', 'sf.json')",
+            ["sf.json"],
+        ),
+        (
+            "import os; os.replace('sub', 'b'); open('b/a' + '.json'); os.rename('b', 'sub')",
+            ["sub/a.json"],
+        ),
+        ("import shutil; shutil.move('sf.json', 'b'); open('b').read()", []),
+        ("import os; open('x', 'w').write('1'); os.replace('x', 'sf.json'); open('sf.json')", []),
+        ("import os; open('x', 'w').write('1'); os.rename('x', 'y'); open('y').read()", []),
+        ("import shutil; shutil.copy('sf.json', 'copy'); open('copy').read()", ["sf.json"]),
+        (
+            "import shutil; shutil.copytree('sub', 'copy'); open('copy/a.json').read()",
+            ["sub", "sub/a.json", "sub/m.py"],
+        ),
+        (
+            "import tempfile; tempfile.tempdir = '.'\nwith tempfile.NamedTemporaryFile() as s:\n"
+            "    s.write(open('sf.json', 'rb').read())\ntempfile.tempdir = None",
+            ["sf.json"],
+        ),
+        ("import tempfile; tempfile.TemporaryFile(dir='.').write(b'1')", []),
+        (
+            "import os, tempfile\nwith tempfile.TemporaryDirectory() as f:\n"
+            "    os.symlink(os.path.abspath('sub'), f + '/l'); open(f + '/l/a' + '.json')",
+            ["sub/a.json"],
+        ),
+        (
+            "import os; os.symlink('sub', 'l'); os.remove('l/a' + '.json'); open('l/m' + '.py')",
+            ["sub/m.py"],
+        ),
+        # --- by the descriptor of a folder ---
+        (
+            "import os; f = os.open('sub', os.O_RDONLY); os.open('a' + '.json', 0, dir_fd=f)",
+            ["sub", "sub/a.json"],
+        ),
+        (
+            "import os; f = os.open('sub', os.O_RDONLY); os.open('n', os.O_CREAT | os.O_WRONLY,"
+            " dir_fd=f); open('sub/n').read()",
+            [],
+        ),
+        ("import os; f = os.open('sub', os.O_RDONLY); os.listdir(f); os.scandir(f)", ["sub"]),
+        (
+            "import os; f = os.open('sub', os.O_PATH); open(f'/proc/self/fd/{f}/a' + '.json')",
+            ["sub", "sub/a.json"],
+        ),
+        ("import os; list(os.fwalk('sub'))", ["sub"]),
+        ("import os; r, w = os.pipe(); open(w, 'w').close(); open(r).read()", []),
+        # --- databases ---
+        ("import sqlite3; sqlite3.connect('file:sf.json?mode=ro', uri=True)", ["sf.json"]),
+        ("import sqlite3; sqlite3.connect('file:s%66.json', uri=True)", ["sf.json"]),
+        (
+            "import os, sqlite3; sqlite3.connect('file://' + os.path.abspath('sf.json') +"
+            " '?mode=rwc', uri=True)",
+            ["sf.json"],
+        ),
+        ("import sqlite3; sqlite3.connect(':memory:').execute('select 1')", []),
         # --- Python's own ways to read what lies beside modules ---
         ("import pkgutil; pkgutil.get_data('smk_package', 'd' + '.txt')", ["smk_package/d.txt"]),
         (
@@ -133,12 +220,84 @@ def names(found: list[Observation], kind: str = "file") -> list[str]:
         ("import subprocess; subprocess.run(['cat', 'a' + '.json'], cwd='sub')", ["sub/a.json"]),
         ("import subprocess; subprocess.run(['true', '--file=sf' + '.json'])", ["sf.json"]),
         ("import os; os.popen('cat sf' + '.json').read()", ["sf.json"]),
+        ("import os; os.system('cat sub/*.js' + 'on')", ["sub", "sub/a.json"]),
+        ("import os; os.system('cat sub/[a-c].{js' + 'on,txt}')", ["sub", "sub/a.json"]),
+        ("import os; os.system('cat sub/none*')", ["sub"]),
+        ("import os; os.system('cat s*.js' + 'on')", [".", "sf.json"]),
+        ("import os; os.system('cd sub && cat a' + '.json')", ["sub", "sub/a.json", "sub/m.py"]),
+        ("import os; os.system('cat sf$SMK_SUFFIX; cat sf.$(echo js' + 'on)')", []),
+        (
+            "import subprocess as s; s.run('cat sf$X', shell=True, env={'X': '.js' + 'on'})",
+            ["sf.json"],
+        ),
+        ("import subprocess; subprocess.run(['sh', '-c', 'cat \"sf' + '.json\"'])", ["sf.json"]),
+        ("import subprocess; subprocess.run(['true', '@sf' + '.json'])", ["sf.json"]),
+        ("import subprocess; subprocess.run(['true', 'a=1,f=sf' + '.json:key'])", ["sf.json"]),
+        (
+            "import subprocess; subprocess.run(['true', '-r', 'sub'])",
+            ["sub", "sub/a.json", "sub/m.py"],
+        ),
+        ("import subprocess; subprocess.run(['ls', '.'])", []),
+        ("import os; os.system('cat \"$PWD\"/sf' + '.json')", ["sf.json"]),
+        ("import os; os.link('sf' + '.json', 'a b'); os.system('cat \"a b\"')", ["sf.json"]),
+        ("import os, shutil; os.link('sf' + '.json', 'h'); shutil.copy('h', 'k')", ["sf.json"]),
+        ("import subprocess; subprocess.run(['cat'], stdin=open('sf' + '.json'))", ["sf.json"]),
+        ("import os; os.spawnvp(os.P_WAIT, 'cat', ['cat', 'sf' + '.json'])", ["sf.json"]),
+        (
+            "import os; os.waitpid(os.posix_spawn('/bin/true', ['true', 'sf' + '.json'], {}), 0)",
+            ["sf.json"],
+        ),
+        (
+            "import asyncio\nasync def f():\n    p = await asyncio.create_subprocess_exec("
+            "'cat', 'sf' + '.json')\n    await p.wait()\nasyncio.run(f())",
+            ["sf.json"],
+        ),
+        (
+            "import subprocess; subprocess.run('cp sf.j* copy', shell=True); open('copy').read()",
+            ["copy", "sf.json"],
+        ),
     ],
 )
 def test_a_file_is_noted_if_own_code_asked_for_it(
     reads: Reads, source: str, noted: list[str]
 ) -> None:
     assert names(reads(source)) == noted
+
+
+#: As the table of ``docs/reruns.md`` says: Python tells nobody, or it would be told too often.
+UNNOTICED = [
+    "import os; os.path.exists('sf' + '.json'), os.path.getsize('sf' + '.json')",
+    "import os, pathlib; pathlib.Path('sf' + '.json').stat(), os.access('sf' + '.json', os.R_OK)",
+    "import os; os.readlink('link' + '.json')",
+    "import sqlite3\ntry: sqlite3.connect(':memory:').execute('attach \"sf' + '.json\" as other')\n"
+    "except sqlite3.DatabaseError: pass",
+    "import subprocess, sys; subprocess.run([sys.executable, '-c', 'open(\"s\" \"f.json\")'])",
+    "import os, subprocess\nos.environ['PATH'] += f':{os.getcwd()}/sub'\n"
+    "subprocess.run(['sf' + '.sh'])",
+    "import linecache, multiprocessing\nwith multiprocessing.get_context('spawn').Pool(1) as p:\n"
+    "    p.map(linecache.getlines, ['sf' + '.json'])",
+    "s = open('sf' + '.json', 'r+'); s.read(); s.write('more'); s.close()",
+    "import os; os.rename('sf' + '.json', 'b'); open('b').read()",
+    "import os; dict(os.environ)['SMK_TEST'], os.environ.copy()['SMK_TEST']",
+    "import os; [name for name in {**os.environ} if name.startswith('SMK_')]",
+    "import os; os.environ['HOME'], os.environ['X509_USER_PROXY'], os.environ['SLURM_JOB_ID']",
+]
+
+
+@pytest.mark.parametrize("source", UNNOTICED)
+def test_what_is_not_noticed(
+    reads: Reads, folder: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    """Of each, a row of the table says what to do instead."""
+    for name in ("SMK_TEST", "X509_USER_PROXY", "SLURM_JOB_ID"):
+        monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    (folder / "link.json").symlink_to("sf.json")
+    (folder / "sub/sf.sh").write_text("#!/bin/sh\n")
+    (folder / "sub/sf.sh").chmod(0o755)
+    found = reads(source)
+    assert not {"sf.json", "link.json", "sub/sf.sh"} & set(names(found))
+    assert names(found, "variable") == []
 
 
 def test_a_folder_is_looked_at_once(reads: Reads, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,7 +332,18 @@ def test_a_file_says_who_read_it_and_what_it_was(reads: Reads, folder: Path) -> 
         ("import os; os.environ['HOME'], os.environ.get('TERM')", []),
         ("import os; os.path.expanduser('~/x')", []),
         ("import os; dict(os.environ); {**os.environ}; os.environ.copy()", []),
-        ("import os; [v for v in os.environ.values()]; list(os.environ.items())", []),
+        ("import os; dict(os.environ.items()); x = {}; x.update(os.environ)", []),
+        ("import os, subprocess; subprocess.run('true', env=dict(os.environ, X='1'))", []),
+        ("import os; [v for v in os.environ.values()]", ["*"]),
+        ("import os; list(os.environ.items())", ["*"]),
+        ("import os; {k: v for k, v in os.environ.items() if k.startswith('SMK_')}", ["*"]),
+        (
+            "import os\nfor k in os.environ:\n    if k == 'SMK_TEST': os.environ[k]",
+            ["*", "SMK_TEST"],
+        ),
+        ("import os\nfor k in sorted(os.environ.keys()): pass", ["*"]),
+        ("import os; any(k.startswith(b'SMK_') for k in os.environb)", ["*"]),
+        ("import subprocess; subprocess.run('echo $SMK_TEST', shell=True)", ["SMK_TEST"]),
     ],
 )
 def test_a_variable_is_noted_if_own_code_asked_for_it(
@@ -274,6 +444,22 @@ def test_threads_and_forked_processes_are_seen(reads: Reads) -> None:
         "ThreadPoolExecutor(1).submit(smk_library.load, 'sf.json').result()\n"
     )
     assert names(reads(in_a_thread)) == ["sf.json"]
+    for handed in (
+        "from concurrent.futures import ThreadPoolExecutor as P; P(1).submit(open, {}).result()",
+        "import asyncio; asyncio.run(asyncio.to_thread(open, {}))",
+        "from multiprocessing import Pool\nwith Pool(1) as p: p.map(smk_library.load, [{}])",
+        "from multiprocessing import Pool\nwith Pool(1) as p: p.apply(smk_library.load, [{}])",
+        "from multiprocessing import Pool\nwith Pool(1) as p: list(p.imap(len_of, [{}]))",
+        "from concurrent.futures import ProcessPoolExecutor as P\n"
+        "with P(1) as p: list(p.map(smk_library.load, [{}]))",
+        "from concurrent.futures import ProcessPoolExecutor as P\n"
+        "with P(1) as p: p.submit(smk_library.load, {}).result()",
+        "from multiprocessing import Process\np = Process(target=smk_library.load, args=({},))\n"
+        "p.start(); p.join()",
+    ):
+        sys.modules.pop("smk_own")
+        named = handed.format("'sf' + '.json'").replace("len_of", "smk_library.load")
+        assert names(reads(f"import smk_library\n{named}\n")) == ["sf.json"], handed
     sys.modules.pop("smk_own")
     forked = (
         "import os\nif os.fork() == 0:\n    open('sf.json').read()\n    os._exit(0)\nos.wait()\n"
