@@ -134,7 +134,7 @@ class Surroundings:
 
     def _look(self, kind: Kind, name: str, path: str) -> str | None:
         if kind == "variable":
-            every = files.digest_of(self._variables)[:16] if name == ALL else None
+            every = files.digest_of(sorted(self._variables.items()))[:16] if name == ALL else None
             return every or self._variables.get(name)
         if kind == "package":
             found = package_identity(name)
