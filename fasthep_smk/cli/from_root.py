@@ -16,7 +16,7 @@ from fasthep_smk.cli.init import SCHEMA, write_new
 from fasthep_smk.storage.root_contents import Branch, Tree, chosen, sample, trees_in
 from fasthep_smk.util.errors import Findings, UsageError
 from fasthep_smk.util.names import encode, printable
-from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.remote import local_path
 
 __all__ = ["FromRoot", "init_from_root"]
 
@@ -174,9 +174,10 @@ def _path_from(file: str, folder: Path) -> str:
     """
     if not _is_text(file):
         raise Findings.one("the path is not UTF-8 text, which YAML cannot hold", file=ascii(file))
-    if is_remote(file) or Path(file).is_absolute():
+    here = local_path(file)
+    if here is None or Path(here).is_absolute():
         return file
-    path = Path(file).parent.resolve() / Path(file).name
+    path = Path(here).parent.resolve() / Path(here).name
     return os.path.relpath(path, folder.resolve())
 
 

@@ -12,7 +12,6 @@ from fasthep_smk.config.schema import key_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.masking import masked
-from fasthep_smk.util.remote import is_remote
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["secret_findings"]
@@ -58,7 +57,7 @@ def _addresses(content: YamlMapping) -> Iterator[tuple[str, str]]:
     while left:
         path, value = left.pop()
         if isinstance(value, str):
-            if is_remote(value) or "://" in value:
+            if ":" in value:
                 yield key_of("", path), value
         elif isinstance(value, dict | list) and id(value) not in seen:
             seen.add(id(value))

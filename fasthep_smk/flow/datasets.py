@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fasthep_smk.flow.places import datasets_at, mapping, variations_of
 from fasthep_smk.util.errors import Finding, is_slip, nearest
-from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.remote import local_path, same_file
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["dataset_findings"]
@@ -122,11 +122,16 @@ def _of_urls(document: Mapping[str, object], workflow: str) -> Iterator[Finding]
 def _url_problem(file: str) -> tuple[str, str | None] | None:
     """Return what is wrong with the beginning of a URL, and what to write."""
     found = _SCHEME.match(file)
-    if found is None or Path(file).exists():
+    here = local_path(file)
+    if found is None or (here is not None and Path(here).exists()):
         return None
     scheme, slashes, rest = found.groups()
-    if scheme.lower() == "file" and slashes == ":///":
-        return None  # an absolute path
+    if scheme.lower() == "file" and slashes.strip("/") == ":":
+        path = re.sub(r"^//[^/]*(?=/)", "", file.partition(":")[2]).removeprefix("//")
+        if scheme == "file" and ("//" not in slashes or path == here):
+            return None  # it is missing, which is said where files are looked at
+        taken = f", which is taken for {here!r}" if here else ""
+        return f"no reader of files knows {file.removesuffix(path)}{taken}", f"write {path}"
     usual = "root" if scheme.lower() in _XROOTD else scheme.lower()
     if usual not in _USUAL:
         usual = nearest(usual, _USUAL, cutoff=0.7) or ""
@@ -137,15 +142,14 @@ def _url_problem(file: str) -> tuple[str, str | None] | None:
         if scheme.lower() == "eos":
             meant = "write root://, the server, and //eos/…"
         return f"no reader of files knows {scheme}://", meant
-    one_word = usual and scheme.lower() != "file"  # file:data/x.root is read as data/x.root
-    return ("is no URL: '://' follows its first word", meant) if one_word else None
+    return ("is no URL: '://' follows its first word", meant) if usual else None
 
 
 def _is_known(scheme: str) -> bool:
     """Whether a package, perhaps not installed, reads URLs that begin so."""
     import fsspec  # type: ignore[import-untyped]  # takes a moment, and is seldom asked
 
-    return scheme.lower() in fsspec.available_protocols()
+    return scheme in fsspec.available_protocols()
 
 
 def _of_eventtypes(document: Mapping[str, object], workflow: str) -> Iterator[Finding]:
@@ -188,7 +192,7 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
         for number, file in enumerate(files if isinstance(files, list) else ()):
             if not isinstance(file, str):
                 continue
-            same = file if is_remote(file) else _identity(file)
+            same = same_file(file)
             other, said = seen.get(same, (None, own))
             # By what is said of it, an operation may tell which of the events are whose; of those
             # that variations exchange, one is there.
@@ -207,15 +211,6 @@ def _of_files(document: Mapping[str, object], workflow: str) -> Iterator[Finding
                     else "say how they differ by a key of yours, such as part: low_mass",
                 )
             seen[same] = (name, own)
-
-
-def _identity(file: str) -> str:
-    """Return what is the same for all spellings of a path, and all links to the file."""
-    try:
-        status = Path(file).stat()
-    except (OSError, ValueError):  # said elsewhere
-        return file
-    return f"{status.st_dev}:{status.st_ino}"
 
 
 def _texts(content: object) -> Iterator[str]:

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from fasthep_smk.util import files
+from fasthep_smk.util.remote import local_path
 
 __all__ = ["Made", "NamedFiles", "file_identity"]
 
@@ -156,7 +157,7 @@ class NamedFiles:
         return self.is_ignored(path) or self.is_made(path)
 
     def _named(self, text: str, roots: tuple[Path, ...]) -> Iterator[tuple[str, Path]]:
-        plain = os.path.expanduser(os.path.expandvars(text.removeprefix("file://")))  # noqa: PTH111
+        plain = os.path.expanduser(os.path.expandvars(local_path(text) or text))  # noqa: PTH111
         heads = [text, *([plain] if plain != text else [])]  # a name may hold "$" itself
         heads += [plain[: at.start()] for at in re.finditer(":", plain)]
         for root in roots:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import urlsplit
 
 from fasthep_smk.config.requests import Route
 from fasthep_smk.flow.graph import Graph
@@ -17,6 +16,7 @@ from fasthep_smk.storage import layout, record
 from fasthep_smk.storage.products import ARCHIVE, RECORD
 from fasthep_smk.storage.record import MadeOf
 from fasthep_smk.storage.task_table import Key, NodeFacts, OriginFacts, Read
+from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
@@ -158,7 +158,7 @@ def reads_remote(variations: Iterable[Variation]) -> bool:
     contexts = [item.graph.plan.context.get("datasets") or {} for item in variations]
     datasets = [dataset for context in contexts for dataset in context.values()]
     files = (str(file) for one in datasets for file in one.get("files") or ())
-    return any("://" in file and urlsplit(file).scheme.lower() in _REMOTE for file in files)
+    return any(file.partition("://")[0].lower() in SERVERS for file in files if is_remote(file))
 
 
 def output_files(rule: Rule) -> dict[str, str]:

@@ -17,7 +17,7 @@ from typing import TypedDict
 from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.remote import ask, is_remote
+from fasthep_smk.util.remote import ask, is_remote, local_path, within
 
 __all__ = [
     "Inputs",
@@ -33,10 +33,11 @@ def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> s
     ``heads`` are what was seen of first bytes, and are added to. A copy may have the size and time
     of another file, but no program can set the inode's time of change.
     """
-    if is_remote(path):
+    here = local_path(path)
+    if here is None:
         return path
     try:
-        status = (root / path).stat()
+        status = (root / here).stat()
     except OSError:
         return f"{path}|missing"
     known = f"{path}|{status.st_size}|{status.st_mtime_ns}"
@@ -45,7 +46,7 @@ def identity_of(path: str, root: Path, heads: dict[str, str] | None = None) -> s
     heads = {} if heads is None else heads
     at = f"{known}|{status.st_ctime_ns}|{status.st_ino}"
     if at not in heads:
-        heads[at] = files.head_of(root / path)
+        heads[at] = files.head_of(root / here)
     return f"{known}|{heads[at]}"
 
 
@@ -137,11 +138,11 @@ class Inputs:
 
         A remote file is known by what its server says, as in :meth:`identity`.
         """
-        stat = self.identity(path)
-        if is_remote(path) or not (self.root / path).is_file():
+        stat, here = self.identity(path), local_path(path)
+        if here is None or not (self.root / here).is_file():
             return stat
         if stat not in self._checksums:
-            self._checksums[stat] = files.sha256_file(self.root / path)
+            self._checksums[stat] = files.sha256_file(self.root / here)
             self._store()
         return f"{path}|sha256:{self._checksums[stat]}"
 
@@ -195,8 +196,9 @@ class Inputs:
 
     def _is_told_apart(self, path: str) -> bool:
         """Whether a file that was replaced is known to be another one."""
-        if not is_remote(path):
-            return ":" not in path
+        here = local_path(path)
+        if here is not None:
+            return ":" not in here and not within(path)
         said = self._asked[path]
         return said is not None and not said.endswith("|")
 

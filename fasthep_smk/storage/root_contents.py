@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from fasthep_smk.storage.root_files import look_into
 from fasthep_smk.util.errors import Findings, nearest
-from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.remote import local_path
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Branch", "Tree", "chosen", "sample", "trees_in"]
@@ -139,7 +139,8 @@ def sample(file: str, root: Path, tree: Tree, branch: Branch, *, entries: int) -
 
 
 def _location(file: str, root: Path) -> str | Path:
-    return file if is_remote(file) else root / file
+    path = local_path(file)
+    return file if path is None else root / path
 
 
 def _trees(opened: _Directory) -> Iterator[Tree]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.util.errors import nearest
-from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.remote import is_remote, local_path, within
 
 if TYPE_CHECKING:
     import uproot
@@ -27,6 +27,7 @@ __all__ = ["MANY", "FileFacts", "look_into"]
 #: so many files it is worth it to start processes, and each gets so many of them at a time.
 MANY, _AT_A_TIME = 1000, 50
 _MOST_PROCESSES = 8
+_TREE_IN_NAME = "names a tree, which stands in sources: leave out ':{}'"
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,9 @@ def look_into(
 def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> FileFacts:
     import uproot
 
-    location: str | Path = path if is_remote(path) else root / path
-    if isinstance(location, Path) and (problem := _file_problem(location, path, root)):
+    here, inside = local_path(path), within(path)
+    location: str | Path = path if here is None else root / here
+    if here is not None and (problem := _file_problem(root / here, here, root)):
         return FileFacts({}, {}, problem=problem)
     entries: dict[str, int] = {}
     branches: dict[str, frozenset[str]] = {}
@@ -84,11 +86,18 @@ def _look(path: str, briefly: bool, *, trees: Sequence[str], root: Path) -> File
                 size = location.stat().st_size
                 problem = f"is truncated: {size} of {opened.file.fEND} bytes are there"
                 return FileFacts({}, {}, problem=problem)
+            held = opened
+            if here is not None and inside:
+                held = opened.get(inside)
+                if not hasattr(held, "classnames"):
+                    nothing = f"holds no {inside!r}, which its name asks for"
+                    problem = nothing if held is None else _TREE_IN_NAME.format(inside)
+                    return FileFacts({}, {}, problem=problem)
             for tree in trees:
                 try:
-                    found = opened[tree]
+                    found = held[tree]
                 except KeyError:
-                    return FileFacts({}, {}, problem=_no_tree(tree, opened))
+                    return FileFacts({}, {}, problem=_no_tree(tree, held))
                 if not hasattr(found, "num_entries"):  # no more of it was read
                     (entries[tree],) = found.member("fEntries")
                     continue
@@ -145,9 +154,16 @@ def _file_problem(location: Path, path: str, root: Path) -> str | None:
 
 def _missing(path: str, root: Path) -> str:
     folder = (root / path).parent
-    parts = re.split(r"[\s,;]+", path)
-    if len(parts) > 1 and all((root / one).is_file() for one in parts if one):
+    parts = re.split(r"[\s,;]+", path.strip(" \t\n,;"))
+    if all((root / one).is_file() for one in parts):
+        if len(parts) == 1:
+            return (
+                f"does not exist; did you mean {parts[0]}, without {path.replace(parts[0], '')!r}?"
+            )
         return "is several files in one text: put a comma between them, outside of quotes"
+    file, _, tree = path.rpartition(":")
+    if file and (root / file).is_file():
+        return f"does not exist: {_TREE_IN_NAME.format(tree)}"
     if path.startswith("~") or "$" in path:
         return "does not exist: '~' and '$' are not expanded in the names of files"
     if not folder.is_dir():

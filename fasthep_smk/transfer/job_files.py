@@ -20,7 +20,7 @@ from fasthep_smk.storage import failures, hard_links, layout, products
 from fasthep_smk.storage.job_settings import attempts_of, read_requests
 from fasthep_smk.storage.task_table import JobEntry, Key, TaskTable
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.remote import local_path
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch, Requests
@@ -189,10 +189,9 @@ def _input_files(entry: JobEntry, launch: Path) -> Iterator[Path]:
     """Yield the local input files of a job; Snakemake knows no path with braces in it."""
     names = [entry.file] if entry.file else []
     names += [name for name in entry.inputs if Path(name).is_absolute()]
-    for name in dict.fromkeys(names):
-        path = launch / name
-        if not is_remote(name) and path.is_file():
-            yield path
+    for path in filter(None, map(local_path, dict.fromkeys(names))):
+        if (launch / path).is_file():
+            yield launch / path
 
 
 def read_table(build: Path, rule: str, key: str) -> TaskTable:

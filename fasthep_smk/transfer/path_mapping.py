@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 __all__ = ["Places"]
 
 #: What may follow a path that is named in a text, and may not stand before it: it would be another.
-_BEFORE, _AFTER = r"(?<![\w./-])", r"(?=/|$|[^\w.-]|\.(?![\w]))"
+_BEFORE, _AFTER = r"(?:(?<![\w./-])|(?<=://))", r"(?=/|$|[^\w.-]|\.(?![\w]))"
 
 _Value = TypeVar("_Value")
 

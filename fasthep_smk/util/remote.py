@@ -1,33 +1,95 @@
-"""What servers say of remote files, to notice that one was replaced: size and date, or a tag."""
+"""Which file a name in a workflow means: one of this machine, or one that a server has.
+
+FAST-HEP takes a name that begins like a URL's as uproot does, and any other one as a path. Of
+remote files, servers are asked for what tells that one was replaced: size and date, or a tag.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import posixpath
 import re
 import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-__all__ = ["ask", "is_remote"]
+__all__ = ["SERVERS", "ask", "is_remote", "local_path", "same_file", "within"]
 
 #: How many files servers are asked for at a time, and how many seconds they have to answer.
 _AT_A_TIME, _TIMEOUT = 32, 10
-_REMOTE = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+#: How a name begins that FAST-HEP hands to uproot as it is.
+_SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
+#: A file, and what in it is meant: uproot's ``_object_in_path_regex``.
+_WITHIN = re.compile(r"(.+\.root(?:\.[0-9]+)?):(.*[^\s/].*)", re.IGNORECASE)
+#: Copies that fsspec keeps of a file; and how it marks a path.
+_CACHES = re.compile(r"(?:(?:simple|file|block)cache::)+")
+_PATH = re.compile(r"(?:file|local):(?://)?")
+#: Servers that may want a credential, by scheme: which one has the same files, and its usual port.
+SERVERS = {
+    **dict.fromkeys(("root", "roots", "xroot", "xroots", "xrootd"), ("root", ":1094")),
+    **dict.fromkeys(("http", "dav"), ("http", ":80")),
+    **dict.fromkeys(("https", "davs"), ("http", ":443")),
+}
 
 
-def is_remote(path: str) -> bool:
-    """Whether FAST-HEP treats ``path`` as a URI instead of a file of this machine."""
-    return bool(_REMOTE.match(path))
+def is_remote(name: str) -> bool:
+    """Whether a server has the file that FAST-HEP opens by ``name``."""
+    return local_path(name) is None
+
+
+def local_path(name: str) -> str | None:
+    """Return the path of the file that FAST-HEP opens by ``name``; ``None``: a server has it."""
+    if not _SCHEME.match(name):
+        return name
+    file = _parts(name)[0]
+    if marked := _PATH.match(file):
+        return os.path.expanduser(file[marked.end() :])  # noqa: PTH111
+    return None if "://" in file or "::" in file else file
+
+
+def within(name: str) -> str:
+    """Return what of a file is meant by ``name``, such as a folder in it; usually nothing."""
+    return _parts(name)[1] if _SCHEME.match(name) else ""
+
+
+def _parts(name: str) -> tuple[str, str]:
+    """Return the file and what in it is meant, of a name that begins like a URL's."""
+    file = _CACHES.sub("", name.strip(), count=1)
+    found = _WITHIN.fullmatch(file)
+    return (found[1], re.sub("/+", "/", found[2]).strip(" /")) if found else (file, "")
+
+
+def same_file(name: str) -> str:
+    """Return what is the same for all names of one file, by links and by other spellings, too.
+
+    A server's paths know no ``//``, and its users share their files; what follows ``?`` are
+    options of XRootD's, and may be the file itself elsewhere.
+    """
+    path, inside = local_path(name), within(name)
+    if path is not None:
+        with contextlib.suppress(OSError, ValueError):
+            status = os.stat(path)  # noqa: PTH116
+            return f"{status.st_dev}:{status.st_ino}:{inside}"
+        return name
+    try:
+        url = urlsplit(_parts(name)[0])
+    except ValueError:  # half of an IPv6 address's brackets
+        return name
+    server, port = SERVERS.get(url.scheme, (url.scheme, ""))
+    host = url.netloc.rpartition("@")[2].lower().removesuffix(port).rstrip(".")
+    path, query = (url.path, "") if server == "root" else (unquote(url.path), url.query)
+    path = posixpath.normpath("/" + path.lstrip("/"))
+    return f"{server}://{host}{path}?{query}:{inside}"
 
 
 def ask(urls: Iterable[str]) -> dict[str, str]:
     """Return what makes each file the same file; without those of servers that do not answer.
 
     ``http(s)://`` is asked by HEAD (length, entity tag or modification date), ``root://`` by
-    XRootD's stat, where its Python bindings are installed. Of ``file://``, this machine is asked.
+    XRootD's stat, where its Python bindings are installed.
     """
     wanted = list(dict.fromkeys(urls))
     if not wanted:
@@ -38,16 +100,13 @@ def ask(urls: Iterable[str]) -> dict[str, str]:
 
 
 def _ask(url: str) -> str | None:
-    scheme = urlsplit(url).scheme.lower()
+    file = _parts(url)[0]
+    scheme = file.partition(":")[0].lower()
     with contextlib.suppress(Exception):  # whatever a server or a client library may raise
         if scheme in ("http", "https"):
-            return _ask_http(url)
+            return _ask_http(file)
         if scheme in ("root", "xroot", "roots"):
-            return _ask_xrootd(url)
-        if scheme == "file":
-            # What uproot opens: it takes the rest as it is.
-            status = Path(url.partition(":")[2].removeprefix("//")).stat()
-            return f"{status.st_size}|{status.st_mtime_ns}"
+            return _ask_xrootd(file)
     return None
 
 

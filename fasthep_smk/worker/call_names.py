@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from fasthep_smk.flow.named_files import NamedFiles
+from fasthep_smk.util.remote import local_path
 
 __all__ = [
     "in_folder",
@@ -79,7 +80,7 @@ def _is_name_of(text: str, name: str) -> bool:
         return False
     if not name.startswith("/"):
         return text == name or f"${name}" in text or f"${{{name}}}" in text
-    plain, *pattern = re.split(r"[*?\[]", text.removeprefix("file://"), maxsplit=1)
+    plain, *pattern = re.split(r"[*?\[]", local_path(text) or text, maxsplit=1)
     if pattern:
         plain = plain.rpartition("/")[0]
     if not plain.strip("./~"):

@@ -349,7 +349,9 @@ def run(*, stream, table, relative, ctx, **_):
 """
 
 
+@pytest.mark.parametrize("begins", ["", "file://"])
 def test_files_that_lie_elsewhere_are_sent_under_other_paths(
+    begins: str,
     analysis: Path,
     smk: Run,
     tmp_path_factory: pytest.TempPathFactory,
@@ -370,7 +372,7 @@ def test_files_that_lie_elsewhere_are_sent_under_other_paths(
     (far / "table.txt").write_text("1.5")
     (project / "factor.txt").write_text("2")
     workflow = yaml.safe_load(WORKFLOW)
-    workflow["data"]["datasets"][1]["files"] = [str(far / "dy one.root")]
+    workflow["data"]["datasets"][1]["files"] = [f"{begins}{far}/dy one.root"]
     entry = {"spec": "own_scales:SPEC", "impl": "own_scales:run"}
     workflow["registry"] = {"transforms": {"own.scales": entry}}
     params = {"table": str(far / "table.txt"), "relative": "factor.txt"}

@@ -16,7 +16,9 @@ def problems(*datasets: dict[Any, Any]) -> list[str]:
     return [f"{one.key}: {one.problem}" for one in found]
 
 
-@pytest.mark.parametrize("how", ["absolute", "symbolic link", "hard link", "a folder's link"])
+@pytest.mark.parametrize(
+    "how", ["absolute", "symbolic link", "hard link", "a folder's link", "a URL", "a link's URL"]
+)
 def test_a_file_by_another_name_is_the_same_file(
     how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -32,9 +34,15 @@ def test_a_file_by_another_name_is_the_same_file(
         "symbolic link": "b.root",
         "hard link": "c.root",
         "a folder's link": "other/a.root",
+        "a URL": file.as_uri(),
+        "a link's URL": "file:b.root",
     }[how]
     assert problems({"name": "d", "files": ["data/a.root", other]}) == [
         "data.datasets['d'].files[1]: the dataset lists this file twice: its events would count "
+        "twice"
+    ]
+    assert problems({"name": "d", "files": [other]}, {"name": "e", "files": ["data/a.root"]}) == [
+        "data.datasets['e'].files[0]: dataset 'd' lists this file, too: its events would count "
         "twice"
     ]
 

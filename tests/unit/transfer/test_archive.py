@@ -86,6 +86,8 @@ def test_paths_are_replaced_as_wholes() -> None:
     for text, expected in {
         "/home/u": "/scratch/1/home",
         "file:/home/u/x": "file:/scratch/1/home/x",
+        "file:///home/u/x": "file:///scratch/1/home/x",
+        "root://h//home/u/x": "root://h//home/u/x",
         "'/home/u/ana/build/smk'": "'/scratch/1/build/smk'",
         "/home/u/ana/builds": "/scratch/1/home/ana/builds",
         "/home/u2/x": "/home/u2/x",
