@@ -7,24 +7,28 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Any, cast
 
+import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create
 from referencing import Registry, Resource
 
+from fasthep_smk.util.bounded_yaml import read_as
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of", "load"]
+__all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of", "load", "misread"]
 
 #: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
 EXECUTION = ("fasthep_smk.config", "execution.schema.json")
 LANGUAGE = ("fasthep_smk.flow", "language.schema.json")
 #: How the second refers to the first: by its path, so that editors find it.
 _EXECUTION_PATH = "../config/execution.schema.json"
+#: Before the names of our parts in one schema of both, which have some of the same name ("stage").
+_OURS = "execution-"
 
 
 #: JSON takes 2.0 for a whole number; where people write YAML it is more likely a mistake.
@@ -48,6 +52,14 @@ _OTHER_WORDS = {
 }  # fmt: skip
 #: Keys that are free everywhere.
 _COMMENTS = "^x-"
+#: A number with a zero before it, or with colons in it.
+_OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
+#: Kinds of YAML's values, as JSON schema calls them.
+_KINDS = {
+    "bool": "boolean", "int": "integer", "float": "number", "null": "null", "timestamp": "date"
+}  # fmt: skip
+#: A node, its place, and what the schema says of that.
+_Left = tuple[yaml.Node, tuple[str | int, ...], list[JsonObject]]
 #: The end of a text. Python takes one before a newline for it, too; JSON schema does not.
 _END = re.compile(r"\$(?=[|)]|$)")
 
@@ -78,13 +90,11 @@ def load(part: str, schema: tuple[str, str] = EXECUTION) -> JsonObject:
 def bundled() -> dict[str, object]:
     """Return the schema of a whole workflow as one document, which refers to no other file."""
     language, execution = _document(LANGUAGE), _document(EXECUTION)
-    # Both have parts of the same name, such as "stage".
-    start = "execution-"
     parts = {
-        f"{start}{name}": _pointed(part, {"#/$defs/": f"#/$defs/{start}"})
+        f"{_OURS}{name}": _pointed(part, {"#/$defs/": f"#/$defs/{_OURS}"})
         for name, part in execution["$defs"].items()
     }
-    whole = _pointed(language, {f"{_EXECUTION_PATH}#/$defs/": f"#/$defs/{start}"})
+    whole = _pointed(language, {f"{_EXECUTION_PATH}#/$defs/": f"#/$defs/{_OURS}"})
     assert isinstance(whole, dict)
     return {**whole, "$defs": {**whole["$defs"], **parts}}
 
@@ -151,6 +161,100 @@ def findings_of(
         if error.validator == "type":
             wrong.add(str(error.json_path))
     return found
+
+
+def misread(root: yaml.Node | None, part: str, *, file: str) -> Iterator[Finding]:
+    """Yield names that are no text to YAML, and numbers to the base of 8 or 60.
+
+    ``root`` is a workflow, a profile or a site, as ``part`` says. Numbers with colons in a site
+    and below ``execution`` are times.
+    """
+    left: list[_Left] = [(root, (), [*_with_referred(_parts()[part], "")])] if root else []
+    seen = set[int]()
+    while left:
+        node, path, parts = left.pop()
+        if id(node) in seen or (path and str(path[-1]).startswith("x-")):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            below = _below(parts, 0, "")
+            left += [(one, (*path, n), below) for n, one in reversed([*enumerate(node.value)])]
+        elif isinstance(node, yaml.MappingNode):
+            named = [(name.value, value) for name, value in reversed(node.value)]
+            op = str(next((value.value for name, value in named if name == "op"), ""))
+            if op and not op.startswith("hep."):  # a style for a renderer of the user's
+                parts = [one for one in parts if one is not _parts()["style"]]
+            for name, value in named:
+                if name == "<<":
+                    left.append((value, path, parts))
+                elif isinstance(name, str):
+                    left.append((value, (*path, name), _below(parts, name, op)))
+        elif (read := read_as(node)) is not None:
+            kind = _KINDS[node.tag.rpartition(":")[2]]
+            digits = node.value.replace("_", "").lstrip("+-0") or "0"
+            plain = f"-{digits}" if node.value.startswith("-") else digits
+            number = None
+            counts = part != "site" and "execution" not in path
+            if kind in ("integer", "number") and counts and plain != read:  # 007 is 7
+                number = _OTHER_NUMBER.fullmatch(node.value)
+            is_text = _takes_text(parts, kind)
+            hint = f"write {plain}, or quotes around a text" if number and number[1] else None
+            if is_text or number:
+                yield Finding(
+                    file=file,
+                    key=key_of("", path) or None,
+                    problem=f"is no text to YAML, which reads it as {read}"
+                    if is_text
+                    else f"YAML reads this as {read}",
+                    value=node.value,
+                    at=f"{file}, line {node.start_mark.line + 1}",
+                    hint=f"write {as_yaml(node.value)}, in quotes" if is_text else hint,
+                )
+
+
+@cache
+def _parts() -> JsonObject:
+    """Return all definitions: those of ours only if FAST-HEP's language has none of that name."""
+    whole = cast("JsonObject", bundled()["$defs"])
+    return {**{name.removeprefix(_OURS): part for name, part in whole.items()}, **whole}
+
+
+def _with_referred(part: JsonObject, op: str) -> Iterator[JsonObject]:
+    """Yield a part of the schema with what it refers to; ``op`` is that of the stage it is in."""
+    yield part
+    name = str(part.get("$ref", "")).removeprefix("#/$defs/") or part.get("x-part", "")
+    if name == "op":
+        name = op if "." in op else ""
+    for more in (_parts().get(name), part.get("then")):
+        if isinstance(more, dict):
+            yield from _with_referred(more, op)
+
+
+def _below(parts: Iterable[JsonObject], step: str | int, op: str) -> list[JsonObject]:
+    """Return what the schema says of a key, or of an item, below some ``parts``."""
+    below: list[object] = []
+    for part in parts:
+        if isinstance(step, int):
+            below.append(part.get("items"))
+        else:
+            named = part.get("properties", {})
+            below.append(named.get(step, part.get("additionalProperties")))
+    return [more for one in below if isinstance(one, dict) for more in _with_referred(one, op)]
+
+
+def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
+    """Whether a text belongs there, so that a value of another ``kind`` would be taken for one."""
+    for part in parts:
+        listed = part.get("type", ())
+        types = {listed} if isinstance(listed, str) else set(listed)
+        values = types & {"integer", "number", "boolean"}
+        # FAST-HEP makes a text of any value there, or of one in a list.
+        any_value = values == {"number", "boolean"} or (values == {"number"} and "array" in types)
+        told = part.get("x-text") or ()
+        is_text = told is True or kind in told or ("string" in types and (not values or any_value))
+        if is_text and (kind != "null" or ("string" in types and kind not in types)):
+            return True
+    return False
 
 
 def key_of(start: str, path: Iterable[str | int]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -222,4 +223,4 @@ def _unreadable(content: YamlMapping, file: str) -> Iterator[Finding]:
 
 
 def _read(path: Path) -> Any:
-    return load_each_key_once(path) or {}
+    return load_each_key_once(path, partial(schema.misread, part="site", file=str(path))) or {}

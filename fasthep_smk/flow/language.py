@@ -56,11 +56,10 @@ def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     except RecursionError:
         problem = "contains itself: an anchor and its *"
         return [Finding(file=workflow, problem=problem)]
-    found = list(_odd_keys(document, workflow))
     bare = {**content, "analysis": _without_execution(content.get("analysis"))}
     for section in _OURS:
         bare.pop(section, None)
-    found += [
+    found = [
         replace(one, hint=f"it belongs below {_BELOW[one.key]}") if one.key in _BELOW else one
         for one in _unknown(bare, "workflow", workflow)
     ]
@@ -275,19 +274,6 @@ class _Texts:
                 else [self._text(value) for value in content]
             )
         return self._made[id(content)]
-
-
-def _odd_keys(document: YamlMapping, workflow: str) -> Iterator[Finding]:
-    """Yield keys at the top that YAML has not read as text, such as ``on:``."""
-    for key in document:
-        if isinstance(key, bool) or key is None:
-            yield Finding(
-                file=workflow,
-                key=f"[{as_yaml(key)}]",
-                problem="this key is not text",
-                value=as_yaml(key),
-                expected="a name; put quotes around it if it looks like a number or a yes/no",
-            )
 
 
 def _stages(content: YamlMapping) -> list[tuple[str, YamlMapping]]:

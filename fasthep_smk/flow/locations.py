@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
+from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.yaml_places import yaml_places
-from fasthep_smk.util.bounded_yaml import repeated_keys
+from fasthep_smk.flow.places import mapping, named
+from fasthep_smk.util.bounded_yaml import key_findings
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_values import as_yaml
 
@@ -28,12 +30,6 @@ _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(['\"])(.*?)\3\]|\[([^\[\]'
 #: What the items of a list are named by.
 _NAMES = ("id", "name")
 _YAML = (".yaml", ".yml")
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-#: A number with a zero before it, or with colons in it.
-_OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
-#: Where a number with colons is a time, and said to be one.
-_TIMES = ("execution",)
-
 
 #: What is none of a mapping's keys: ``None`` may be one.
 _NONE = object()
@@ -96,11 +92,13 @@ def located_in(findings: Iterable[Finding], file: Path) -> list[Finding]:
     ]
 
 
-def yaml_slips(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Finding]:
+def yaml_slips(
+    files: Iterable[Path], *, workflow: Path, shown: str, part: str = "workflow"
+) -> list[Finding]:
     """Return what YAML's readers silently take for something else than is written.
 
-    Of a key that stands twice in one mapping, they take the last; ``036`` is 30 to them, and
-    ``1:30`` is 90 (https://yaml.org/type/int.html).
+    Of a key that stands twice in one mapping, they take the last; ``036`` is 30 to them, ``1:30``
+    is 90 (https://yaml.org/type/int.html), and a name ``on`` is ``true``.
     """
     found: list[Finding] = []
     for file in files:
@@ -108,42 +106,11 @@ def yaml_slips(files: Iterable[Path], *, workflow: Path, shown: str) -> list[Fin
         with contextlib.suppress(yaml.YAMLError, OSError, UnicodeError, RecursionError):
             with file.open(encoding="utf-8") as stream:
                 root = yaml.compose(stream, Loader=_Loader)
-            found += repeated_keys(root, name)
-            found += _other_numbers(root, name)
+            found += key_findings(root, name)
+            misread = [*schema.misread(root, part, file=name)]
+            content = mapping(_Loader("").construct_document(root)) if misread else {}
+            found += [replace(one, key=named(one.key or "", content)) for one in misread]
     return found
-
-
-def _other_numbers(root: yaml.Node | None, file: str) -> Iterator[Finding]:
-    """Yield numbers to the base of 8 or 60; times are read so below ``execution``, with a note."""
-    left: list[tuple[yaml.Node, str]] = [(root, "")] if root is not None else []
-    seen = set[int]()
-    while left:
-        node, key = left.pop()
-        if id(node) in seen or key.startswith("x-"):
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            left += [(one, key) for one in reversed(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            left += [
-                (value, str(name.value))
-                for name, value in reversed(node.value)
-                if name.value not in _TIMES
-            ]
-        elif node.tag in _NUMBERS and (written := _OTHER_NUMBER.fullmatch(node.value)):
-            number = yaml.SafeLoader("").construct_object(node)
-            digits = node.value.replace("_", "").lstrip("+-0") or "0"
-            plain = f"-{digits}" if node.value.startswith("-") else digits
-            if plain == str(number):  # 007
-                continue
-            yield Finding(
-                file=file,
-                key=key or None,
-                problem=f"YAML reads this as {number}",
-                value=node.value,
-                at=f"{file}, line {node.start_mark.line + 1}",
-                hint=f"write {plain}, or quotes around a text" if written[1] else None,
-            )
 
 
 def _with_place(finding: Finding, text: _Text | None, workflow: Path, shown: str) -> Finding:

@@ -32,7 +32,7 @@ def profile_findings(document: Mapping[str, object], workflow: Path, root: Path)
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
         found += located_in(_of_profile(content, shown), path)
-        found += yaml_slips([path], workflow=path, shown=shown)
+        found += yaml_slips([path], workflow=path, shown=shown, part="profile")
     return found
 
 

@@ -213,8 +213,7 @@ def _inputs(start: Start) -> Inputs:
 def _and_operations(found: list[Finding], document: YamlMapping, start: Start) -> list[Finding]:
     """Return findings, if there are any, with those about parameters of FAST-HEP's operations."""
     told, more = {one.key for one in found}, list[Finding]()
-    # Of what stands twice, one may be meant that is not read.
-    if found and not any(one.problem.startswith("stands twice") for one in found):
+    if found:
         with contextlib.suppress(Findings):  # a profile is what is wrong
             registry = registry_of(document, start.settings.workflow, start.root)
             more = operation_findings(document, registry, workflow=start.shown)
@@ -233,6 +232,8 @@ def load(start: Start) -> Loaded:
     note = contract.check()
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
+    # First: what else seems to be wrong may follow from what YAML does not read as it is written.
+    _raise_if_any(yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown))
     of_document = document_findings(document, workflow=start.shown)
     execution: Execution | None = None
     try:
@@ -244,7 +245,6 @@ def load(start: Start) -> Loaded:
         *profile_findings(document, settings.workflow, start.root),
         *of_document,
         *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
-        *yaml_slips(map(Path, digests), workflow=settings.workflow, shown=start.shown),
         *(one for one in findings if one.key not in told or one.key is None),
     ]
     if found and not any((one.key or "").startswith(_OF_FILES) for one in found):

@@ -11,15 +11,16 @@ import contextlib
 import io
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.yaml_messages import readable_errors
+from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["check", "checked", "load", "load_each_key_once", "repeated_keys"]
+__all__ = ["check", "checked", "key_findings", "load", "load_each_key_once", "read_as"]
 
 #: Bytes of a file; 100,000 input files are listed in some 15 MB.
 _LARGEST = 20_000_000
@@ -35,6 +36,13 @@ _UNUSUAL = re.compile("[\r\x85\u2028\u2029\ufeff]")
 #: PyYAML takes hours for a number of that many digits to the base of 60.
 _ENDLESS = re.compile(r"[-+0-9:_.]{200}")
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: What makes values of texts without quotes that are no text, by the kinds of values.
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_MAKE = {
+    tag: make
+    for tag, make in yaml.constructor.SafeConstructor.yaml_constructors.items()
+    if tag and tag.rpartition(":")[2] in ("bool", "int", "float", "null", "timestamp")
+}
 
 
 def load(path: Path) -> object:
@@ -47,11 +55,13 @@ def load(path: Path) -> object:
         return yaml.safe_load(checked(stream, str(path)))
 
 
-def load_each_key_once(path: Path) -> object:
-    """Return the value of a YAML file of a person's.
+def load_each_key_once(
+    path: Path, wrong: Callable[[yaml.Node | None], Iterable[Finding]] = lambda _: ()
+) -> object:
+    """Return the value of a YAML file of a person's; ``wrong`` finds more that is misread in it.
 
     Raises:
-        Findings: the same, or it is no file or not YAML, or a key stands twice in one mapping.
+        Findings: the same, or it is no file or not YAML, or a key is read otherwise than written.
         FileNotFoundError: it is not there.
     """
     with readable_errors(path):
@@ -59,13 +69,28 @@ def load_each_key_once(path: Path) -> object:
             text = checked(stream, str(path))
         value = yaml.safe_load(text)
         root = yaml.compose(text, Loader=_PARSER)
-    if found := [*repeated_keys(root, str(path))]:
+    if found := [*key_findings(root, str(path)), *wrong(root)]:
         raise Findings(found)
     return value
 
 
-def repeated_keys(root: yaml.Node | None, file: str) -> Iterator[Finding]:
-    """Yield keys that stand twice in one mapping, of which YAML's readers take the last."""
+def read_as(node: yaml.Node) -> str | None:
+    """Return what YAML's readers make of a text, if that is another one: ``true`` of ``on``."""
+    make = _MAKE.get(node.tag)
+    if make is None or not isinstance(node, yaml.ScalarNode):
+        return None
+    try:
+        value = make(_CONSTRUCTOR, node)
+    except ValueError:  # who reads it says so
+        return None
+    return None if str(value) == node.value else as_yaml(value)
+
+
+def key_findings(root: yaml.Node | None, file: str) -> Iterator[Finding]:
+    """Yield keys that are not what YAML's readers make of them, or that stand twice in a mapping.
+
+    Of the latter they take the last.
+    """
     left, seen = [root], set()
     while left:
         node = left.pop()
@@ -82,6 +107,15 @@ def repeated_keys(root: yaml.Node | None, file: str) -> Iterator[Finding]:
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
                 continue
             line = key.start_mark.line + 1
+            if read := read_as(key):
+                yield Finding(
+                    file=file,
+                    key=key.value or None,
+                    problem=f"this key is no text to YAML, which reads it as {read}",
+                    at=f"{file}, line {line}",
+                    value=key.value or None,
+                    hint=f"write {as_yaml(key.value)}, in quotes",
+                )
             if key.value in lines:
                 yield Finding(
                     file=file,

@@ -168,7 +168,7 @@ def test_a_mistake_is_named_with_what_was_meant(
          "write 'xs' beside the name of the dataset"),
         (stage("hep.hist", axes=[AXIS], storage="count", weight_expr="w"),
          "weight_expr: is not used with storage: count\n    found: 'w'"),
-        ({**workflow(), True: {"a": 1}}, "[true]: this key is not text"),
+        ({**workflow(), True: {"a": 1}}, "True: unknown key"),
         (workflow(_common={}), "_common: unknown key"),
     ],
 )  # fmt: skip
@@ -288,6 +288,122 @@ def test_a_key_that_stands_twice_is_named(tmp_path: Path) -> None:
         ("a", "w.yaml, lines 1 and 3"),
         ("e", "w.yaml, lines 4 and 6"),
     }
+
+
+STAGE = "analysis: {{stages: [{{id: A, {}}}]}}"
+HIST = "analysis: {{stages: [{{id: A, op: hep.hist, params: {{axes: [{{{}}}]}}}}]}}"
+VARIATION = "systematics: {{variations: [{{name: v, {}}}]}}"
+#: Texts that YAML takes for something else, and for what.
+MISREAD = {
+    "on": "true", "yes": "true", "NO": "false", "off": "false", "true": "true", "~": "null",
+    "null": "null", "2018_08": "201808", "0x10": "16", "010": "8", "1:30": "90", ".5": "0.5",
+    "1.50": "1.5", "+5": "5", "1_0.0": "10.0", "2018-05-01 12:00:00Z": "2018-05-01 12:00:00+00:00",
+}  # fmt: skip
+#: Texts to YAML, or the same as what YAML makes of them.
+READ = ["2018", "1.0", "-3", "2024-01-01", "1e3", "'on'", '"2018_08"', "!!str on", "True", "online"]
+NAMES = {
+    "data.datasets[0].name": "data: {datasets: [{name: TEXT, files: [a.root]}]}",
+    "data.datasets['a'].group": "data: {datasets: [{name: a, group: TEXT}]}",
+    "data.datasets.a.eventtype": "data: {datasets: {a: {eventtype: TEXT}}}",
+    "data.datasets['a'].files[1]": "data: {datasets: [{name: a, files: [a.root, TEXT]}]}",
+    "data.defaults.tree_primary": "data: {defaults: {tree_primary: TEXT}}",
+    "sources.ev.tree": "sources: {ev: {kind: root_tree, tree: TEXT}}",
+    "sources.ev.branches[1]": "sources: {ev: {branches: [a, TEXT]}}",
+    "joins.j.inputs[0].source": "joins: {j: {inputs: [{source: TEXT}]}}",
+    "primary_stream": "primary_stream: TEXT",
+    "fields.f.branch": "fields: {f: {stream: ev, branch: TEXT}}",
+    "outputs.o.keep[0]": "outputs: {o: {tree: t, keep: [TEXT]}}",
+    "observers[0].at[0]": "observers: [{kind: k, at: [TEXT]}]",
+    "styles.s.use": "styles: {s: {use: TEXT}}",
+    "styles.s.data_mc.signals[0]": "styles: {s: {data_mc: {signals: [TEXT]}}}",
+    "analysis.stages[0].id": "analysis: {stages: [{id: TEXT}]}",
+    "analysis.stages['A'].op": STAGE.format("op: TEXT"),
+    "analysis.stages['A'].from": STAGE.format("from: TEXT"),
+    "analysis.stages['A'].from[0].node": STAGE.format("from: [{node: TEXT}]"),
+    "analysis.stages['A'].needs": STAGE.format("needs: TEXT"),
+    "analysis.stages['A'].needs[0]": STAGE.format("needs: [TEXT]"),
+    "analysis.stages['A'].applies_to.eventtype": STAGE.format("applies_to: {eventtype: TEXT}"),
+    "analysis.stages['A'].execution.require": STAGE.format("execution: {require: TEXT}"),
+    "analysis.stages['A'].write.keep[0]": STAGE.format("write: {keep: [TEXT]}"),
+    "analysis.stages['A'].write[0].path": STAGE.format("write: [{path: TEXT}]"),
+    "analysis.stages['A'].render.style": STAGE.format("render: {style: TEXT}"),
+    "analysis.stages['A'].render[0].out": STAGE.format("render: [{out: TEXT}]"),
+    "analysis.stages['A'].params.axes[0].name": HIST.format("name: TEXT"),
+    "analysis.stages['A'].params.axes[0].source": HIST.format("source: TEXT"),
+    "analysis.stages['A'].params.axes[0].bins[0]": HIST.format("bins: [TEXT]"),
+    "analysis.stages['A'].params.variables[0].name": STAGE.format(
+        "op: hep.define, params: {variables: [{name: TEXT}]}"
+    ),
+    "analysis.stages['A'].params.selection.S.from[0]": STAGE.format(
+        "op: hep.selection.cutflow, params: {selection: {S: {from: [TEXT]}}}"
+    ),
+    "analysis.stages['A'].params.keep[0]": STAGE.format(
+        "op: hep.select_objects, params: {keep: [TEXT]}"
+    ),
+    "systematics.variations[0].name": "systematics: {variations: [{name: TEXT}]}",
+    "systematics.variations['v'].stop_before[0]": VARIATION.format("stop_before: [TEXT]"),
+    "systematics.variations['v'].replace.a": VARIATION.format("replace: {a: TEXT}"),
+    "execution.pools.cpu.use": "execution: {pools: {cpu: {use: TEXT}}}",
+}
+#: What may be a number or a yes and no: parameters of a user's own, metadata, and settings.
+VALUES = [
+    STAGE.format("op: own.op, params: {name: TEXT, axes: [{name: TEXT}], keep: [TEXT]}"),
+    STAGE.format("op: hep.hist, params: {dataset_axis: TEXT, axes: [{bins: {low: TEXT}}]}"),
+    "analysis: {globals: {a: TEXT, b: [TEXT]}}",
+    "data: {datasets: [{name: a, nevents: TEXT, xs: TEXT, is_signal: TEXT, runs: [TEXT]}]}",
+    "styles: {s: {figure: {dpi: TEXT}, legend: {frameon: TEXT}}, t: {op: own.x, name: TEXT}}",
+    "execution: {pools: {cpu: {config: {htcondor: {getenv: TEXT}, walltime: TEXT}}}}",
+    "x-notes: {name: TEXT}",
+]
+
+
+def slips(text: str, folder: Path, part: str = "workflow") -> list[tuple[str | None, str]]:
+    (folder / "w.yaml").write_text(text)
+    path = folder / "w.yaml"
+    found = yaml_slips([path], workflow=path, shown="w.yaml", part=part)
+    assert all(one.at == "w.yaml, line 1" for one in found)
+    return [(one.key, one.problem) for one in found]
+
+
+@pytest.mark.parametrize("place", NAMES)
+def test_a_name_that_yaml_reads_as_something_else_is_named(place: str, tmp_path: Path) -> None:
+    for text, read in MISREAD.items():
+        found = slips(NAMES[place].replace("TEXT", text), tmp_path)
+        problem = f"is no text to YAML, which reads it as {read}"
+        # Most names may be left out, which is null.
+        assert found == [(place, problem)] or (read == "null" and not found)
+    for text in READ:
+        assert slips(NAMES[place].replace("TEXT", text), tmp_path) == []
+
+
+@pytest.mark.parametrize("workflow", VALUES)
+def test_values_that_are_no_texts_are_left_alone(workflow: str, tmp_path: Path) -> None:
+    for text in [*MISREAD, *READ]:
+        if text not in ("010", "1:30"):  # refused as numbers to other bases
+            assert slips(workflow.replace("TEXT", text), tmp_path) == []
+
+
+def test_numbers_that_make_names_may_be_written_with_zeros(tmp_path: Path) -> None:
+    """Names are made of a matrix, and parameters."""
+    variation = VARIATION.format("matrix: {scale: [0.50, TEXT]}")
+    assert slips(variation.replace("TEXT", "1.50"), tmp_path) == []
+    assert slips(variation.replace("TEXT", "off"), tmp_path) == [
+        (
+            "systematics.variations['v'].matrix.scale[1]",
+            "is no text to YAML, which reads it as false",
+        )
+    ]
+
+
+@pytest.mark.parametrize("start", ["", "data: {datasets: ", "x: [{y: "])
+def test_a_key_that_yaml_reads_as_something_else_is_named(start: str, tmp_path: Path) -> None:
+    end = "}" * start.count("{") + "]" * start.count("[")
+    for text, read in MISREAD.items():
+        for part in ("workflow", "profile"):
+            found = slips(f"{start}{{{text} : 1}}{end}", tmp_path, part)
+            assert found == [(text, f"this key is no text to YAML, which reads it as {read}")]
+    for text in READ:
+        assert slips(f"{start}{{{text} : 1}}{end}", tmp_path) == []
 
 
 def test_a_number_that_yaml_reads_as_another_is_named(tmp_path: Path) -> None:
