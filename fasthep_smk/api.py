@@ -137,8 +137,7 @@ class Results:
             return (self.only,)
         if self._is_only:
             return (_ONLY,)
-        found = sorted(path.parent.name for path in self._of_variations())
-        return (*(name for name in found if name == _ONLY), *(n for n in found if n != _ONLY))
+        return tuple(sorted(self._of_variations(), key=lambda name: (name != _ONLY, name)))
 
     def histograms(self, variation: str | None = None) -> dict[str, hist.Hist]:
         """Return all histograms (``hist.Hist``) by the ids of their stages."""
@@ -172,7 +171,9 @@ class Results:
     def files(self, variation: str | None = None) -> list[Path]:
         """Return all other files that stages and writers have made, plots and tables included."""
         folder = self._artifacts(variation)
-        skipped = {folder / "histograms", folder / "cutflows", folder / "provenance"}
+        others = {self.build / "artifacts" / name for name in self._of_variations()}
+        skipped = {one for one in others if folder in one.parents}  # sf has the folder of sf/up
+        skipped |= {folder / "histograms", folder / "cutflows", folder / "provenance"}
         return [
             path
             for path in sorted(folder.rglob("*"))
@@ -194,11 +195,13 @@ class Results:
         whole = self.build / "run_summary.yaml"
         if self.only is not None or not whole.is_file():
             return False
-        others = [path.stat().st_mtime_ns for path in self._of_variations()]
+        others = [path.stat().st_mtime_ns for path in self._of_variations().values()]
         return whole.stat().st_mtime_ns > max(others, default=0)
 
-    def _of_variations(self) -> list[Path]:
-        return list(self.build.glob("reports/*/run_summary.yaml"))
+    def _of_variations(self) -> dict[str, Path]:
+        """Return the summaries of systematic variations by their names, which may hold slashes."""
+        found = self.build.glob("reports/*/**/run_summary.yaml")
+        return {path.parent.relative_to(self.build / "reports").as_posix(): path for path in found}
 
     def _variation(self, name: str | None) -> str:
         known = self.variations
@@ -221,6 +224,8 @@ class Results:
 
     def _path(self, kind: str, name: str, variation: str | None) -> Path:
         known = self._listed(kind, variation)
+        # FAST-HEP names a result after its stage in these characters.
+        name = name if name in known else re.sub(r"[^A-Za-z0-9_.-]+", "_", name).strip("._")
         if name not in known:
             raise self._unknown(kind.removesuffix("s"), name, known)
         return known[name]

@@ -27,7 +27,7 @@ from fasthep_smk.flow import op_identity
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["SIGHTS", "Sight", "forget", "own_sources", "sees_variation", "sights"]
+__all__ = ["OF_CONTEXT", "SIGHTS", "Sight", "forget", "own_sources", "sees_variation", "sights"]
 
 Sight = Literal["names", "dataset", "place", "run"]
 SIGHTS: tuple[Sight, ...] = ("names", "dataset", "place", "run")
@@ -80,6 +80,8 @@ _SHOWS: Mapping[str, Sight] = {
     "dataset_nevents": "dataset",
     "partition": "place",
 }
+#: What FAST-HEP puts into the context.
+OF_CONTEXT = _OWN.union(_SHOWS, ("datasets", "execution", "scope", "workflow_path"))
 
 
 def sights(

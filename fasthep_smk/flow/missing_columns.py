@@ -1,17 +1,24 @@
-"""Columns that are read before they are made, and why one is taken for a branch of the input."""
+"""Columns that are read before they are made, or hidden, and why one is taken for a branch."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
+from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.context_use import OF_CONTEXT
+from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
+from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.reads import CATEGORY, dependency_context, full_registry, is_published
+from fasthep_smk.flow.syntax_hints import as_python
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["columns_before", "early_findings", "why_missing"]
+__all__ = ["columns_before", "early_findings", "hidden_findings", "why_missing"]
 
 
 def early_findings(plan: ExecutionPlan, *, workflow: str) -> dict[str, Finding]:
@@ -30,6 +37,64 @@ def early_findings(plan: ExecutionPlan, *, workflow: str) -> dict[str, Finding]:
                 if column not in before:
                     found.setdefault(column, finding)
     return found
+
+
+def hidden_findings(
+    plan: ExecutionPlan, branches: Collection[str], *, workflow: str
+) -> list[Finding]:
+    """Return the globals that take the name of something else which the workflow reads.
+
+    In an expression a global goes before a column and a function, and operations find it in their
+    context beside what FAST-HEP puts there. ``branches`` are those of the input.
+    """
+    values = {str(name): value for name, value in mapping(plan.context.get("globals")).items()}
+    columns = {*branches, *mapping(mapping(plan.data_flow).get("origins"))}
+    found = dict.fromkeys({*plan.context, *OF_CONTEXT}, "is a name of FAST-HEP's own context")
+    read, called = _read_but_for(plan, set(values)) if values else (set[str](), set[str]())
+    found |= dict.fromkeys(called, "hides a function, which expressions call")
+    found |= dict.fromkeys(read & columns, "hides a column, which expressions read")
+    return [
+        Finding(
+            file=workflow,
+            key=key_of("analysis.globals", [name]),
+            problem=found[name],
+            value=as_yaml(value),
+            expected="a name of its own",
+            hint="give it another name, also where its value is meant",
+        )
+        for name, value in values.items()
+        if name in found
+    ]
+
+
+def _read_but_for(plan: ExecutionPlan, values: set[str]) -> tuple[set[str], set[str]]:
+    """Return the columns that stages would read without these globals, and functions they call.
+
+    A registered constant counts as a function.
+    """
+    registry = full_registry(plan)
+    context = dependency_context(plan, registry)
+    bare = upstream.DependencyContext(
+        known_functions=context.known_functions,
+        known_constants=context.known_constants,
+        context_symbols=set(context.context_symbols) - values,
+    )
+    read, called = set[str](), set(context.known_constants)
+    for node in plan.nodes:
+        spec = None
+        if is_published(plan.registry, CATEGORY[node.role], node.impl):
+            spec = upstream.component_spec_for_node(node, registry)
+        with contextlib.suppress(Exception), parsed_expressions() as texts:
+            if spec is not None:  # what the compiler cannot read it has refused
+                read |= set(
+                    upstream.parse_component_data_dependencies(
+                        spec=spec, params=dict(node.params), dep_ctx=bare
+                    ).consumes
+                )
+            for part in (one for text in texts for one in ast.walk(ast.parse(as_python(text)))):
+                if isinstance(part, ast.Call) and isinstance(part.func, ast.Name):
+                    called.add(part.func.id)
+    return read, called & {*context.known_functions, *context.known_constants}
 
 
 def _early(

@@ -115,9 +115,7 @@ class FlameGraph:
 def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
     """Yield the title and the file of all results of a kind, variations in folders of their own."""
     artifacts = build / ARTIFACTS
-    for manifest in sorted(
-        [*artifacts.glob(f"{kind}/manifest.json"), *artifacts.glob(f"*/{kind}/manifest.json")]
-    ):
+    for manifest in sorted(artifacts.glob(f"**/{kind}/manifest.json")):
         variation = "/".join(manifest.relative_to(artifacts).parts[:-2])
         try:
             for one in json.loads(files.read_plain(manifest))[kind]:
@@ -224,9 +222,7 @@ def skims(build: Path) -> list[Skim]:
     """Return what was written of events, for each such output and dataset."""
     found = []
     artifacts = build / ARTIFACTS
-    for path in sorted([*artifacts.glob("files/*/*.json"), *artifacts.glob("*/files/*/*.json")]):
-        if path.name != "manifest.json":
-            continue
+    for path in sorted(artifacts.glob("**/files/*/manifest.json")):
         variation = "/".join(path.relative_to(artifacts).parts[:-3])
         try:
             told = json.loads(files.read_plain(path))
@@ -268,7 +264,7 @@ def measured(build: Path) -> list[FlameGraph]:
     """Return the flame graphs of stages."""
     top = build / ARTIFACTS
     found = []
-    for path in sorted([*top.glob(f"{FOLDER}/*/*.html"), *top.glob(f"*/{FOLDER}/*/*.html")]):
+    for path in sorted(top.glob(f"**/{FOLDER}/*/*.html")):
         part, _, what = path.stem.rpartition(".")
         variation = "/".join(path.relative_to(top).parts[:-3])
         found.append(

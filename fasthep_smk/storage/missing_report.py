@@ -80,8 +80,7 @@ def said_of_sample(sample: SampleFacts) -> str:
 
 
 def _found(build: Path, name: str) -> list[Path]:
-    reports = build / "reports"
-    return sorted([*reports.glob(name), *reports.glob(f"*/{name}")])
+    return sorted((build / "reports").rglob(name))
 
 
 def markdown(missing: Iterable[MissingPartition], total: int) -> str:

@@ -19,7 +19,7 @@ _RESULTS = {
     "files": "artifacts/**/files/**/*.root",
     "report": "report.html",
     "summary": "run_summary.yaml",
-    "summaries": "reports/*/run_summary.yaml",
+    "summaries": "reports/**/run_summary.yaml",
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.flow.missing_columns import early_findings
+from fasthep_smk.flow.missing_columns import early_findings, hidden_findings
 from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
@@ -132,21 +132,22 @@ def early_columns(
     *,
     workflow: str,
 ) -> list[Finding]:
-    """Return the columns that are read before they are made, and are not read from any file.
+    """Return the columns that globals hide, or that are read before they are made or from a file.
 
     FAST-HEP reads a branch of the same name only if the source lists it.
     """
     early = early_findings(plan, workflow=workflow)
-    if not early or len(sources) > 1:  # a join gives columns other names
+    if not early and not plan.context.get("globals"):
         return []
     trees = [source.tree for source in sources if source.tree is not None]
     looked = inputs.look([file for file in files_of_plan(plan) if not is_remote(file)], trees)
     known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
-    if not known or None in known:
-        return []
     branches = {name for listed in known for name in listed or ()}
     branches |= set(mapping(document.get("fields")))
     asked = [one.all_branches for one in sources]
+    hidden = hidden_findings(plan, branches.union(*filter(None, asked)), workflow=workflow)
+    if hidden or not known or None in known or len(sources) > 1:  # a join gives columns other names
+        return hidden
     # A source that is asked for none reads all.
     read = branches.intersection(*(one for one in asked if one))
     listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None

@@ -52,6 +52,49 @@ def test_variations_have_results_of_their_own(tmp_path: Path) -> None:
         results.histogram("MetHist", "lumi_upp")
 
 
+def test_a_variation_may_have_a_slash_in_its_name(tmp_path: Path) -> None:
+    """FAST-HEP makes folders in folders of it; so does one whose name is the first part alone."""
+    path = cases.case("plan_systematics").prepare(tmp_path)
+    workflow = yaml.safe_load(path.read_text())
+    (hist,) = [one for one in workflow["analysis"]["stages"] if one["id"] == "MetHist"]
+    hist["id"] = "Met/Hist"
+    names = ("sf", "sf/up", "sf/up/more")
+    workflow["systematics"]["variations"] = [
+        {"name": name, "weight": {"multiply": f"{number}.5"}}
+        for number, name in enumerate(names, start=1)
+    ]
+    path.write_text(yaml.safe_dump(workflow))
+    results = fasthep_smk.run(path, cwd=tmp_path)
+    assert results.variations == ("nominal", *names)
+    nominal = results.histogram("Met/Hist")
+    assert nominal == results.histogram("Met_Hist")
+    for number, name in enumerate(names, start=1):
+        found = results.histogram("Met/Hist", name)
+        assert found.values() == pytest.approx((number + 0.5) * nominal.values())
+        assert results.summary(name)["variation"]["name"] == name
+        (listed,) = results.histograms(name)
+        assert listed == "Met_Hist"
+        assert len(results.files(name)) == len(results.files())
+        assert {path.name for path in results.files(name)} == {
+            path.name for path in results.files()
+        }
+    only = fasthep_smk.run(path, cwd=tmp_path, variation="sf/up")
+    assert only.histogram("Met/Hist") == results.histogram("Met/Hist", "sf/up")
+    told = smk_report(tmp_path)
+    for name in names:
+        assert f"Met_Hist ({name})" in told
+    compared = subprocess.run(
+        [sys.executable, "-m", "fasthep_smk", "compare", "build", "build"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "4 histograms" in compared.stdout
+
+
+def smk_report(folder: Path) -> str:
+    command = [sys.executable, "-m", "fasthep_smk", "report", "--text"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
 def test_a_translation_says_where_it_is(analysis: Path) -> None:
     translated = fasthep_smk.translate("workflow.yaml", cwd=analysis, granularity="stage")
     assert translated.snakefile.is_file()
