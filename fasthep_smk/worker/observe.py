@@ -45,6 +45,7 @@ from fasthep_smk.flow.op_identity import PUBLISHED, is_published, module_file
 from fasthep_smk.flow.own_modules import imported
 from fasthep_smk.storage.observed import ALL, Observation, Surroundings, machine, of_session
 from fasthep_smk.util.files import sha256_bytes
+from fasthep_smk.util.remote import local_path
 from fasthep_smk.worker.call_names import (
     in_folder,
     is_called_with,
@@ -128,7 +129,7 @@ class Observer:
         )
         self._own_code: dict[CodeType, bool] = {}
         self._ours = tuple(f"{place}/" for place in {str(build), os.path.realpath(build)})
-        self._known = {os.path.abspath(path) for path in known}  # noqa: PTH100
+        self._known = {os.path.abspath(local_path(path) or path) for path in known}  # noqa: PTH100
         self._process = os.getpid()
         self._began = time.time_ns()
         # Processes that the job forks tell here what they note.
