@@ -64,6 +64,10 @@ LEFT = {
         "float(os.environ.get('LEFT', 1))",
     ),
     "the folder": ("os.chdir('/')", "len(os.getcwd()) == 1"),
+    "a folder that is removed": (
+        "os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')",
+        "len(os.getcwd()) == 1",
+    ),
 }
 HEAD = """\
 import os, random, sys

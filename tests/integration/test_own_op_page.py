@@ -46,6 +46,10 @@ MISTAKES = {
     "no field 'MET_px'": ('"requires": {', '"required": {'),
     "it returned nothing (None)": ("return ak.with_field", "ak.with_field"),
     "it returned an array": ("return ak.with_field(stream, ", "return (lambda new, name: new)("),
+    "it returned 80 events": (
+        "return ak.with_field(stream, values, output)",
+        "stream = ak.with_field(stream, values, output)\n    return ak.concatenate([stream, stream])",
+    ),
 }
 #: What else is said of an operation that fails: its line, and the fix.
 IN_JOBS = {
@@ -63,6 +67,11 @@ IN_JOBS = {
         "stage 'Met' (my.met) failed",
         "my_ops.py, line 22, in met",
         "the function must end with return ak.with_field(stream, …)",
+    ),
+    "it returned 80 events, and got 40": (
+        "stage 'Met' (my.met) failed",
+        "my_ops.py, line 22, in met",
+        "return one entry for each event, or fewer for a selection",
     ),
 }
 
