@@ -136,15 +136,18 @@ class Inputs:
     def checksum(self, path: str) -> str:
         """Return what makes an input file the same file: its name and the SHA-256 of its content.
 
-        A remote file is known by what its server says, as in :meth:`identity`.
+        A remote file is known by what its server says, as in :meth:`identity`. A checksum is kept
+        for the inode and its time of change: what else is known of a file, another one may have.
         """
-        stat, here = self.identity(path), local_path(path)
+        known, here = self.identity(path), local_path(path)
         if here is None or not (self.root / here).is_file():
-            return stat
-        if stat not in self._checksums:
-            self._checksums[stat] = files.sha256_file(self.root / here)
+            return known
+        status = (self.root / here).stat()
+        at = f"{known}|{status.st_ctime_ns}|{status.st_ino}"
+        if at not in self._checksums:
+            self._checksums[at] = files.sha256_file(self.root / here)
             self._store()
-        return f"{path}|sha256:{self._checksums[stat]}"
+        return f"{path}|sha256:{self._checksums[at]}"
 
     def look(
         self, paths: Iterable[str], trees: Iterable[str], *, alike: Iterable[Sequence[str]] = ()

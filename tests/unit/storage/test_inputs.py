@@ -151,6 +151,22 @@ def test_a_file_that_was_made_again_with_its_size_and_time_is_another_one(tmp_pa
     assert Inputs(tmp_path, cache).checksum("dy.root") != first
 
 
+def test_a_checksum_is_taken_again_of_a_file_with_the_size_time_and_uuid_of_another(
+    tmp_path: Path,
+) -> None:
+    """``--identity checksum`` is what helps then, as ``docs/reruns.md`` says."""
+    file, cache = tmp_path / "dy.root", tmp_path / "cache.json"
+    events.zmumu_file(file, 10, 0)
+    stat, first = identity_of("dy.root", tmp_path), Inputs(tmp_path, cache).checksum("dy.root")
+    content, status = bytearray(file.read_bytes()), file.stat()
+    content[-1] ^= 1
+    (tmp_path / "new.root").write_bytes(content)
+    os.utime(tmp_path / "new.root", ns=(status.st_atime_ns, status.st_mtime_ns))
+    (tmp_path / "new.root").rename(file)
+    assert identity_of("dy.root", tmp_path) == stat
+    assert Inputs(tmp_path, cache).checksum("dy.root") != first
+
+
 def test_a_pipe_or_what_may_not_be_read_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert identity_of("pipe", tmp_path).startswith("pipe|0|")
