@@ -13,7 +13,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -28,6 +28,7 @@ __all__ = [
     "paths_below_open_folders",
     "paths_in",
     "place_of",
+    "starts_shell",
     "variables_in",
 ]
 
@@ -38,7 +39,10 @@ _MOST_MATCHES = 1000
 _BETWEEN_WORDS = re.compile(r"[\s=;|&<>()'\"`@,:]+")
 _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 #: What a shell makes several names of.
-_CHOICE = re.compile(r"\{[^{}\s'\"]*\}")
+_CHOICE = re.compile(r"\{[^{}\s'\"]*(,|\.\.)[^{}\s'\"]*\}")
+_SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
+#: In which a shell looks for no files.
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$\(\(.*?\)\)")
 _DESCRIPTOR = re.compile(r"(/proc/self|/dev)/fd/\d+")
 
 
@@ -99,33 +103,45 @@ def variables_in(word: str) -> list[str]:
     return _VARIABLE.findall(word)
 
 
+def starts_shell(words: Sequence[str]) -> bool:
+    """Whether a shell is among the words that a program is started with, or is given one text."""
+    return len(words) == 1 or any(word.rpartition("/")[2] in _SHELLS for word in words)
+
+
 def paths_in(
-    word: str, folder: str, variables: Mapping[Any, Any], files: NamedFiles
+    word: str, folder: str, variables: Mapping[Any, Any], files: NamedFiles, *, shell: bool
 ) -> Iterator[str]:
     """Yield the paths that a word of a command may name, from a ``folder`` on.
 
     A word may be a whole command of a shell, ``--option=file``, ``@file`` or ``file:key``. With a
-    pattern go the files that match and the folder where others may come, with a folder all below.
+    folder go all files below, with a pattern in a command of a ``shell`` the files that match and
+    the folder where others may come. Elsewhere it is a regular expression, a product, SQL's ``*``.
     """
     known = {**variables, "PWD": folder or os.getcwd()}  # noqa: PTH109
     text = _VARIABLE.sub(lambda found: os.fsdecode(known.get(found[1], found[0])), word)
     words = [text := _CHOICE.sub("*", text)]
     with contextlib.suppress(ValueError):  # a quotation mark that is no shell's
         words += shlex.split(text)
+    bare = _BETWEEN_WORDS.split(_QUOTED.sub("", text))
     parts = (part for one in words for part in (one, *_BETWEEN_WORDS.split(one)))
-    for part in dict.fromkeys(parts):
+    for part in filter(None, dict.fromkeys(parts)):
         path = os.path.join(folder, os.path.expanduser(part))  # noqa: PTH111, PTH118
-        fixed, *pattern = re.split(r"[*?\[]", path, maxsplit=1)
-        if not part:
-            continue
+        fixed, *pattern = re.split(r"[*?\[]", part, maxsplit=1)
         if os.path.isdir(path):  # noqa: PTH112
             yield from files.below(path)
         elif os.path.lexists(path) or not pattern:
             yield path
+        elif not shell or (part not in bare and re.search(r"\w", part) is None):
+            continue
         elif found := glob.glob(path, recursive=True)[:_MOST_MATCHES]:  # noqa: PTH207
-            yield from [os.path.dirname(fixed) or ".", *found]  # noqa: PTH120
-        elif "/" in part:
-            yield os.path.dirname(fixed) or "."  # noqa: PTH120
+            yield from [_above(path), *found]
+        elif os.path.dirname(fixed).strip("/"):  # noqa: PTH120
+            yield _above(path)
+
+
+def _above(pattern: str) -> str:
+    """Return the folder that files which match a pattern lie in, or are looked for below."""
+    return os.path.dirname(re.split(r"[*?\[]", pattern, maxsplit=1)[0]) or "."  # noqa: PTH120
 
 
 def place_of(path: Any) -> str | None:

@@ -53,6 +53,7 @@ from fasthep_smk.worker.call_names import (
     paths_below_open_folders,
     paths_in,
     place_of,
+    starts_shell,
     variables_in,
 )
 
@@ -211,10 +212,12 @@ class Observer:
         """Note files that another program is started with, in a ``folder``."""
         while frame is not None and _STARTERS.search(frame.f_code.co_filename):
             frame = frame.f_back
-        for word in dict.fromkeys(os.fsdecode(one) for one in given if one):
+        words = list(dict.fromkeys(os.fsdecode(one) for one in given if one))
+        shell, folder = starts_shell(words), os.fsdecode(folder or "")
+        for word in words:
             for name in variables_in(word):
                 self.variable(name, frame)
-            paths = paths_in(word, os.fsdecode(folder or ""), env or os.environ, self._files)
+            paths = paths_in(word, folder, env or os.environ, self._files, shell=shell)
             for path in (one for one in paths if not one.startswith(_PROGRAMS)):
                 if os.path.lexists(path):
                     self.lent(path, frame)
