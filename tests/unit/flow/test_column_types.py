@@ -244,6 +244,27 @@ def test_a_cutflow_sums_weights_of_each_type(weight: str) -> None:
     assert row["sumw2_out"] == pytest.approx(sum(squares.values()) - squares[(0.5,)])
 
 
+@pytest.mark.parametrize(
+    ("weights", "fits"),
+    [
+        (np.float32([0.1, -0.1] * 500 + [0.3, 0.1, -0.4]), True),  # the sum is but rounding
+        (np.float32([0.1, -0.1, np.nan]), True),
+        (np.float32([1e20, 1]), False),
+        (np.uint8([10] * 1000 + [20]), False),  # one square is wrong, by 0.3 % of the sum
+        (np.int8([10] * 1000 + [-11]), True),
+        (np.int8([10] * 1000 + [-12]), False),
+    ],
+)
+def test_a_weight_is_refused_if_its_type_makes_sums_wrong(weights: Any, fits: bool) -> None:
+    events = ak.zip({"w": ak.Array(weights)}, depth_limit=1)
+    cuts = {"A": ["w == w"]}
+    if fits:
+        run("hep.selection.cutflow", events, selection=cuts, weight_expr="w")
+    else:
+        with pytest.raises(UnfitColumn, match=f"do not fit into {weights.dtype}"):
+            run("hep.selection.cutflow", events, selection=cuts, weight_expr="w")
+
+
 @pytest.mark.parametrize("cut", COLUMNS)
 def test_a_cut_of_each_type_is_a_yes_or_no_for_each_event(cut: str) -> None:
     events = events_with(w=cut)
