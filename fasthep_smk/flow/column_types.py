@@ -114,7 +114,7 @@ def refuse_values(text: str, column: object, *, text_too: bool = False) -> list[
             text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
             "here", "let an op of your own make a column of numbers of it",
         )  # fmt: skip
-    _refuse_missing(text, column, shown, len(lengths), "a number")
+    _refuse_missing(text, column, shown, len(lengths), "a text" if kind == "S" else "a number")
     return lengths
 
 

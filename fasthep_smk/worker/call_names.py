@@ -41,6 +41,7 @@ _VARIABLE = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
 #: What a shell makes several names of.
 _CHOICE = re.compile(r"\{[^{}\s'\"]*(,|\.\.)[^{}\s'\"]*\}")
 _SHELLS = ("sh", "bash", "dash", "ksh", "zsh", "csh", "tcsh", "fish")
+_SET = re.compile(r"\[[^]]*\]")
 #: In which a shell looks for no files.
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$\(\(.*?\)\)")
 _DESCRIPTOR = re.compile(r"(/proc/self|/dev)/fd/\d+")
@@ -84,6 +85,7 @@ def _is_name_of(text: str, name: str) -> bool:
         return False
     if not name.startswith("/"):
         return text == name or f"${name}" in text or f"${{{name}}}" in text
+    text = text.rpartition("::")[2]  # "zip://b.txt::sf.zip" is what fsspec calls a file in another
     plain, *pattern = re.split(r"[*?\[]", local_path(text) or text, maxsplit=1)
     if pattern:
         plain = plain.rpartition("/")[0]
@@ -114,8 +116,8 @@ def paths_in(
     """Yield the paths that a word of a command may name, from a ``folder`` on.
 
     A word may be a whole command of a shell, ``--option=file``, ``@file`` or ``file:key``. With a
-    folder go all files below, with a pattern in a command of a ``shell`` the files that match and
-    the folder where others may come. Elsewhere it is a regular expression, a product, SQL's ``*``.
+    folder go all files below, with a pattern the files that match and the folder where others may
+    come. A mere ``*`` is one for a ``shell`` only: else it is a product, a regular expression, SQL.
     """
     known = {**variables, "PWD": folder or os.getcwd()}  # noqa: PTH109
     text = _VARIABLE.sub(lambda found: os.fsdecode(known.get(found[1], found[0])), word)
@@ -131,7 +133,7 @@ def paths_in(
             yield from files.below(path)
         elif os.path.lexists(path) or not pattern:
             yield path
-        elif not shell or (part not in bare and re.search(r"\w", part) is None):
+        elif not (re.search(r"\w", _SET.sub("", part)) or (shell and part in bare)):
             continue
         elif found := glob.glob(path, recursive=True)[:_MOST_MATCHES]:  # noqa: PTH207
             yield from [_above(path), *found]

@@ -281,6 +281,10 @@ def test_a_cut_that_is_missing_is_told_with_what_helps() -> None:
     with pytest.raises(UnfitColumn, match="w > 1: 1 of its values are missing") as caught:
         run("hep.selection.cutflow", events_with(w="None"), selection=cuts)
     assert "fill_none(…, False)" in caught.value.hint
+    axes = [{"type": "category", "name": "w", "source": "w"}]
+    with pytest.raises(UnfitColumn, match="w: 1 of its values are missing") as caught:
+        run("hep.hist", events_with(w="text and None"), axes=axes)
+    assert "fill_none(…, a text)" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,10 @@ class Later:
     def load(self):
         return open(self.path).read()
 
+class Chained(Later):
+    def load(self):
+        return open(self.path.partition("::")[2]).read()
+
 def all_below(folder):
     return [path.read_text() for path in sorted(Path(folder).iterdir())]
 """
@@ -215,6 +219,11 @@ def names(found: list[Observation], kind: str = "file") -> list[str]:
             "s.loader.exec_module(u.module_from_spec(s))",
             ["sub/m.py"],
         ),
+        (
+            "import smk_library\ntry: smk_library.Chained('zip://b::sf' + '.json').load()\n"
+            "except OSError: pass",
+            ["sf.json"],
+        ),
         # --- other programs ---
         ("import subprocess; subprocess.run('cat sf' + '.json', shell=True)", ["sf.json"]),
         ("import subprocess; subprocess.run(['cat', 'a' + '.json'], cwd='sub')", ["sub/a.json"]),
@@ -242,6 +251,11 @@ def names(found: list[Observation], kind: str = "file") -> list[str]:
         ("import os; os.system('echo $((2 * 3)) | grep -E \"[0-9]+/[0-9]+|.*\"')", []),
         ("import os; os.system(\"awk '{print $1 * $2}' sf.js\" + 'on')", ["sf.json"]),
         ("import os; os.system('cat sub/[!z]*')", ["sub", "sub/a.json", "sub/m.py"]),
+        ("import subprocess; subprocess.run(['echo', 'sub/*.js' + 'on'])", ["sub", "sub/a.json"]),
+        (
+            "import subprocess; subprocess.run('cat *', shell=True, cwd='sub')",
+            ["sub", "sub/a.json", "sub/m.py"],
+        ),
         ("import os; os.system('cat \"$PWD\"/sf' + '.json')", ["sf.json"]),
         ("import os; os.link('sf' + '.json', 'a b'); os.system('cat \"a b\"')", ["sf.json"]),
         ("import os, shutil; os.link('sf' + '.json', 'h'); shutil.copy('h', 'k')", ["sf.json"]),
