@@ -48,7 +48,8 @@ MISTAKES = {
     "it returned an array": ("return ak.with_field(stream, ", "return (lambda new, name: new)("),
     "it returned 80 events": (
         "return ak.with_field(stream, values, output)",
-        "stream = ak.with_field(stream, values, output)\n    return ak.concatenate([stream, stream])",
+        "stream = ak.with_field(stream, values, output)\n"
+        "    return ak.concatenate([stream, stream])",
     ),
 }
 #: What else is said of an operation that fails: its line, and the fix.
