@@ -127,8 +127,9 @@ FIELDS: Mapping[str, str] = {
 #: Methods of classes, and functions of which only the name is used here.
 METHODS: Mapping[str, str] = {
     "hepflow.model.io:OutputResult": "",
+    "hepflow.model.products:OperationResult": "",
     "hepflow.runtime.hooks.manager:HookManager": (
-        "from_plan has_event on_node_error run_end usage_summary"
+        "around_node from_plan has_event on_node_error run_end usage_summary"
     ),
     "hepflow.compiler.output_claims:_node_output_claims": "",
     "hepflow.compiler.expr_symbols:symbols_in_expr": "",

@@ -9,13 +9,14 @@ sees what it would see in a process of its own.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import awkward as ak
 import numpy as np
 
+from fasthep_smk.flow import upstream
 from fasthep_smk.flow.modules import is_of_user, only_fasthep, own_modules_of
 from fasthep_smk.flow.own_modules import OwnModules, RandomState
 from fasthep_smk.flow.reads import (
@@ -67,11 +68,13 @@ class Isolation:
             for node in plan.nodes
             if not is_published(registry, CATEGORY[node.role], node.impl)
         }
+        #: Hooks of the user's own keep in modules what they like while a job lasts.
+        self.has_hooks = bool(user_hooks(plan, registry))
         #: Nodes with a modifier or hook of the user's own: these may change what nodes are given.
         self._modified = {
             node.id
             for node in plan.nodes
-            if user_hooks(plan, registry)
+            if self.has_hooks
             or any(
                 not is_published(registry, "execution_modifiers", name)
                 for name in modifiers_of(node, registry)
@@ -94,8 +97,6 @@ class Isolation:
         The arrays in ``inputs`` share their columns with the originals where nothing that comes
         later could see a change of these.
         """
-        if self._modules is not None and (self._has_functions or node.id in self._own):
-            self._modules.enter(self._operations.get(node.id))
         if node.id not in self._own:
             return
         deep = self._may_be_seen(node.id)
@@ -117,10 +118,6 @@ class Isolation:
             TooManyEvents: there are more events among ``outputs`` than it got.
         """
         changes: list[str] = []
-        if self._modules is not None and (self._has_functions or node.id in self._own):
-            changes = self._modules.leave()
-        if len(self._own) < 2:  # nobody else has missed it
-            changes = []
         if node.id not in self._own:
             return changes
         if node.id in self._operations:
@@ -130,14 +127,35 @@ class Isolation:
             f"ctx[{name!r}]" for name, value in self._context.items() if _differ(ctx[name], value)
         ]
         ctx.update(self._context)
-        returned = list(_arrays(outputs))
+        products = _products(node, outputs)
+        returned = list(_arrays(products))
+        streams = {port: products[port] for port in products if _is_stream(node, port)}
+        if self._modules is not None:
+            for array in returned:
+                self._modules.separate(array)
         events = max((len(item.original) for item in self._copied), default=0)
-        most = max(map(len, returned), default=0)
+        most = max(map(len, _arrays(streams)), default=0)
         if node.id in self._operations and self._copied and most > events:
             raise TooManyEvents(f"it returned {most} events, and got {events}")
         columns = [text for item in self._copied for text in _changed_columns(item, returned)]
         self._copied = []
         return list(dict.fromkeys(changes if node.id in self._modified else changes + columns))
+
+    def enter_modules(self, node: PlanNode) -> None:
+        """Let an operation find the user's modules as they were imported."""
+        if self._modules is not None and (self._has_functions or node.id in self._own):
+            self._modules.enter(self._operations.get(node.id), anew=self.has_hooks)
+
+    def leave_modules(self, node: PlanNode, outputs: object) -> list[str]:
+        """Take back what was changed in the user's modules; say what that was.
+
+        Raises:
+            ValueError: one of the ``outputs`` is among that.
+        """
+        if self._modules is None or not (self._has_functions or node.id in self._own):
+            return []
+        changes = self._modules.leave([outputs, *_products(node, outputs).values()])
+        return changes if len(self._own) > 1 else []  # nobody else has missed it
 
     def handing_out(self, store: Store) -> Store:
         """Return a store for sinks at the end, which read it before :meth:`enter` is called."""
@@ -199,6 +217,19 @@ def _differ(one: object, other: object) -> bool:
         return bool(one != other)
     except ValueError:  # an operation has put an array into one of them
         return True
+
+
+def _products(node: PlanNode, outputs: object) -> Mapping[str, object]:
+    """Return what an operation has returned by the names of its ports, as FAST-HEP reads it."""
+    if isinstance(outputs, upstream.OperationResult):
+        return dict(outputs.products)
+    if isinstance(outputs, dict) and outputs.keys() == node.outputs.keys():
+        return outputs
+    return dict.fromkeys(node.outputs, outputs)
+
+
+def _is_stream(node: PlanNode, port: str) -> bool:
+    return str(node.outputs.get(port)) == "event_stream"
 
 
 def _arrays(value: object) -> Iterator[ak.Array]:

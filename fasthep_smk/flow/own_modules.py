@@ -7,34 +7,49 @@ were imported whenever an operation begins.
 
 from __future__ import annotations
 
+import array
 import os
 import pickle
 import random
 import sys
-from collections import deque
+import threading
+from collections import UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property, partial
 from importlib import import_module
 from itertools import zip_longest
-from types import CellType, FunctionType, ModuleType
+from types import (
+    CellType,
+    FunctionType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    SimpleNamespace,
+)
 from typing import Any, NamedTuple
 
+import awkward as ak
 import numpy as np
 
 from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import is_installed_file
 
-__all__ = ["OwnModules", "RandomState", "imported", "random_state"]
+__all__ = ["OwnModules", "RandomState", "importing", "random_state"]
 
 #: Bytes of an array of a module above which its content is not looked at, and items of a list or
 #: mapping above which only these are, and nothing that they hold.
 _LARGE, _LONG = 10_000_000, 2_000
 #: What cannot be changed, nor hold what can.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
+#: What Python calls the type of a module that is loaded by a look at it.
+_LAZY = "_LazyModule"
 
 
 #: What is told of own modules that an operation imports while it runs.
 _watching: OwnModules | None = None
+#: Names of the user's modules that were imported: one may put another object in its place.
+_imported: set[str] = set()
 
 
 class OwnModules:
@@ -51,35 +66,49 @@ class OwnModules:
         #: What they hold. It stays true: whatever is changed is taken back.
         self._held: list[_Held] = []
         self._seen: dict[int, object] = {}
-        self._place, self._variables = "", dict(os.environ)
+        self._place, self._variables, self._errors = "", dict(os.environ), np.geterr()
         self._unseeded, self._before = unseeded, unseeded
 
-    def enter(self, module: str | None) -> None:
-        """Import a module, and look at what is held by those that were imported since."""
+    def enter(self, module: str | None, *, anew: bool) -> None:
+        """Import a module, and look at what is held by those that were imported since.
+
+        ``anew``: at what all hold by now, which is not only what they held when they were imported.
+        """
         global _watching
         if module is not None:
             with suppress(Exception):  # FAST-HEP says what is wrong with it
                 import_module(module)
-        new = sys.modules.keys() - self._examined
+        lazy = {name for name, value in sys.modules.items() if type(value).__name__ == _LAZY}
+        new = sys.modules.keys() - self._examined - lazy
         self._examined |= new
         self._own.update(name for name in new if self._is_own(name, sys.modules[name]))
-        if self._own & new:  # which may have told others of themselves
+        if anew or self._own & new:  # which may have told others of themselves
             self._held, self._seen = [], {}
             for name in sorted(self._own & sys.modules.keys()):
-                self.look_at(sys.modules[name])
+                self._look_at(sys.modules[name], name)
         self._place, self._variables = os.getcwd(), dict(os.environ)  # noqa: PTH109
-        self._before = random_state()
+        self._before, self._errors = random_state(), np.geterr()
         _watching = self
 
-    def leave(self) -> list[str]:
-        """Let the modules hold what they held, and the process be as it was."""
+    def leave(self, returned: Collection[object]) -> list[str]:
+        """Let the modules hold what they held, and the process be as it was; say what was not.
+
+        Raises:
+            ValueError: one of the objects that were ``returned`` would be taken back with them.
+        """
         global _watching
         _watching = None
-        changes = [text for held in self._held if (text := held.take_back())]
+        changes, lost = [], ""
+        for held in self._held:
+            change = held.take_back()
+            changes += [change] * bool(change)
+            if change and any(held.value is value for value in returned):
+                lost = change
         if dict(os.environ) != self._variables:
             os.environ.clear()
             os.environ.update(self._variables)
         os.chdir(self._place)
+        np.seterr(**self._errors)
         if random_state() != self._before:
             random.seed()
             np.random.seed()
@@ -87,26 +116,58 @@ class OwnModules:
                 of_python, *of_numpy = self._before
                 random.setstate(of_python)
                 np.random.set_state(tuple(of_numpy))
+        if lost:
+            raise ValueError(
+                f"it has changed {lost}, and returned it: return a copy (copy.deepcopy)"
+            )
         return changes
 
-    def look_at(self, module: ModuleType) -> None:
-        """Note what a module holds that has just been imported."""
-        self._own.add(module.__name__)
+    def separate(self, returned: ak.Array) -> None:
+        """Copy those columns of what an operation returned that lie in an array of a module."""
+        arrays = [held.value for held in self._held if isinstance(held.value, np.ndarray)]
+        if arrays:
+            layout = _separated(returned.layout, arrays)
+            if layout is not returned.layout:
+                returned.layout = layout
+
+    @contextmanager
+    def taking_in(self, module: ModuleType) -> Iterator[None]:
+        """Let stay what a module that is imported meanwhile does to others: it tells them once."""
+        before = [held.read(held.value) for held in self._held]
+        yield
         self._examined.add(module.__name__)
-        self._held += _held(module, module.__name__, self._own, self._seen)
+        self._own.add(module.__name__)
+        for number, was in enumerate(before):
+            held = self._held[number]
+            now = held.read(held.value)
+            if _is_other(now, was):
+                self._held[number] = held._replace(before=now)
+                for item in now if isinstance(now, list) else []:
+                    self._look_at(item, held.name)
+        self._look_at(module, module.__name__)
+
+    def _look_at(self, value: object, name: str) -> None:
+        self._held += _held(value, name, self._own, self._seen)
 
     def _is_own(self, name: str, module: object) -> bool:
-        top, file = name.partition(".")[0], getattr(module, "__file__", None)
-        if not isinstance(module, ModuleType) or op_identity.is_published(name):
+        if op_identity.is_published(name) or name in _imported:
+            return name in _imported
+        if not isinstance(module, ModuleType):
             return False
+        top, file = name.partition(".")[0], vars(module).get("__file__")
         outside = bool(file) and top != "fasthep_smk" and not is_installed_file(str(file))
         return top in self._named or outside
 
 
-def imported(module: ModuleType) -> None:
-    """Note a module of the user's that has been imported, perhaps while an operation runs."""
-    if _watching is not None:
-        _watching.look_at(module)
+@contextmanager
+def importing(module: ModuleType) -> Iterator[None]:
+    """Note a module of the user's that is imported meanwhile, perhaps while an operation runs."""
+    _imported.add(module.__name__)
+    if _watching is None:
+        yield
+    else:
+        with _watching.taking_in(module):
+            yield
 
 
 #: The state of the random numbers that Python's module and NumPy's keep.
@@ -134,18 +195,19 @@ class _Held(NamedTuple):
     def take_back(self) -> str:
         """Give it back what it held; return what had changed, nothing if nothing had."""
         now, before = self.read(self.value), self.before
-        if isinstance(now, bytes):
-            changed = now != before
-        else:
-            changed = any(
-                one is not other for one, other in zip_longest(now, before, fillvalue=self)
-            )
-        if not changed:
+        if not _is_other(now, before):
             return ""
         self.write(self.value, before)
         if isinstance(self.value, ModuleType):
             return f"{', '.join(_others(now, before))} of {self.name}"
         return self.name
+
+
+def _is_other(now: list[Any] | bytes, before: list[Any] | bytes) -> bool:
+    if isinstance(now, bytes):
+        return now != before
+    end = object()
+    return any(one is not other for one, other in zip_longest(now, before, fillvalue=end))
 
 
 def _others(now: Any, before: Any) -> list[str]:
@@ -156,50 +218,116 @@ def _others(now: Any, before: Any) -> list[str]:
 
 def _held(value: Any, name: str, own: Collection[str], seen: dict[int, object]) -> Iterator[_Held]:
     """Yield what can be changed of a value that an own module holds, and of what that holds."""
-    if id(value) in seen:
-        return
-    seen[id(value)] = value
-    inner: list[Any] = []
-    if isinstance(value, (staticmethod, classmethod)):
-        inner = [value.__func__]
-    elif isinstance(value, (tuple, frozenset)):
-        inner = list(value)
-    else:
-        kind = next((kind for kind in _CHANGEABLE if isinstance(value, kind)), None)
-        is_own = isinstance(value, ModuleType) or _home(value) in own
-        if kind is None and not (is_own and hasattr(value, "__dict__")):
-            return
-        read, write = _CHANGEABLE[kind] if kind is not None else (_names, _rename)
-        before = read(value)
-        yield _Held(value, name, write, read, before)
-        inner = before if isinstance(before, list) and (kind is None or len(before) < _LONG) else []
-        if isinstance(value, FunctionType):
-            inner = [*inner, value.__defaults__, value.__kwdefaults__, *(value.__closure__ or ())]
-    for number, item in enumerate(inner):
-        if type(item) in _PLAIN:
+    waiting = deque([(value, name)])
+    while waiting:
+        value, name = waiting.popleft()
+        kind = type(value)
+        if kind in _PLAIN or id(value) in seen:
             continue
-        is_variable = isinstance(value, ModuleType) and number % 2
-        yield from _held(item, f"{inner[number - 1]} of {name}" if is_variable else name, own, seen)
+        seen[id(value)] = value
+        ways = [way for base, way in _CHANGEABLE.items() if issubclass(kind, base)][:1]
+        if _home(value) in own or issubclass(kind, _HOLDERS):
+            ways.append((_names, _rename))
+        inner = _inside(value)
+        for read, write in ways:
+            before = read(value)
+            yield _Held(value, name, write, read, before)
+            if isinstance(before, list) and (read is _names or len(before) < _LONG):
+                inner += before
+        for number, item in enumerate(inner):
+            if type(item) not in _PLAIN:
+                is_variable = issubclass(kind, ModuleType) and number % 2
+                waiting.append((item, f"{inner[number - 1]} of {name}" if is_variable else name))
 
 
-def _home(value: object) -> str:
+def _inside(value: Any) -> list[Any]:
+    """Return what a value holds for good."""
+    kind = type(value)  # ``isinstance`` asks the value itself, which may be a proxy
+    if kind is FunctionType:
+        return [value.__defaults__, value.__kwdefaults__, *(value.__closure__ or ())]
+    if issubclass(kind, (staticmethod, classmethod)):
+        return [value.__func__]
+    if kind is MethodType:
+        return [value.__self__, value.__func__]
+    if issubclass(kind, partial):
+        return [value.func, value.args, value.keywords]
+    if kind is ak.Array:
+        return list(ak.to_buffers(value)[2].values())
+    return list(value) if issubclass(kind, (tuple, frozenset)) else []
+
+
+def _home(value: Any) -> str:
     """Return the module of a class or function, or of the class of an object."""
-    return str(getattr(value, "__module__", ""))
+    kind = type(value)
+    if issubclass(kind, ModuleType):
+        return str(value.__name__)
+    return str((value if issubclass(kind, (type, FunctionType)) else kind).__module__)
 
 
-def _names(value: object) -> list[Any]:
+def _names(value: Any) -> list[Any]:
     """Return names and values of a module, class, function or object, one after the other."""
-    pairs = [pair for pair in vars(value).items() if not isinstance(pair[1], ModuleType)]
-    return [item for pair in pairs if not pair[0].startswith("__") for item in pair]
+    slots, cached = _declared(type(value))  # type: ignore[arg-type]
+    found: dict[str, Any] = {}
+    with suppress(Exception):  # it has none, and may say so in any way
+        found.update(value.__dict__)
+    for name, slot in slots.items():
+        with suppress(AttributeError):  # nothing is in it
+            found[name] = slot.__get__(value)
+    return [
+        item
+        for name, one in found.items()
+        if not (issubclass(type(one), ModuleType) or _is_of_python(name) or name in cached)
+        for item in (name, one)
+    ]
 
 
-def _rename(value: object, before: list[Any]) -> None:
+def _is_of_python(name: str) -> bool:
+    return name.startswith("_") and name.endswith("_")  # enumerations keep tables by such names
+
+
+@cache
+def _declared(kind: type) -> tuple[dict[str, MemberDescriptorType], frozenset[str]]:
+    """Return the ``__slots__`` that objects of a class have, and its cached properties."""
+    names = {name: one for base in reversed(kind.__mro__) for name, one in vars(base).items()}
+    slots = {
+        name: one
+        for name, one in names.items()
+        if isinstance(one, MemberDescriptorType) and not _is_of_python(name)
+    }
+    cached = (name for name, one in names.items() if isinstance(one, cached_property))
+    return slots, frozenset(cached)
+
+
+def _rename(value: Any, before: list[Any]) -> None:
+    """Give names their values, also where the class forbids it."""
+    slots = _declared(type(value))[0]  # type: ignore[arg-type]
     names = dict(zip(before[::2], before[1::2], strict=True))
     for name in _others(_names(value), before):
-        if name in names:
-            setattr(value, name, names[name])
+        is_there = name in names
+        if isinstance(value, type):
+            put, arguments = (
+                (type.__setattr__, (names[name],)) if is_there else (type.__delattr__, ())
+            )
+            put(value, name, *arguments)
+        elif name in slots:
+            slot = slots[name]
+            slot.__set__(value, names[name]) if is_there else slot.__delete__(value)
+        elif is_there:
+            value.__dict__[name] = names[name]
         else:
-            delattr(value, name)
+            del value.__dict__[name]
+
+
+def _separated(layout: Any, arrays: list[Any]) -> Any:
+    """Return a layout that shares no memory with ``arrays``; the same if it does not."""
+    if isinstance(layout, ak.contents.RecordArray):
+        contents = [_separated(content, arrays) for content in layout.contents]
+        pairs = zip(contents, layout.contents, strict=True)
+        return layout.copy(contents=contents) if any(a is not b for a, b in pairs) else layout
+    buffers = ak.to_buffers(layout)[2].values()
+    if any(np.may_share_memory(buffer, array) for buffer in buffers for array in arrays):
+        return ak.copy(ak.Array(layout)).layout
+    return layout
 
 
 def _refill(value: Any, before: list[Any]) -> None:
@@ -210,15 +338,30 @@ def _refill(value: Any, before: list[Any]) -> None:
         (value.update if isinstance(value, set) else value.extend)(before)
 
 
-def _rewrite(value: np.ndarray[Any, Any], before: bytes) -> None:
-    value[...] = np.frombuffer(before, value.dtype).reshape(value.shape)
+def _rewrite(value: np.ndarray[Any, Any], before: bytes | list[Any]) -> None:
+    plain = value.view(np.ndarray)
+    if not value.flags.writeable:
+        with suppress(ValueError):  # it is that of something else, which is taken back itself
+            value.flags.writeable = True
+            _rewrite(value, before)
+        value.flags.writeable = False
+    elif isinstance(before, bytes):
+        plain[...] = np.frombuffer(before, plain.dtype).reshape(plain.shape)
+    else:
+        for number, item in enumerate(before):
+            plain.flat[number] = item
 
 
-def _bits(value: np.ndarray[Any, Any]) -> bytes:
-    """Return the content of an array; of one that is large, or holds objects, nothing."""
-    return b"" if value.nbytes > _LARGE or value.dtype.hasobject else value.tobytes()
+def _bits(value: np.ndarray[Any, Any]) -> bytes | list[Any]:
+    """Return the content of an array; of one that is large, nothing."""
+    if value.nbytes > _LARGE:
+        return b""
+    plain = value.view(np.ndarray)
+    return list(plain.flat) if value.dtype.kind == "O" else plain.tobytes()
 
 
+#: Objects of libraries that are there to hold what is put into them.
+_HOLDERS = (SimpleNamespace, threading.local, UserDict, UserList)
 #: How the content of what can be changed is read and written. The keys and values of a mapping
 #: stand one after the other.
 _CHANGEABLE: Mapping[
@@ -226,10 +369,18 @@ _CHANGEABLE: Mapping[
 ] = {
     dict: (lambda value: [item for pair in value.items() for item in pair], _refill),
     list: (list, _refill),
-    set: (list, _refill),
+    set: (lambda value: sorted(value, key=id), _refill),  # refilled, it may have another order
     deque: (list, _refill),
     bytearray: (bytes, lambda value, before: value.__setitem__(slice(None), before)),
+    array.array: (
+        lambda value: value.tobytes(),
+        lambda value, before: value.__setitem__(slice(None), array.array(value.typecode, before)),
+    ),
     np.ndarray: (_bits, _rewrite),
+    ak.Array: (
+        lambda value: [value.layout],
+        lambda value, before: setattr(value, "layout", before[0]),
+    ),
     np.random.Generator: (
         lambda value: pickle.dumps(value.bit_generator.state),
         lambda value, before: setattr(value.bit_generator, "state", pickle.loads(before)),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,38 +43,59 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
     #: Whether operations that follow each other may share a weight.
     share_weights: bool = False
     isolation: Isolation | None = None
-    #: What modifiers of the node that runs have replaced in its context: other jobs do not see it.
-    before_modifiers: Mapping[str, object] = MappingProxyType({})
     entered: PlanNode | None = None
+    #: What the node that runs has returned.
+    outputs: object = None
     failed: PlanNode | None = None
     #: What the node that failed was given.
     inputs: Mapping[str, object] = MappingProxyType({})
     ctx: Mapping[str, object] = MappingProxyType({})
 
+    @contextmanager
+    def around_node(
+        self, *, node: PlanNode, inputs: dict[str, object], ctx: Context
+    ) -> Iterator[None]:
+        self.entered, self.outputs = node, None
+        enter_operation(node.impl, stage_of(node))
+        isolation = self.isolation
+        if isolation is not None:
+            isolation.enter(node, inputs, ctx)
+            if not isolation.has_hooks:
+                isolation.enter_modules(node)
+        names = ctx.keys() & self.modified_by(node)
+        before = {name: ctx[name] for name in names}
+        with super().around_node(node=node, inputs=inputs, ctx=ctx):
+            yield
+        if isolation is not None and not isolation.has_hooks:
+            self._tell(node, isolation.leave_modules(node, self.outputs), ctx)
+        # Other jobs do not see what modifiers of this node have put there.
+        for name in self.modified_by(node) - names:
+            ctx.pop(name, None)
+        ctx.update(before)
+
     def before_node(
         self, *, node: PlanNode, inputs: dict[str, object], ctx: Context, **details: object
     ) -> None:
-        self.entered = node
-        enter_operation(node.impl, stage_of(node))
-        if self.isolation is not None:
-            self.isolation.enter(node, inputs, ctx)
-        names = ctx.keys() & self.modified_by(node)
-        self.before_modifiers = {name: ctx[name] for name in names}
         super().before_node(node=node, inputs=inputs, ctx=ctx, **details)
         look_at_inputs(node, inputs, ctx, share=self.share_weights)
+        if self.isolation is not None and self.isolation.has_hooks:
+            self.isolation.enter_modules(node)
 
     def after_node(
         self, *, node: PlanNode, outputs: object, ctx: Context, **details: object
     ) -> None:
+        self.outputs = outputs
         if self.isolation is not None:
             changes = self.isolation.leave(node, outputs, ctx)
-            if changes:
-                told = {"category": CHANGED, "node_id": node.id, "changes": changes}
-                ctx["_warnings"].append(told)
+            if self.isolation.has_hooks:
+                changes += self.isolation.leave_modules(node, outputs)
+            self._tell(node, changes, ctx)
         super().after_node(node=node, outputs=outputs, ctx=ctx, **details)
-        ctx.update(self.before_modifiers)
-        for name in self.modified_by(node) - self.before_modifiers.keys():
-            ctx.pop(name, None)
+
+    def _tell(self, node: PlanNode, changes: list[str], ctx: Context) -> None:
+        if changes:
+            told = {"category": CHANGED, "node_id": node.id, "changes": changes}
+            ctx["_warnings"].append(told)
 
     def modified_by(self, node: PlanNode) -> set[str]:
         """Return the names that modifiers of a node put into its context."""

@@ -30,6 +30,7 @@ from hepflow.model.plan_applicability import (
     node_applies_to_plan_dataset,
     resolve_active_input_ref,
 )
+from hepflow.model.products import OperationResult
 from hepflow.progress import ProgressReporter
 from hepflow.registry.defaults import (
     default_expr_registry_config,
@@ -152,6 +153,7 @@ __all__ = [
     "ExecutionPartition",
     "ExecutionPlan",
     "HookManager",
+    "OperationResult",
     "OutputResult",
     "PartitionSpec",
     "PlanInputRef",

@@ -42,7 +42,7 @@ from fasthep_smk.flow.distributions import (
 from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
 from fasthep_smk.flow.op_identity import PUBLISHED, is_published, module_file
-from fasthep_smk.flow.own_modules import imported
+from fasthep_smk.flow.own_modules import importing
 from fasthep_smk.storage.observed import ALL, Observation, Surroundings, machine, of_session
 from fasthep_smk.util.files import sha256_bytes
 from fasthep_smk.util.remote import local_path
@@ -356,7 +356,10 @@ class Observer:
         """Return the user's modules that were imported, and installed packages besides them."""
         modules, packages = dict(self.modules), set()
         for name in sys.modules.keys() - self._imported_before:
-            file = getattr(sys.modules[name], "__file__", None)
+            try:
+                file = getattr(sys.modules[name], "__file__", None)
+            except Exception:  # something else in the place of a module
+                continue
             if file and not os.path.exists(file):  # noqa: PTH110 (in a ZIP file, perhaps)
                 file = next((str(one) for one in Path(file).parents if one.is_file()), file)
             top = name.partition(".")[0]
@@ -516,8 +519,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return self.source_to_code(source, path)
 
     def exec_module(self, module: ModuleType) -> None:
-        super().exec_module(module)
-        imported(module)
+        with importing(module):
+            super().exec_module(module)
 
 
 def _is_compiled_in_time(path: str) -> bool:

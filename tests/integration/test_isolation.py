@@ -7,6 +7,7 @@ histogram that is added later is that of the events as they were.
 
 from __future__ import annotations
 
+import os
 import pickle
 from pathlib import Path
 
@@ -56,6 +57,24 @@ LEFT = {
     "a generator": ("ops.RANDOM.random()", "int(ops.RANDOM.random() * 30)"),
     "numpy's generator": ("np.random.random()", "int(np.random.random() * 30)"),
     "python's generator": ("random.random()", "int(random.random() * 30)"),
+    "an object with slots": ("ops.SLOTS.value = 4", "ops.SLOTS.value"),
+    "a frozen object": ("object.__setattr__(ops.FROZEN, 'value', 4)", "ops.FROZEN.value"),
+    "an attribute of a mapping": ("ops.TABLE.value = 4", "ops.TABLE.value"),
+    "an object of a method": ("ops.method()", "ops.method()"),
+    "an argument of a partial": ("ops.bound()", "ops.bound()"),
+    "a namespace": ("ops.NAMES.value = 4", "ops.NAMES.value"),
+    "a variable of threads": ("ops.LOCAL.value = 4", "ops.LOCAL.value"),
+    "a hidden variable": ("ops.__dict__['__hidden'] = 4", "ops.__dict__['__hidden']"),
+    "an Awkward array": ("ops.EVENTS['a'] = ops.EVENTS.a * 4", "ops.EVENTS.a[0]"),
+    "numbers of an Awkward array": ("np.asarray(ops.EVENTS.a)[:] = 4", "ops.EVENTS.a[0]"),
+    "an array of objects": ("ops.OBJECTS[0].append(4)", "len(ops.OBJECTS[0])"),
+    "an array that is protected": (
+        "ops.READ.flags.writeable = True; ops.READ[:] = 4; ops.READ.flags.writeable = False",
+        "ops.READ[0]",
+    ),
+    "an array of Python's": ("ops.PYTHONS[0] = 4", "ops.PYTHONS[0]"),
+    "an object in the place of a module": ("ops.instead.value = 4", "ops.instead.value"),
+    "how numpy takes errors": ("np.seterr(over='raise')", "len(np.geterr()['over'])"),
     "a module that it imports": ("ops.other.NUMBER = 4", "ops.other.NUMBER"),
     "a module imported late": ("import pkg.late; pkg.late.NUMBER = 4", "late_number()"),
     # --- in the process ---
@@ -70,10 +89,10 @@ LEFT = {
     ),
 }
 HEAD = """\
-import os, random, sys
+import array, dataclasses, functools, os, random, sys, threading, types, weakref
 import awkward as ak
 import numpy as np
-import other
+import instead, other
 ops = sys.modules[__name__]
 random.seed(3)
 np.random.seed(3)
@@ -96,6 +115,31 @@ def counter():
         return number
     return count
 count = counter()
+class Slots:
+    __slots__ = ("value",)
+SLOTS, NAMES, LOCAL = Slots(), types.SimpleNamespace(value=1), threading.local()
+SLOTS.value = LOCAL.value = __hidden = 1
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    value: int = 1
+class Table(dict):
+    value = 1
+class Counter:
+    number = 0
+    def count(self, *found):
+        self.number += 1
+        return self.number
+FROZEN, TABLE, method = Frozen(), Table(), Counter().count
+bound = functools.partial(lambda found: found.append(1) or len(found), [])
+EVENTS, OBJECTS, READ = ak.Array([{"a": 1}]), np.array([[], None], dtype=object), np.ones(2)
+READ.flags.writeable = False
+PYTHONS = array.array("d", [1])
+#: Not to be looked at, or of no consequence.
+CHAIN = None
+for _ in range(5000):
+    CHAIN = [CHAIN]
+GONE = weakref.proxy(Thing())
+HASHES = {0, 8, 16, 24, 32}
 SPEC = {
     "name": "my.op", "kind": "transform", "version": "1.0",
     "input": {"name": "stream", "kind": "event_stream", "required": True},
@@ -212,6 +256,9 @@ def test_no_stage_sees_what_another_one_has_left(tmp_path: Path) -> None:
     (tmp_path / "pkg").mkdir()
     for file in ("other.py", "pkg/__init__.py", "pkg/late.py"):
         (tmp_path / file).write_text("NUMBER = 1\n")
+    (tmp_path / "instead.py").write_text(
+        "import sys\nclass Instead:\n    value = 1\nsys.modules[__name__] = Instead()\n"
+    )
 
     def run(outdir: str, *options: str) -> dict[str, list[float]]:
         (tmp_path / "w.yaml").write_text(yaml.safe_dump(workflow, sort_keys=False))
@@ -233,3 +280,102 @@ def test_no_stage_sees_what_another_one_has_left(tmp_path: Path) -> None:
     edited, fresh = run("build"), run("fresh")
     assert [name for name in fresh if edited[name] != fresh[name]] == []
     assert {name: fresh[name] for name in joined} == joined
+
+
+KEPT = """\
+import enum, importlib
+import pkg
+BUFFER, CONSTANT, STARTED, SEEN = np.zeros(1000), np.arange(100.0), {}, []
+HASHES = {0, 8, 16, 24, 32}
+HASHES.discard(0)
+HASHES.add(0)
+class Flag(enum.Flag):
+    A = 1
+    B = 2
+class Loaded:
+    @functools.cached_property
+    def value(self):
+        return 3
+LOADED = Loaded()
+def buffer(*, stream, output, ctx):
+    values = BUFFER[: len(stream)]
+    np.multiply(stream.x.to_numpy(), 3, out=values)
+    return ak.with_field(stream, values, output)
+def constant(*, stream, output, ctx):
+    return ak.with_field(stream, CONSTANT, output)
+def write(*, stream, output, ctx):
+    before = CONSTANT.copy()
+    stream.c.to_numpy()[:] += 5
+    return ak.with_field(stream, stream.c + before, output)
+def plugin(*, stream, output, ctx):
+    importlib.import_module("pkg.seven")
+    return ak.with_field(stream, np.full(len(stream), pkg.REGISTERED["seven"]()), output)
+def look(*, stream, output, ctx):
+    return ak.with_field(stream, np.full(len(stream), CONSTANT[3] % 5), output)
+def harmless(*, stream, output, ctx):
+    value = LOADED.value + (Flag.A | Flag.B).value
+    return ak.with_field(stream, stream.x * value, output)
+class Watch:  # keeps in the module what it sees before, for what it does after
+    def partition_start(self, **_):
+        SEEN.append("start")
+    def before_node(self, *, node, **_):
+        STARTED[node.id] = 1
+    def after_node(self, *, node, **_):
+        SEEN.append(STARTED.pop(node.id))
+    def partition_end(self, **_):
+        assert SEEN[0] == "start" and len(SEEN) > 1
+HOOK = {"name": "my.hook", "kind": "hook", "version": "1.0"}
+"""
+
+
+@pytest.mark.parametrize("watched", ["", "modifier", "hook"])
+def test_what_an_operation_returns_is_as_in_fasthep(tmp_path: Path, watched: str) -> None:
+    """Arrays of a module that are returned, modules that register themselves, state of hooks."""
+    _, workflow = analysis([])
+    (tmp_path / "ops.py").write_text(HEAD.replace("instead, ", "") + KEPT)
+    (tmp_path / "other.py").write_text("")
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").write_text("REGISTERED = {}\n")
+    (tmp_path / "pkg/seven.py").write_text(
+        "from . import REGISTERED\ndef seven():\n    return 7.0\nREGISTERED['seven'] = seven\n"
+    )
+    with uproot.recreate(tmp_path / "a.root") as file:
+        file["events"] = {"x": np.arange(100.0) / 20}
+    names = {
+        "buffer": "b",
+        "constant": "c",
+        "write": "d",
+        "plugin": "e",
+        "harmless": "f",
+        "look": "h",
+    }
+    registry = workflow["registry"]
+    registry["transforms"] = {
+        f"my.{name}": {"spec": "ops:SPEC", "impl": f"ops:{name}"} for name in names
+    }
+    registry["hooks"] = {"my.hook": {"spec": "ops:HOOK", "impl": "ops:Watch"}}
+    registry["execution_modifiers"] = {"my.watch": {"impl": "ops:Watch"}}
+    stages = [
+        {"id": name, "op": f"my.{name}", "params": {"output": column}}
+        for name, column in names.items()
+    ]
+    if watched == "modifier":
+        stages[1]["execution"] = {"modifiers": [{"name": "my.watch"}]}
+    elif watched:
+        workflow["execution_hooks"] = [{"kind": "my.hook"}]
+    again = {"id": "again", "op": "my.plugin", "params": {"output": "g"}}
+    stages += [again, *(histogram(f"H{column}", "again", column) for column in "bcdefgh")]
+    workflow["analysis"]["stages"] = stages
+    workflow["sources"]["events"]["branches"] = ["x"]
+    (tmp_path / "w.yaml").write_text(yaml.safe_dump(workflow, sort_keys=False))
+    own = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    warm.fasthep("run", "w.yaml", "--outdir", "fasthep", cwd=tmp_path, env=own)
+    expected = counts(tmp_path / "fasthep")
+    for granularity in ("auto", "stage"):
+        done = warm.run("w.yaml", "-o", granularity, "--granularity", granularity, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr[-5000:]
+        found = counts(tmp_path / granularity)
+        assert [name for name in expected if found[name] != expected[name]] == [], granularity
+    told = (tmp_path / "auto/reports/warnings.md").read_text()
+    assert "'buffer' changes BUFFER of ops" in told
+    assert "harmless" not in told

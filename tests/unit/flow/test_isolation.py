@@ -9,7 +9,7 @@ import awkward as ak
 import numpy as np
 import pytest
 
-from fasthep_smk.flow import plan_files
+from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.isolation import Isolation
 from fasthep_smk.flow.own_modules import random_state
 from fasthep_smk.flow.shapes import Plan
@@ -105,6 +105,24 @@ def test_events_that_cannot_be_written_to_are_copied() -> None:
     assert inputs["stream"].x.to_numpy().flags.writeable
 
 
-def test_more_events_than_came_in_are_refused() -> None:
+@pytest.mark.parametrize(
+    "returned",
+    [
+        lambda twice: twice,
+        lambda twice: {"stream": twice},
+        lambda twice: {"name": twice},
+        lambda twice: upstream.OperationResult(products={"stream": twice}, product_refs=[]),
+    ],
+)
+def test_more_events_than_came_in_are_refused(returned: Callable[[ak.Array], Any]) -> None:
     with pytest.raises(TooManyEvents, match="it returned 6 events, and got 3"):
-        run(lambda stream: ak.concatenate([stream, stream]), CHAIN, set())
+        run(lambda stream: returned(ak.concatenate([stream, stream])), CHAIN, set())
+
+
+def test_what_is_no_event_stream_may_be_longer() -> None:
+    table = {**own("Own", "read.events"), "outputs": {"table": "table"}}
+    run(
+        lambda stream: {"table": ak.flatten(stream.j + 1)[[0, 1, 2, 0, 1]]},
+        [CHAIN[0], table],
+        set(),
+    )
