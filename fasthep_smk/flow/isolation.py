@@ -178,7 +178,9 @@ class Isolation:
     def _copy(self, value: Any, deep: bool) -> object:
         if isinstance(value, ak.Array):
             deep = deep or not _is_writable(value)
-            mine = ak.copy(value) if deep else copy.copy(value)
+            mine = copy.copy(value)
+            if deep:
+                mine.layout = _copy_of(value.layout)
             self._copied.append(_Copied(value, mine, mine.layout, deep))
             return mine
         if type(value) is dict:
@@ -206,6 +208,18 @@ def _with_copies(function: Callable[..., object], *arguments: object, **named: o
         )
 
     return function(*map(copied, arguments), **{name: copied(item) for name, item in named.items()})
+
+
+def _copy_of(layout: Any) -> Any:
+    """Return a layout into whose numbers an operation may write as it likes."""
+    contents = ak.contents
+    if isinstance(layout, contents.RecordArray):
+        return layout.copy(contents=[_copy_of(column) for column in layout.contents])
+    if isinstance(layout, contents.IndexedArray):
+        if isinstance(layout.content, contents.NumpyArray):
+            return layout  # whoever asks for the numbers of selected events gets copies of them
+        return layout.copy(content=_copy_of(layout.content))
+    return copy.deepcopy(layout)
 
 
 def _is_writable(array: ak.Array) -> bool:
@@ -252,16 +266,24 @@ def _changed_columns(item: _Copied, returned: list[ak.Array]) -> list[str]:
         return changed
     same: dict[int, object] = {}
     for field, original, mine in zip(after.fields, before.contents, after.contents, strict=True):
-        if _equal(original, mine):
+        if original is mine or _equal(original, mine):
             same[id(mine)] = original
         else:
             changed.append(f"the values of {field!r} in its input")
     for array in returned:
-        layout = array.layout
-        if isinstance(layout, ak.contents.RecordArray):
-            contents = [same.get(id(content), content) for content in layout.contents]
-            array.layout = layout.copy(contents=contents)
+        array.layout = _with_originals(array.layout, same)
     return changed
+
+
+def _with_originals(layout: Any, same: dict[int, object]) -> Any:
+    """Return a layout with others in the place of ``same``, also within what was selected."""
+    if id(layout) in same:
+        return same[id(layout)]
+    if isinstance(layout, ak.contents.IndexedArray):
+        return layout.copy(content=_with_originals(layout.content, same))
+    if isinstance(layout, ak.contents.RecordArray):
+        return layout.copy(contents=[_with_originals(column, same) for column in layout.contents])
+    return layout
 
 
 def _equal(one: object, other: object) -> bool:

@@ -74,6 +74,35 @@ def test_events_that_are_read_or_kept_are_copied_while_the_operation_runs(
     assert changes == []
 
 
+def test_what_was_selected_from_copies_does_not_keep_them() -> None:
+    events, _, returned, _ = run(lambda stream: add(stream[stream.x > 1]), BESIDE, set())
+    column = returned.layout.contents[0].content
+    assert column.data.ctypes.data == data(events, "x"), "the copy stays in memory"
+    assert returned.j.to_list() == [[2, 3], []]
+
+
+@pytest.mark.parametrize("with_field", [False, True])
+def test_selected_events_are_not_written_to(with_field: bool) -> None:
+    def spoil(stream: ak.Array) -> ak.Array:
+        for values in (stream.x, stream["x"], ak.flatten(stream.j), stream.j[:, :1]):
+            np.asarray(ak.flatten(values, axis=None))[:] = 0
+            ak.to_numpy(ak.ravel(values))[:] = 0
+        np.asarray(stream.x)[:] = 0
+        return stream
+
+    events = ak.Array({"x": [1.0, 2.0, 3.0], "j": [[1.0], [2.0, 3.0], []]})
+    selected = events[events.x > 1]
+    if with_field:
+        selected = ak.with_field(selected, selected.x * 2, "y")
+    inputs: dict[str, Any] = {"stream": selected}
+    plan = plan_of(BESIDE)
+    isolation = Isolation(plan, set(), random_state())
+    last, ctx = plan.get_node("stage.Own"), {"_warnings": []}
+    isolation.enter(last, inputs, ctx)
+    isolation.leave(last, spoil(inputs["stream"]), ctx)
+    assert events.to_list() == [{"x": 1, "j": [1]}, {"x": 2, "j": [2, 3]}, {"x": 3, "j": []}]
+
+
 def test_a_column_that_is_changed_stays_that_of_the_operation() -> None:
     def spoil(stream: ak.Array) -> ak.Array:
         np.asarray(stream.x)[:] = 0
