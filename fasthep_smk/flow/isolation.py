@@ -130,9 +130,6 @@ class Isolation:
         products = _products(node, outputs)
         returned = list(_arrays(products))
         streams = {port: products[port] for port in products if _is_stream(node, port)}
-        if self._modules is not None:
-            for array in returned:
-                self._modules.separate(array)
         events = max((len(item.original) for item in self._copied), default=0)
         most = max(map(len, _arrays(streams)), default=0)
         if node.id in self._operations and self._copied and most > events:
@@ -154,7 +151,10 @@ class Isolation:
         """
         if self._modules is None or not (self._has_functions or node.id in self._own):
             return []
-        changes = self._modules.leave([outputs, *_products(node, outputs).values()])
+        products = _products(node, outputs)
+        for array in _arrays(products):
+            self._modules.separate(array)
+        changes = self._modules.leave([outputs, *products.values()])
         return changes if len(self._own) > 1 else []  # nobody else has missed it
 
     def handing_out(self, store: Store) -> Store:

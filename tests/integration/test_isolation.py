@@ -139,7 +139,7 @@ CHAIN = None
 for _ in range(5000):
     CHAIN = [CHAIN]
 GONE = weakref.proxy(Thing())
-HASHES = {0, 8, 16, 24, 32}
+HASHES, OTHER = {0, 8, 16, 24, 32}, np.zeros(1000)
 SPEC = {
     "name": "my.op", "kind": "transform", "version": "1.0",
     "input": {"name": "stream", "kind": "event_stream", "required": True},
@@ -286,7 +286,7 @@ KEPT = """\
 import enum, importlib
 import pkg
 BUFFER, CONSTANT, STARTED, SEEN = np.zeros(1000), np.arange(100.0), {}, []
-HASHES = {0, 8, 16, 24, 32}
+HASHES, OTHER = {0, 8, 16, 24, 32}, np.zeros(1000)
 HASHES.discard(0)
 HASHES.add(0)
 class Flag(enum.Flag):
@@ -310,6 +310,8 @@ def write(*, stream, output, ctx):
 def plugin(*, stream, output, ctx):
     importlib.import_module("pkg.seven")
     return ak.with_field(stream, np.full(len(stream), pkg.REGISTERED["seven"]()), output)
+def scaled(values):
+    return np.multiply(values.to_numpy(), 4, out=OTHER[: len(values)])
 def look(*, stream, output, ctx):
     return ak.with_field(stream, np.full(len(stream), CONSTANT[3] % 5), output)
 def harmless(*, stream, output, ctx):
@@ -353,6 +355,7 @@ def test_what_an_operation_returns_is_as_in_fasthep(tmp_path: Path, watched: str
     registry["transforms"] = {
         f"my.{name}": {"spec": "ops:SPEC", "impl": f"ops:{name}"} for name in names
     }
+    registry["functions"] = {"scaled": "ops:scaled"}
     registry["hooks"] = {"my.hook": {"spec": "ops:HOOK", "impl": "ops:Watch"}}
     registry["execution_modifiers"] = {"my.watch": {"impl": "ops:Watch"}}
     stages = [
@@ -364,7 +367,10 @@ def test_what_an_operation_returns_is_as_in_fasthep(tmp_path: Path, watched: str
     elif watched:
         workflow["execution_hooks"] = [{"kind": "my.hook"}]
     again = {"id": "again", "op": "my.plugin", "params": {"output": "g"}}
-    stages += [again, *(histogram(f"H{column}", "again", column) for column in "bcdefgh")]
+    stages.append(again)
+    defined = {"variables": [{"name": "k", "expr": "scaled(x)"}]}
+    stages.append({"id": "Function", "op": "hep.define", "params": defined})
+    stages += [histogram(f"H{column}", "Function", column) for column in "bcdefghk"]
     workflow["analysis"]["stages"] = stages
     workflow["sources"]["events"]["branches"] = ["x"]
     (tmp_path / "w.yaml").write_text(yaml.safe_dump(workflow, sort_keys=False))
