@@ -9,7 +9,9 @@ sees what it would see in a process of its own.
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -51,7 +53,7 @@ class _Copies(dict["Key", object]):
     """Products of which each reader gets a copy."""
 
     def __getitem__(self, key: Key) -> object:
-        return copy.deepcopy(super().__getitem__(key))
+        return _copy_of_product(super().__getitem__(key))
 
 
 class Isolation:
@@ -81,6 +83,9 @@ class Isolation:
             )
         }
         self._own = self._operations.keys() | self._modified
+        self._has_own_sinks = self.has_hooks or any(
+            node.role == "sink" and node.id in self._own for node in plan.nodes
+        )
         self._reads = {node.id: [ref.node_id for ref in node.inputs] for node in plan.nodes}
         self._kept = {node for node, _ in kept} if kept is not None else None
         own = [] if only_fasthep(plan) else own_modules_of(plan)
@@ -159,7 +164,7 @@ class Isolation:
 
     def handing_out(self, store: Store) -> Store:
         """Return a store for sinks at the end, which read it before :meth:`enter` is called."""
-        return _Copies(store) if self._operations else store
+        return _Copies(store) if self._has_own_sinks else store
 
     def _may_be_seen(self, node: str) -> bool:
         """Whether anything but ``node``, and what leads to it, reads or keeps what leads to it."""
@@ -187,10 +192,15 @@ class Isolation:
             return {name: self._copy(item, deep) for name, item in value.items()}
         if type(value) in (list, tuple):
             return type(value)(self._copy(item, deep) for item in value)
-        try:
-            return copy.deepcopy(value)
-        except Exception:  # it cannot be handed to another job either
-            return value
+        return _copy_of_product(value)
+
+
+def _copy_of_product(value: object) -> object:
+    with suppress(Exception):
+        return copy.deepcopy(value)
+    with suppress(Exception):  # what is handed from job to job can be pickled
+        return pickle.loads(pickle.dumps(value))
+    return value
 
 
 def copy_arguments(registry: YamlMapping, functions: MutableMapping[str, Any]) -> None:

@@ -40,6 +40,8 @@ __all__ = ["OwnModules", "RandomState", "importing", "random_state"]
 #: Bytes of an array of a module above which its content is not looked at, and items of a list or
 #: mapping above which only these are, and nothing that they hold.
 _LARGE, _LONG = 10_000_000, 2_000
+#: Values of a module that are looked at, those first that fewest others lie around.
+_MANY = 50_000
 #: What cannot be changed, nor hold what can.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 #: What Python calls the type of a module that is loaded by a look at it.
@@ -218,8 +220,8 @@ def _others(now: Any, before: Any) -> list[str]:
 
 def _held(value: Any, name: str, own: Collection[str], seen: dict[int, object]) -> Iterator[_Held]:
     """Yield what can be changed of a value that an own module holds, and of what that holds."""
-    waiting = deque([(value, name)])
-    while waiting:
+    waiting, left = deque([(value, name)]), _MANY
+    while waiting and left > 0:
         value, name = waiting.popleft()
         kind = type(value)
         if kind in _PLAIN or id(value) in seen:
@@ -233,6 +235,7 @@ def _held(value: Any, name: str, own: Collection[str], seen: dict[int, object]) 
             before = read(value)
             yield _Held(value, name, write, read, before)
             if isinstance(before, list) and (read is _names or len(before) < _LONG):
+                left -= len(before)
                 inner += before
         for number, item in enumerate(inner):
             if type(item) not in _PLAIN:

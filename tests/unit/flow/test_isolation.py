@@ -155,3 +155,28 @@ def test_what_is_no_event_stream_may_be_longer() -> None:
         [CHAIN[0], table],
         set(),
     )
+
+
+class Odd:
+    """A product that can be pickled, and not copied."""
+
+    def __init__(self) -> None:
+        self.values = [1]
+
+    def __deepcopy__(self, memo: object) -> object:
+        raise TypeError("no copies")
+
+
+@pytest.mark.parametrize("value", [[1], Odd()])
+def test_each_sink_at_the_end_gets_a_product_of_its_own(value: Any) -> None:
+    sink = {**node("writer", "Plot"), "impl": "my.sink"}
+    isolation = Isolation(plan_of([*CHAIN, sink]), None, random_state())
+    store = isolation.handing_out({("merged", "table"): value})
+    handed = store["merged", "table"]
+    getattr(handed, "values", handed).append(2)  # type: ignore[attr-defined]
+    assert getattr(value, "values", value) == [1]
+
+
+def test_published_sinks_get_what_is_there() -> None:
+    store: dict[tuple[str, str], object] = {("merged", "table"): [1]}
+    assert Isolation(plan_of(CHAIN), None, random_state()).handing_out(store) is store
