@@ -41,7 +41,11 @@ _OF_FASTHEP = ("_warnings", "resources", "resolved_resources", "runtime_resource
 
 
 class _Copied(NamedTuple):
-    """An array that an operation got in the place of ``original``."""
+    """An array that an operation got in the place of ``original``.
+
+    Both are packed, as what another job hands over is: what NumPy writes into a column that is a
+    selection of events would be lost.
+    """
 
     original: ak.Array
     mine: ak.Array
@@ -182,11 +186,10 @@ class Isolation:
 
     def _copy(self, value: Any, deep: bool) -> object:
         if isinstance(value, ak.Array):
-            deep = deep or not _is_writable(value)
-            mine = copy.copy(value)
-            if deep:
-                mine.layout = _copy_of(value.layout)
-            self._copied.append(_Copied(value, mine, mine.layout, deep))
+            packed = ak.to_packed(value)
+            deep = deep or not _is_writable(packed)
+            mine = ak.copy(packed) if deep else copy.copy(packed)
+            self._copied.append(_Copied(packed, mine, mine.layout, deep))
             return mine
         if type(value) is dict:
             return {name: self._copy(item, deep) for name, item in value.items()}
@@ -213,23 +216,11 @@ def copy_arguments(registry: YamlMapping, functions: MutableMapping[str, Any]) -
 
 def _with_copies(function: Callable[..., object], *arguments: object, **named: object) -> object:
     def copied(value: object) -> object:
-        return (
-            copy.deepcopy(value) if isinstance(value, (ak.Array, ak.Record, np.ndarray)) else value
-        )
+        if isinstance(value, ak.Array):
+            return ak.copy(ak.to_packed(value))
+        return copy.deepcopy(value) if isinstance(value, (ak.Record, np.ndarray)) else value
 
     return function(*map(copied, arguments), **{name: copied(item) for name, item in named.items()})
-
-
-def _copy_of(layout: Any) -> Any:
-    """Return a layout into whose numbers an operation may write as it likes."""
-    contents = ak.contents
-    if isinstance(layout, contents.RecordArray):
-        return layout.copy(contents=[_copy_of(column) for column in layout.contents])
-    if isinstance(layout, contents.IndexedArray):
-        if isinstance(layout.content, contents.NumpyArray):
-            return layout  # whoever asks for the numbers of selected events gets copies of them
-        return layout.copy(content=_copy_of(layout.content))
-    return copy.deepcopy(layout)
 
 
 def _is_writable(array: ak.Array) -> bool:
