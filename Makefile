@@ -98,7 +98,8 @@ oldest:
 nightly: bytecode
 	FASTHEP_SMK_CHAOS_ROUNDS=$(CHAOS_ROUNDS) FASTHEP_SMK_CHAOS_SEED=$(CHAOS_SEED) \
 	FASTHEP_SMK_EDIT_ROUNDS=$(EDIT_ROUNDS) FASTHEP_SMK_EDIT_SEED=$(CHAOS_SEED) \
-	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_FUZZ=$(FUZZ) FASTHEP_SMK_SLIPS=$(SLIPS) \
+	FASTHEP_SMK_MIXES=$(MIXES) FASTHEP_SMK_MIX_SEED=$(CHAOS_SEED) \
+	FASTHEP_SMK_FUZZ=$(FUZZ) FASTHEP_SMK_SLIPS=$(SLIPS) \
 	$(RUN) -m pytest $(PYTEST_ARGS) -m "" tests/integration/test_chaos.py \
 		tests/integration/test_chaos_edits.py tests/integration/test_never_stale.py \
 		tests/integration/test_misspelt_keys.py tests/unit/test_fuzz.py \

@@ -69,11 +69,15 @@ class Isolation:
 
     def __init__(self, plan: Plan, kept: Collection[Key] | None, unseeded: RandomState) -> None:
         registry = plan.registry
-        self._operations = {
-            node.id: references(plan, node, CATEGORY[node.role])[0].partition(":")[0]
-            for node in plan.nodes
+        of_user = {
+            name: references(plan, node, CATEGORY[node.role])[0].partition(":")[0]
+            for name, node in plan.node_index.items()
             if not is_published(registry, CATEGORY[node.role], node.impl)
         }
+        #: Otherwise nobody misses what an operation has changed in a module.
+        self._has_others = len(of_user) > 1
+        here = {node.id for node in plan.nodes}
+        self._operations = {name: module for name, module in of_user.items() if name in here}
         #: Hooks of the user's own keep in modules what they like while a job lasts.
         self.has_hooks = bool(user_hooks(plan, registry))
         #: Nodes with a modifier or hook of the user's own: these may change what nodes are given.
@@ -164,7 +168,7 @@ class Isolation:
         for array in _arrays(products):
             self._modules.separate(array)
         changes = self._modules.leave([outputs, *products.values()])
-        return changes if len(self._own) > 1 else []  # nobody else has missed it
+        return changes if self._has_others else []
 
     def handing_out(self, store: Store) -> Store:
         """Return a store for sinks at the end, which read it before :meth:`enter` is called."""

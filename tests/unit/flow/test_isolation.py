@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fasthep_smk.flow import plan_files, upstream
-from fasthep_smk.flow.isolation import Isolation
+from fasthep_smk.flow.isolation import Isolation, copy_arguments
 from fasthep_smk.flow.own_modules import random_state
 from fasthep_smk.flow.shapes import Plan
 from fasthep_smk.flow.stage_error import TooManyEvents
@@ -29,10 +29,16 @@ def plan_of(nodes: list[dict[str, Any]]) -> Plan:
 
 
 def run(
-    operation: Callable[[ak.Array], Any], nodes: list[dict[str, Any]], kept: set[tuple[str, str]]
+    operation: Callable[[ak.Array], Any],
+    nodes: list[dict[str, Any]],
+    kept: set[tuple[str, str]],
+    *,
+    selected: bool = False,
 ) -> tuple[ak.Array, ak.Array, Any, list[str]]:
     """Return the events, what the last node got and returned, and what it has changed."""
     events = ak.Array({"x": [1.0, 2.0, 3.0], "j": [[1.0], [2.0, 3.0], []]})
+    if selected:
+        events = ak.concatenate([events, events])[[True] * 3 + [False] * 3]
     plan = plan_of(nodes)
     isolation = Isolation(plan, kept, random_state())
     inputs: dict[str, Any] = {"stream": events}
@@ -103,15 +109,30 @@ def test_selected_events_are_not_written_to(with_field: bool) -> None:
     assert events.to_list() == [{"x": 1, "j": [1]}, {"x": 2, "j": [2, 3]}, {"x": 3, "j": []}]
 
 
-def test_a_column_that_is_changed_stays_that_of_the_operation() -> None:
+@pytest.mark.parametrize("selected", [False, True])
+def test_a_column_that_is_changed_stays_that_of_the_operation(selected: bool) -> None:
     def spoil(stream: ak.Array) -> ak.Array:
         np.asarray(stream.x)[:] = 0
         return add(stream)
 
-    events, _, returned, changes = run(spoil, BESIDE, set())
+    events, _, returned, changes = run(spoil, BESIDE, set(), selected=selected)
     assert events.x.to_list() == [1, 2, 3]
     assert returned.x.to_list() == [0, 0, 0]
     assert changes == ["the values of 'x' in its input"]
+
+
+@pytest.mark.parametrize("selected", [False, True])
+def test_functions_write_into_copies_however_events_were_selected(selected: bool) -> None:
+    def spoil(values: ak.Array) -> ak.Array:
+        np.asarray(values)[:] = 0
+        return values
+
+    functions: dict[str, Any] = {"spoil": spoil}
+    copy_arguments({"functions": {"spoil": f"{__name__}:spoil"}}, functions)
+    events = ak.Array({"x": [1.0, 2.0]})
+    values = events[[True, True]].x if selected else events.x
+    assert functions["spoil"](values).to_list() == [0, 0]
+    assert values.to_list() == [1, 2]
 
 
 def test_columns_set_in_place_are_those_of_the_operation() -> None:
