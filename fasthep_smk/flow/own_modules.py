@@ -48,6 +48,8 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _LAZY = "_LazyModule"
 
 
+#: What was imported before this module, and is not the user's: a job imports that later.
+_EARLIER = frozenset(sys.modules)
 #: What is told of own modules that an operation imports while it runs.
 _watching: OwnModules | None = None
 #: Names of the user's modules that were imported: one may put another object in its place.
@@ -63,12 +65,12 @@ class OwnModules:
 
     def __init__(self, named: Collection[str], unseeded: RandomState) -> None:
         self._named = {name.partition(".")[0] for name in named}
-        self._examined: set[str] = set()
+        self._examined = set(_EARLIER)
         self._own: set[str] = set()
         #: What they hold. It stays true: whatever is changed is taken back.
         self._held: list[_Held] = []
         self._seen: dict[int, object] = {}
-        self._place, self._variables, self._errors = "", dict(os.environ), np.geterr()
+        self._place, self._variables, self._errors = "", _variables(), np.geterr()
         self._unseeded, self._before = unseeded, unseeded
 
     def enter(self, module: str | None, *, anew: bool) -> None:
@@ -88,7 +90,7 @@ class OwnModules:
             self._held, self._seen = [], {}
             for name in sorted(self._own & sys.modules.keys()):
                 self._look_at(sys.modules[name], name)
-        self._place, self._variables = os.getcwd(), dict(os.environ)  # noqa: PTH109
+        self._place, self._variables = os.getcwd(), _variables()  # noqa: PTH109
         self._before, self._errors = random_state(), np.geterr()
         _watching = self
 
@@ -106,18 +108,18 @@ class OwnModules:
             changes += [change] * bool(change)
             if change and any(held.value is value for value in returned):
                 lost = change
-        if dict(os.environ) != self._variables:
-            os.environ.clear()
-            os.environ.update(self._variables)
+        if _variables() != self._variables:
+            os.environb.clear()
+            os.environb.update(self._variables)
         os.chdir(self._place)
         np.seterr(**self._errors)
         if random_state() != self._before:
             random.seed()
             np.random.seed()
             if self._before != self._unseeded:  # by a module: so begins each stage of its own
-                of_python, *of_numpy = self._before
+                of_python, name, key, *more = self._before
                 random.setstate(of_python)
-                np.random.set_state(tuple(of_numpy))
+                np.random.set_state((name, np.frombuffer(key, np.uint32), *more))
         if lost:
             raise ValueError(
                 f"it has changed {lost}, and returned it: return a copy (copy.deepcopy)"
@@ -178,8 +180,14 @@ RandomState = tuple[Any, ...]
 
 def random_state() -> RandomState:
     """Return the state of the random numbers that Python's module and NumPy's keep."""
-    name, key, *more = np.random.get_state()
-    return (random.getstate(), name, tuple(key), *more)
+    state: Any = np.random.get_state()
+    name, key, *more = state
+    return (random.getstate(), name, key.tobytes(), *more)
+
+
+def _variables() -> dict[bytes, bytes]:
+    """Return the environment, past what observes who reads it."""
+    return dict(os.environb._data)  # type: ignore[attr-defined]
 
 
 class _Held(NamedTuple):
