@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Problem", "UnfitColumn", "events_of", "inverted", "look_at_axes", "look_at_selection",
-    "look_at_sums", "look_at_terms", "names_in", "pairs_with", "refuse_values", "selections",
-    "shape_of", "unpaired", "values_of", "weights_of",
+    "look_at_sums", "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_values",
+    "selections", "shape_of", "unpaired", "values_of", "weights_of",
 ]  # fmt: skip
 
 #: The text in the workflow that is wrong, what is wrong with it, and what to write.
@@ -103,7 +103,9 @@ def pairs_with(lengths: list[int], reference: list[int]) -> bool:
     return all(own in (1, other) or (varies and other != 1) for own, other in pairs)
 
 
-def refuse_values(text: str, column: object, *, text_too: bool = False) -> list[int]:
+def refuse_values(
+    text: str, column: object, *, text_too: bool = False, missing_too: bool = False
+) -> list[int]:
     """Return lengths as `shape_of`, or raise: a value is missing or no number (nor text)."""
     import awkward as ak
 
@@ -114,18 +116,13 @@ def refuse_values(text: str, column: object, *, text_too: bool = False) -> list[
             text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
             "here", "let an op of your own make a column of numbers of it",
         )  # fmt: skip
-    _refuse_missing(text, column, shown, len(lengths), "a text" if kind == "S" else "a number")
+    if not (missing_too and kind != "S"):
+        _refuse_missing(text, column, shown, "a text" if kind == "S" else "a number")
     return lengths
 
 
-def _refuse_missing(text: str, column: object, shown: str, depth: int, other: str) -> None:
-    import awkward as ak
-
-    if "?" not in shown and "option[" not in shown:
-        return
-    levels = (ak.is_none(column, axis=axis) for axis in range(depth + 1))
-    missing = sum(int(ak.sum(level, axis=None)) for level in levels)
-    if missing:
+def _refuse_missing(text: str, column: object, shown: str, other: str) -> None:
+    if missing := number_missing(column):
         raise UnfitColumn(
             text, f"{missing} of its values are missing (None, in a column of type {shown}): they "
             "would be dropped, and others would take their places",
@@ -133,13 +130,31 @@ def _refuse_missing(text: str, column: object, shown: str, depth: int, other: st
         )  # fmt: skip
 
 
-def look_at_axes(params: Mapping[str, object], events: ak.Array) -> str | None:
-    """Return the first axis of a histogram that has lists: the others are repeated as it is long.
+def number_missing(column: object) -> int:
+    """Return how many values of a column, or of its lists, are missing (None)."""
+    import awkward as ak
 
-    Raises if the column of an axis would lose events, or be paired with others.
+    shown = str(ak.type(column).content)
+    if "?" not in shown and "option[" not in shown:
+        return 0
+    depth = len(shape_of(column)[0])
+    levels = (ak.is_none(column, axis=axis) for axis in range(depth + 1))
+    return sum(int(ak.sum(level, axis=None)) for level in levels)
+
+
+def look_at_axes(
+    params: Mapping[str, object], events: ak.Array, *, weighted: bool
+) -> tuple[str | None, int]:
+    """Return the first axis of a histogram that has lists, and how many values are dropped.
+
+    The other axes are repeated as it is long. Of one axis without a weight, missing values are
+    left out. Raises if the column of an axis would lose events else, or be paired with others.
     """
     axes = list(_axes(params, events))
-    shapes = [refuse_values(name, events[name], text_too=True) for _, name in axes]
+    alone = len(axes) == 1 and not weighted and axes[0][0].get("type") != "bool"
+    shapes = [
+        refuse_values(name, events[name], text_too=True, missing_too=alone) for _, name in axes
+    ]
     first = next((at for at, lengths in enumerate(shapes) if lengths), None)
     for (axis, name), lengths in zip(axes, shapes, strict=True):
         if first is not None and not pairs_with(lengths, shapes[first]):
@@ -155,7 +170,8 @@ def look_at_axes(params: Mapping[str, object], events: ak.Array) -> str | None:
                     "type: int has a bin for each value; or let a hep.define make a flag: "
                     "column > 0",
                 )
-    return axes[first][1] if first is not None else None
+    dropped = number_missing(events[axes[0][1]]) if alone else 0
+    return (axes[first][1] if first is not None else None), dropped
 
 
 def unpaired(text: str, column: object, other: str, reference: object) -> UnfitColumn:
@@ -175,7 +191,7 @@ def look_at_selection(text: str, value: object) -> None:
     """Raise if what selects objects or events is not a yes or no for each."""
     import awkward as ak
 
-    lengths, kind = shape_of(value)
+    kind = shape_of(value)[1]
     shown = str(ak.type(value).content)
     if kind in "iuf" and kind:
         raise UnfitColumn(
@@ -184,7 +200,7 @@ def look_at_selection(text: str, value: object) -> None:
             "selection is a yes or no for each object or event",
             f"compare it: ({text}) != 0, or ({text}) > 0",
         )
-    _refuse_missing(text, value, shown, len(lengths), "False")
+    _refuse_missing(text, value, shown, "False")
 
 
 def selections(impl: str, params: Mapping[str, object]) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHANGED",
+    "DROPPED",
     "NOT_FINITE",
     "Run",
     "Summary",
@@ -46,6 +47,8 @@ _Value = TypeVar("_Value")
 _SUMMARY = "run_summary.yaml"
 #: The category of the warning of a weight that is NaN or infinite, beside those of Python.
 NOT_FINITE = "WeightNotFinite"
+#: That of a histogram whose only axis lacks values.
+DROPPED = "ValuesDropped"
 #: That of an operation of a user's own which changed something beside what it returned.
 CHANGED = "ChangedInPlace"
 #: How many files are named that have such weights.
@@ -191,13 +194,13 @@ def warnings_of(runs: Iterable[Run]) -> list[JsonObject]:
 def told(plan: Plan, runs: Iterable[Run]) -> str:
     """Return what jobs warned of, once for each stage: a list for people, empty if of nothing.
 
-    Of weights that are NaN or infinite it gives the number of events, and names the files that have
-    most of them.
+    Of weights that are NaN or infinite, and of missing values, it gives the number, and names the
+    files that have most of them.
     """
-    weights: dict[str, Counter[str]] = {}
+    counted: dict[tuple[str, str], Counter[str]] = {}
     changes: dict[str, dict[str, None]] = {}
     for warning in warnings_of(runs):
-        if warning.get("category") not in (NOT_FINITE, CHANGED):
+        if warning.get("category") not in (NOT_FINITE, DROPPED, CHANGED):
             continue
         stage = stage_of(plan.get_node(warning["node_id"]))
         if warning["category"] == CHANGED:
@@ -205,15 +208,18 @@ def told(plan: Plan, runs: Iterable[Run]) -> str:
             continue
         partition = warning.get("partition") or {}
         file = f"{partition.get('file')} (dataset {partition.get('dataset')!r})"
-        weights.setdefault(stage, Counter())[file] += warning["events"]
+        counted.setdefault((stage, warning["category"]), Counter())[file] += warning["events"]
     text = ""
-    for stage, counts in weights.items():
+    for (stage, category), counts in counted.items():
         shown = [f"{count} of {file}" for file, count in counts.most_common(_FILES)]
         shown += [f"others of {len(counts) - _FILES} more files"] * (len(counts) > _FILES)
-        text += (
-            f"- stage {stage!r}: {counts.total()} events have a weight that is NaN or infinite, "
-            f"and so are bins and sums that they are counted in: {', '.join(shown)}\n"
-        )
+        what = "values of its axis are missing (None), and are in no bin"
+        if category == NOT_FINITE:
+            what = (
+                "events have a weight that is NaN or infinite, and so are bins and sums that they "
+                "are counted in"
+            )
+        text += f"- stage {stage!r}: {counts.total()} {what}: {', '.join(shown)}\n"
     for stage, changed in changes.items():
         text += (
             f"- stage {stage!r} changes {', '.join(changed)}: other stages see what was there "

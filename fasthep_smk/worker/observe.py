@@ -42,7 +42,6 @@ from fasthep_smk.flow.distributions import (
 from fasthep_smk.flow.local_modules import Finder, loaders
 from fasthep_smk.flow.named_files import NamedFiles, file_identity
 from fasthep_smk.flow.op_identity import PUBLISHED, is_published, module_file
-from fasthep_smk.flow.own_modules import importing
 from fasthep_smk.storage.observed import ALL, Observation, Surroundings, machine, of_session
 from fasthep_smk.util.files import sha256_bytes
 from fasthep_smk.util.remote import local_path
@@ -519,7 +518,12 @@ class _Loader(importlib.machinery.SourceFileLoader):
         return self.source_to_code(source, path)
 
     def exec_module(self, module: ModuleType) -> None:
-        with importing(module):
+        # Not imported here: with NumPy come threads, which keep a process from being forked.
+        watch = getattr(sys.modules.get("fasthep_smk.flow.own_modules"), "importing", None)
+        if watch is None or module.__name__.startswith("fasthep_smk."):
+            super().exec_module(module)
+            return
+        with watch(module):
             super().exec_module(module)
 
 

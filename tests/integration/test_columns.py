@@ -114,7 +114,7 @@ def test_columns_that_are_right_give_what_fasthep_run_gives(
     [
         (
             "ak.mask(x, x > 0.5)",
-            HIST,
+            HIST.replace("axes:", "weight_expr: x, axes:"),
             "v: 25 of its values are missing (None, in a column of type ?float64)",
         ),
         ("x * (1 + 1j)", HIST, "v: its values are of type complex128, and numbers or texts"),
@@ -133,6 +133,19 @@ def test_columns_that_would_lose_events_end_the_job_with_a_message(
     assert done.returncode == 1
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
+
+
+def test_missing_values_of_a_single_axis_are_left_out_as_by_fasthep_and_told(
+    smk: Run, tmp_path: Path
+) -> None:
+    write(tmp_path, "ak.mask(x, x > 0.5)", HIST)
+    run_fasthep(tmp_path)
+    done = smk("workflow.yaml", "-j", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = "values of its axis are missing (None), and are in no bin: 25 of a.root (dataset 'dy')"
+    assert said in " ".join(done.stderr.split())
+    ignore = ("artifacts/provenance/*", "reports/warnings.md")
+    assert not compare_builds(tmp_path / "reference", tmp_path / "build", ignore=ignore)
 
 
 def test_weights_that_are_no_numbers_are_told_once_per_stage_and_cost_no_reuse(

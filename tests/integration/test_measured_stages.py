@@ -26,7 +26,7 @@ def measured(folder: Path, *modifiers: object, stage: str = "Vars") -> str:
     document["use"]["profiles"].append("fasthep_smk:registry")
     (one,) = (one for one in document["analysis"]["stages"] if one["id"] == stage)
     one["execution"] = {"modifiers": list(modifiers)}
-    (folder / "measured.yaml").write_text(yaml.safe_dump(document))
+    (folder / "measured.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     return "measured.yaml"
 
 

@@ -32,7 +32,7 @@ from fasthep_smk.flow.column_types import (
     weights_of,
 )
 from fasthep_smk.flow.patches import EVALUATED
-from fasthep_smk.flow.summary import NOT_FINITE
+from fasthep_smk.flow.summary import DROPPED, NOT_FINITE
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -116,7 +116,11 @@ def look_at_inputs(
         EVALUATED.make(module, eval_expr=_evaluated)
     weights = frozenset(weights_of(node.impl, params))
     selected = {_read(read): text for text, read in selections(node.impl, params)}
-    lists = look_at_axes(params, events) if node.impl == _HIST else None
+    lists, dropped = None, 0
+    if node.impl == _HIST:
+        lists, dropped = look_at_axes(params, events, weighted=bool(weights))
+    if dropped:
+        _warn(ctx, node, DROPPED, dropped, "values of the axis are missing, and in no bin")
     _running = _Operation(node, ctx, events, share, weights, selected, lists)
     for text in weights.intersection(events.fields):
         _look_at_weight(_running, text, events[text])  # a cutflow does not evaluate it
@@ -124,6 +128,11 @@ def look_at_inputs(
         for read, text in selected.items():
             if read in events.fields:
                 look_at_selection(text, events[read])
+
+
+def _warn(ctx: Context, node: PlanNode, category: str, events: int, what: str) -> None:
+    told = {"node_id": node.id, "category": category, "events": events}
+    ctx.setdefault("_warnings", []).append({**told, "message": f"{events} {what}"})
 
 
 def forget_evaluated() -> None:

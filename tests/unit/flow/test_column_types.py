@@ -174,6 +174,9 @@ def holds(events: ak.Array, axes: list[tuple[str, dict[str, Any]]], weight: str 
     except Exception as error:
         assert str(error)
         return False
+    if len(axes) == 1 and not weight:  # what is missing is left out, and counted in a warning
+        name = axes[0][0]
+        events = ak.zip({name: ak.drop_none(events[name], axis=None)}, depth_limit=1)
     expected = filled(events, [name for name, _ in axes], weight)
     assert expected is not None, "an event was dropped, or met another one's value"
     assert content(histogram) == pytest.approx(binned(expected, [axis for _, axis in axes]))
