@@ -297,6 +297,7 @@ def _apart(packed: Any, given: Any) -> Any:
         columns = given.contents
     made = [
         isinstance(old, contents.IndexedArray)
+        and not column.parameters  # text and the like: Awkward packs these, and may share them
         and isinstance(getattr(column, "content", column), contents.NumpyArray)
         and isinstance(column, (contents.NumpyArray, contents.ListOffsetArray))
         for column, old in zip(packed.contents, columns, strict=True)
