@@ -190,11 +190,11 @@ class Isolation:
 
     def _copy(self, value: Any, deep: bool) -> object:
         if isinstance(value, ak.Array):
-            packed = _packed(value)
+            packed, new = _packed(value)
             deep = deep or not _is_writable(packed)
             mine = copy.copy(packed)
             if deep:
-                mine.layout = _apart(packed.layout, value.layout)
+                mine.layout = _with_copies_of_columns(packed.layout, new)
             self._copied.append(_Copied(packed, mine, mine.layout, deep))
             return mine
         if type(value) is dict:
@@ -229,10 +229,12 @@ def _with_copies(function: Callable[..., object], *arguments: object, **named: o
     return function(*map(copied, arguments), **{name: copied(item) for name, item in named.items()})
 
 
-def _packed(array: ak.Array) -> ak.Array:
+def _packed(array: ak.Array) -> tuple[ak.Array, list[bool]]:
     """Return events as another job would hand them over: no column is a selection of another one.
 
-    ``ak.to_packed`` does the same, and takes ten times as long for the usual columns.
+    Also return of each column whether it shares nothing with those of ``array``; of none if the
+    events are no records. ``ak.to_packed`` does the same, and takes ten times as long for the usual
+    columns.
     """
     layout, contents = array.layout, ak.contents
     if isinstance(layout, contents.IndexedArray) and layout.content.is_record:
@@ -241,35 +243,40 @@ def _packed(array: ak.Array) -> ak.Array:
     elif isinstance(layout, contents.RecordArray):
         record, columns = layout, layout.contents
     else:
-        return ak.to_packed(array)
+        return ak.to_packed(array), []
     if layout.backend.name != "cpu":
-        return ak.to_packed(array)
+        return ak.to_packed(array), []
     items: dict[tuple[int, int], tuple[Any, Any]] = {}
     made = [_packed_column(column, items) for column in columns]
     packed = contents.RecordArray(
-        made, record.fields, length=len(array), parameters=record.parameters
+        [column for column, _ in made],
+        record.fields,
+        length=len(array),
+        parameters=record.parameters,
     )
-    return ak.Array(packed, behavior=array.behavior, attrs=array.attrs)
+    whole = ak.Array(packed, behavior=array.behavior, attrs=array.attrs)
+    return whole, [is_new for _, is_new in made]
 
 
-def _packed_column(column: Any, items: dict[tuple[int, int], tuple[Any, Any]]) -> Any:
-    """Return a column that is no selection; ``items`` are offsets of lists, and what is in them.
+def _packed_column(column: Any, items: dict[tuple[int, int], tuple[Any, Any]]) -> tuple[Any, bool]:
+    """Return a column that is no selection, and whether its numbers are copies of the given ones.
 
-    Columns that are selected together and have the same lists share these.
+    ``items`` are offsets of lists, and what is in them: columns that are selected together and have
+    the same lists share these.
     """
     contents = ak.contents
     if isinstance(column, contents.NumpyArray) and column.is_contiguous:
-        return column
+        return column, False
     if not isinstance(column, contents.IndexedArray) or column.parameters:
-        return column.to_packed()
+        return column.to_packed(), False
     lists, selected = None, column.content
     if isinstance(selected, contents.ListOffsetArray) and not selected.parameters:
         lists, selected = selected, selected.content
     if not isinstance(selected, contents.NumpyArray):
-        return column.to_packed()
+        return column.to_packed(), False
     index = np.asarray(column.index)
     if lists is None:
-        return selected.copy(data=selected.data[index])
+        return selected.copy(data=selected.data[index]), True
     offsets = np.asarray(lists.offsets)
     key = (column.index.data.ctypes.data, offsets.ctypes.data)
     if key not in items:
@@ -281,28 +288,14 @@ def _packed_column(column: Any, items: dict[tuple[int, int], tuple[Any, Any]]) -
             np.arange(ends[-1]) + np.repeat(starts - ends[:-1], counts),
         )
     ends, inside = items[key]
-    return contents.ListOffsetArray(ends, selected.copy(data=selected.data[inside]))
+    return contents.ListOffsetArray(ends, selected.copy(data=selected.data[inside])), True
 
 
-def _apart(packed: Any, given: Any) -> Any:
-    """Return a layout into which an operation may write: copies of what is not packed anew.
-
-    The numbers of selected events, and of lists of them, are copies already.
-    """
-    contents = ak.contents
-    if not isinstance(packed, contents.RecordArray):
+def _with_copies_of_columns(packed: Any, new: list[bool]) -> Any:
+    """Return a layout into which an operation may write: with copies of what is not ``new``."""
+    if not new:
         return copy.deepcopy(packed)
-    columns = [given] * len(packed.fields)
-    if isinstance(given, contents.RecordArray):
-        columns = given.contents
-    made = [
-        isinstance(old, contents.IndexedArray)
-        and not column.parameters  # text and the like: Awkward packs these, and may share them
-        and isinstance(getattr(column, "content", column), contents.NumpyArray)
-        and isinstance(column, (contents.NumpyArray, contents.ListOffsetArray))
-        for column, old in zip(packed.contents, columns, strict=True)
-    ]
-    pairs = zip(packed.contents, made, strict=True)
+    pairs = zip(packed.contents, new, strict=True)
     return packed.copy(contents=[one if is_new else copy.deepcopy(one) for one, is_new in pairs])
 
 

@@ -120,7 +120,8 @@ def look_at_inputs(
     if node.impl == _HIST:
         lists, dropped = look_at_axes(params, events, weighted=bool(weights))
     if dropped:
-        _warn(ctx, node, DROPPED, dropped, "values of the axis are missing, and in no bin")
+        missing = _told(node, DROPPED, dropped, "values of the axis are missing, and in no bin")
+        ctx.setdefault("_warnings", []).append(missing)
     _running = _Operation(node, ctx, events, share, weights, selected, lists)
     for text in weights.intersection(events.fields):
         _look_at_weight(_running, text, events[text])  # a cutflow does not evaluate it
@@ -130,9 +131,10 @@ def look_at_inputs(
                 look_at_selection(text, events[read])
 
 
-def _warn(ctx: Context, node: PlanNode, category: str, events: int, what: str) -> None:
-    told = {"node_id": node.id, "category": category, "events": events}
-    ctx.setdefault("_warnings", []).append({**told, "message": f"{events} {what}"})
+def _told(node: PlanNode, category: str, events: int, what: str) -> dict[str, object]:
+    """Return a warning as FAST-HEP keeps them in the context."""
+    message = f"{events} {what}"
+    return {"node_id": node.id, "category": category, "events": events, "message": message}
 
 
 def forget_evaluated() -> None:
@@ -236,9 +238,5 @@ def _warn_of_not_finite(running: _Operation, weight: Any) -> None:
     count = int(running.not_finite.sum())
     if not running.warning:
         running.ctx.setdefault("_warnings", []).append(running.warning)
-    running.warning |= {
-        "node_id": running.node.id,
-        "category": NOT_FINITE,
-        "message": f"{count} events have a weight that is NaN or infinite",
-        "events": count,
-    }
+    what = "events have a weight that is NaN or infinite"
+    running.warning |= _told(running.node, NOT_FINITE, count, what)

@@ -218,10 +218,15 @@ def test_selected_events_are_packed_as_awkward_packs_them() -> None:
     for chosen in ([2, 0, 3], [], [1, 1, 1]):
         selected = events[chosen]
         for stream in (selected, ak.with_field(selected, selected.x * 2, "new")):
-            packed, expected = _packed(stream), ak.to_packed(stream)
+            (packed, new), expected = _packed(stream), ak.to_packed(stream)
             assert packed.type == expected.type
             assert packed.to_list() == expected.to_list()
             assert ak.array_equal(packed, expected, dtype_exact=True)
             assert not any(
                 isinstance(one, ak.contents.IndexedArray) for one in packed.layout.contents
             )
+            given = ak.to_buffers(stream)[2].values()
+            assert new.count(True) >= 4  # x, pt, eta and b
+            for column in [packed.fields[at] for at, is_new in enumerate(new) if is_new]:
+                numbers = ak.to_buffers(packed[column])[2].values()
+                assert not any(np.may_share_memory(a, b) for a in numbers for b in given)
