@@ -29,7 +29,7 @@ help:
 	@echo "make lint      formatter, linter, type checker"
 	@echo "make audit     look up known holes in the packages that we need"
 	@echo "make messages  list every text that a user may read, with file and line"
-	@echo "make house     count rooms, floors, circles, lines and patches of the package"
+	@echo "make house     count lines, rooms, patches, and what a first run loads of the package"
 	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
 	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
