@@ -15,9 +15,9 @@ from jsonschema.exceptions import ValidationError
 from jsonschema.validators import create
 from referencing import Registry, Resource
 
-from fasthep_smk.util.bounded_yaml import read_as
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.yaml_files import read_as
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of", "load", "misread"]

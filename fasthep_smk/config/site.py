@@ -18,10 +18,10 @@ from fasthep_smk.config import schema
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.util import executor_plugins as plugins
-from fasthep_smk.util.bounded_yaml import load_each_key_once
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
 from fasthep_smk.util.units import parse_bytes, parse_duration
+from fasthep_smk.util.yaml_files import load_each_key_once
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["Site", "load_site"]

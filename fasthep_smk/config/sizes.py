@@ -12,9 +12,9 @@ from typing import cast
 
 from fasthep_smk.config import schema
 from fasthep_smk.util import units
-from fasthep_smk.util.bounded_yaml import load_each_key_once
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, WrongArgument, not_among
+from fasthep_smk.util.yaml_files import load_each_key_once
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["SCOPES", "Size", "entry_of", "read_sizes", "unknown_names"]

@@ -18,13 +18,12 @@ import yaml
 from fasthep_smk.flow import context_use, op_identity, plan_files, upstream
 from fasthep_smk.flow.compiler_messages import compiler_finding
 from fasthep_smk.flow.distributions import is_installed_file
-from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
-from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Findings, SmkError, WrongArgument, nearest
+from fasthep_smk.util.yaml_files import load
 from fasthep_smk.util.yaml_messages import unreadable_finding, yaml_finding
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def load_with_digests(workflow: Path) -> tuple[JsonObject, dict[str, str]]:
             value=ascii(str(workflow.absolute())),
             hint="rename it",
         ) from None
-    with readable_errors(workflow), bounded_yaml(workflow):
+    with readable_errors(workflow):
         found = upstream.load_workflow_with_includes(str(workflow))
         return dict(found.doc), {str(one): files.sha256_file(Path(one)) for one in found.files}
 

@@ -19,9 +19,9 @@ from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import datasets_at, mapping, named, place_of, stages_of
 from fasthep_smk.flow.syntax_hints import functions_of, syntax_finding
-from fasthep_smk.util.bounded_yaml import load
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
+from fasthep_smk.util.yaml_files import load
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["compiler_finding"]

@@ -18,8 +18,8 @@ from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.patches.yaml_places import yaml_places
 from fasthep_smk.flow.places import mapping, named
-from fasthep_smk.util.bounded_yaml import key_findings
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.yaml_files import key_findings
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["located", "located_in", "yaml_slips"]

@@ -16,7 +16,6 @@ import yaml
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.compile import readable_errors
-from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import YamlMapping
 
@@ -33,7 +32,7 @@ def profile_sections(document: YamlMapping, workflow: Path, root: Path) -> dict[
     listed = used.get("profiles") if isinstance(used, dict) else []
     where = {"project_root": root, "entry_dir": workflow.parent}
     sections: dict[str, YamlMapping] = {}
-    with readable_errors(workflow), bounded_yaml(workflow):
+    with readable_errors(workflow):
         names = upstream.normalize_profile_names(listed)
         for name in upstream.expand_profile_names(names, **where):
             config, provenance = upstream.load_profile_config_with_provenance(name, **where)

@@ -15,7 +15,6 @@ from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.locations import located_in, yaml_slips
 from fasthep_smk.flow.missing_keys import entry_findings
-from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
@@ -55,7 +54,7 @@ def _profiles(
     found: dict[Path, YamlMapping] = {}
     while left:
         name = left.pop(0)
-        with contextlib.suppress(Exception), bounded_yaml(workflow):
+        with contextlib.suppress(Exception):
             content, provenance = upstream.load_profile_config_with_provenance(
                 name, project_root=root, entry_dir=workflow.parent
             )

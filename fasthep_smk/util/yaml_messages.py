@@ -80,6 +80,8 @@ def readable_errors(path: Path) -> Iterator[None]:
     except IsADirectoryError as error:
         problem = "is a folder, not a file"
         raise Findings.one(problem, file=str(path), expected="a YAML file") from error
+    except RecursionError as error:
+        raise Findings.one("is nested too deeply to be read", file=str(path)) from error
     except OSError as error:
         raise Findings.one(f"cannot be read: {error.strerror or error}", file=str(path)) from error
     except ValueError as error:  # a date that is none

@@ -79,15 +79,6 @@ QUICK_YAML = Patch(
     module="flow/patches/quick_yaml.py",
     test="tests/unit/flow/patches/test_quick_yaml.py",
 )
-BOUNDED_YAML = Patch(
-    replaces=("yaml:safe_load",),
-    seen_with="fasthep-flow 2026.10.1",
-    why="a file of a kilobyte could keep the compiler busy for hours",
-    upstream="yaml-aliases-multiply.md",
-    until="the compiler refuses such files",
-    module="flow/patches/bounded_yaml.py",
-    test="tests/unit/util/test_bounded_yaml.py",
-)
 YAML_PLACES = Patch(
     replaces=("yaml:safe_load",),
     seen_with="fasthep-flow 2026.10.1",

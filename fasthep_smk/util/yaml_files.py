@@ -1,0 +1,103 @@
+"""Read YAML of people's, and find what its readers take otherwise than it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import yaml
+
+from fasthep_smk.util.errors import Finding, Findings
+from fasthep_smk.util.yaml_messages import readable_errors
+from fasthep_smk.util.yaml_values import as_yaml
+
+__all__ = ["key_findings", "load", "load_each_key_once", "read_as"]
+
+_PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: What makes values of texts without quotes that are no text, by the kinds of values.
+_CONSTRUCTOR = yaml.constructor.SafeConstructor()
+_MAKE = {
+    tag: make
+    for tag, make in yaml.constructor.SafeConstructor.yaml_constructors.items()
+    if tag and tag.rpartition(":")[2] in ("bool", "int", "float", "null", "timestamp")
+}
+
+
+def load(path: Path) -> object:
+    """Return the value of a YAML file of a person's.
+
+    Raises:
+        yaml.YAMLError, OSError, UnicodeDecodeError, ValueError: it cannot be read.
+    """
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def load_each_key_once(
+    path: Path, wrong: Callable[[yaml.Node | None], Iterable[Finding]] = lambda _: ()
+) -> object:
+    """Return the value of a YAML file of a person's; ``wrong`` finds more that is misread in it.
+
+    Raises:
+        Findings: it is no file or not YAML, or a key is read otherwise than written.
+        FileNotFoundError: it is not there.
+    """
+    with readable_errors(path):
+        text = path.read_text(encoding="utf-8")
+        value = yaml.safe_load(text)
+        root = yaml.compose(text, Loader=_PARSER)
+    if found := [*key_findings(root, str(path)), *wrong(root)]:
+        raise Findings(found)
+    return value
+
+
+def read_as(node: yaml.Node) -> str | None:
+    """Return what YAML's readers make of a text, if that is another one: ``true`` of ``on``."""
+    make = _MAKE.get(node.tag)
+    if make is None or not isinstance(node, yaml.ScalarNode):
+        return None
+    try:
+        value = make(_CONSTRUCTOR, node)
+    except ValueError:  # who reads it says so
+        return None
+    return None if str(value) == node.value else as_yaml(value)
+
+
+def key_findings(root: yaml.Node | None, file: str) -> Iterator[Finding]:
+    """Yield keys that are not what YAML's readers make of them, or that stand twice in a mapping.
+
+    Of the latter they take the last.
+    """
+    left, seen = [root], set()
+    while left:
+        node = left.pop()
+        if id(node) in seen:  # an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left += node.value
+        if not isinstance(node, yaml.MappingNode):
+            continue
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            left += [key, value]
+            if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
+                continue
+            line = key.start_mark.line + 1
+            if read := read_as(key):
+                yield Finding(
+                    file=file,
+                    key=key.value or None,
+                    problem=f"this key is no text to YAML, which reads it as {read}",
+                    at=f"{file}, line {line}",
+                    value=key.value or None,
+                    hint=f"write {as_yaml(key.value)}, in quotes",
+                )
+            if key.value in lines:
+                yield Finding(
+                    file=file,
+                    key=key.value,
+                    problem="stands twice in one mapping: only the last would count",
+                    at=f"{file}, lines {lines[key.value]} and {line}",
+                    expected="each key once",
+                )
+            lines[key.value] = line
