@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from tabulate import tabulate
 
-from fasthep_smk.plan.forecast import Expected, Forecast
+from fasthep_smk.plan.forecast import Forecast
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes, format_duration
 
@@ -17,7 +17,7 @@ _HOUR = 3600
 
 
 def as_data(found: Forecast) -> JsonObject:
-    """Return the forecast as plain data: seconds and bytes, each with by how much it may be off."""
+    """Return the forecast as plain data: seconds and bytes."""
     return asdict(found)
 
 
@@ -31,10 +31,10 @@ def as_text(found: Forecast) -> str:
             one.rule,
             one.done,
             one.to_do,
-            "?" if one.seconds is None else _seconds(one.seconds.times(1 / one.to_do).value),
-            "?" if one.seconds is None else _off(one.core_seconds, _hours),
+            "?" if one.seconds is None else _seconds(one.seconds / one.to_do),
+            "?" if one.seconds is None else _hours(one.core_seconds),
             "?" if one.memory is None else about_bytes(one.memory),
-            "?" if one.disk is None else _off(one.disk, lambda size: about_bytes(int(size))),
+            "?" if one.disk is None else about_bytes(int(one.disk)),
         ]
         for one in left
     ]
@@ -71,21 +71,16 @@ def as_text(found: Forecast) -> str:
 
 def line(found: Forecast) -> str:
     """Return the forecast in a sentence, or two."""
-    end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + found.seconds.value))
+    end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + found.seconds))
     jobs = sum(one.jobs for one in found.pools)
     text = (
-        f"forecast: {jobs} jobs, {_off(found.core_seconds, _hours)} core-hours, "
-        f"{_off(found.disk, lambda size: about_bytes(int(size)))} on disk; it takes "
-        f"{_off(found.seconds, _seconds)}: started now, it ends at {end}"
+        f"forecast: {jobs} jobs, {_hours(found.core_seconds)} core-hours, "
+        f"{about_bytes(int(found.disk))} on disk; it takes {_seconds(found.seconds)}: "
+        f"started now, it ends at {end}"
     )
     if found.unknown:
         text += f"\nnot counted, as no such job is done: {', '.join(found.unknown)}"
     return text
-
-
-def _off(one: Expected, shown: object) -> str:
-    assert callable(shown)
-    return f"{shown(one.value)} ± {shown(one.off)}"
 
 
 def _hours(seconds: float) -> str:

@@ -460,12 +460,8 @@ def _export(options: argparse.Namespace) -> int:
         placed = pipeline.up_to(pipeline.place, _start(options, build, folder / "aside"))
         translation = pipeline.accepted(placed)
         pipeline.warn(translation.warnings)
-        found = bundle.write_bundle(translation, options.out)
+        bundle.write_bundle(translation, options.out)
     print(f"bundle:  {options.out / bundle.MANIFEST}")
-    for target, features in found["mapping"].items():
-        for one in features:
-            if one["state"] != "supported":
-                print(f"{target}: {one['feature']}: {one['state']}: {one['reason']}")
     return 0
 
 

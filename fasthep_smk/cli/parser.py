@@ -421,10 +421,9 @@ def _add_export(commands: Commands) -> None:
     actions = export.add_subparsers(dest="action", metavar="ACTION", required=True)
     bundle = actions.add_parser(
         "bundle",
-        help="plans, sources, environment, how to launch, and what maps to what",
+        help="plans, sources, environment, and how to launch",
         description="Write plans, the files of an analysis, the packages of this environment, its "
-        "Snakemake workflow and how to launch it into a new folder. bundle.json says of each "
-        "feature that the workflow uses whether plain Snakemake and REANA support it.",
+        "Snakemake workflow and how to launch it into a new folder.",
     )
     bundle.add_argument("workflow", type=Path, help="the workflow's YAML file")
     bundle.add_argument("out", type=values.folder, metavar="OUT", help="a new or an empty folder")

@@ -1,8 +1,7 @@
 """What is left of a run will take, by what its jobs took so far: pure functions.
 
 Jobs of a rule take what those that are done took: on a line through their events where one explains
-it, else as many times the mean. What is said with ``±`` is twice the standard deviation of the sum:
-of the single jobs, and of how well a few of them tell the mean.
+it, else as many times the mean.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fasthep_smk.plan.sizes import Sample, line_through, proposal
 
-__all__ = ["Done", "Expected", "Forecast", "OfPool", "OfRule", "Work", "forecast"]
+__all__ = ["Done", "Forecast", "OfPool", "OfRule", "Work", "forecast"]
 
 #: The order in which parts of a run follow each other.
 _PHASES = ("side", "partition", "merge", "finish", "publish")
-#: One job does not say how others differ from it: by as large a share of it.
-_OF_ONE = 0.5
 
 
 @dataclass(frozen=True)
@@ -48,20 +45,6 @@ class Work:
     batch_jobs: int = 0
 
 
-@dataclass(frozen=True)
-class Expected:
-    """A value and by how much it may be off."""
-
-    value: float = 0.0
-    off: float = 0.0
-
-    def __add__(self, other: Expected) -> Expected:
-        return Expected(self.value + other.value, math.hypot(self.off, other.off))
-
-    def times(self, factor: float) -> Expected:
-        return Expected(self.value * factor, self.off * factor)
-
-
 @dataclass(frozen=True, kw_only=True)
 class OfRule:
     """The jobs of a rule that are to do; ``None``: no such job is done. Seconds and bytes.
@@ -73,10 +56,10 @@ class OfRule:
     pool: str
     done: int
     to_do: int
-    seconds: Expected | None
+    seconds: float | None
     memory: int | None
-    disk: Expected | None
-    core_seconds: Expected = field(default_factory=Expected)
+    disk: float | None
+    core_seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +83,9 @@ class Forecast:
 
     rules: list[OfRule]
     pools: list[OfPool]
-    core_seconds: Expected
-    disk: Expected
-    seconds: Expected
+    core_seconds: float
+    disk: float
+    seconds: float
     unknown: list[str]
 
 
@@ -123,16 +106,15 @@ def forecast(
     works = list(works)
     rules = [_of_rule(one) for one in works]
     pools = list(_pools(works, rules, at_a_time, cores))
-    total = _sum(one.core_seconds for one in rules)
-    seconds = Expected(around if any(one.to_do for one in rules) else 0.0)
+    seconds = around if any(one.to_do for one in rules) else 0.0
     for phase in _PHASES:
         here = [(work, of) for work, of in zip(works, rules, strict=True) if work.scope == phase]
         seconds += _phase(here, at_a_time, cores, between)
     return Forecast(
         rules=rules,
         pools=pools,
-        core_seconds=total,
-        disk=_sum(one.disk for one in rules if one.disk is not None),
+        core_seconds=math.fsum(one.core_seconds for one in rules),
+        disk=math.fsum(one.disk or 0.0 for one in rules),
         seconds=seconds,
         unknown=[one.rule for one in rules if one.to_do and one.seconds is None],
     )
@@ -151,27 +133,21 @@ def _of_rule(work: Work) -> OfRule:
         seconds=seconds if known else None,
         memory=proposal(memory, "memory"),
         disk=disk if known else None,
-        core_seconds=seconds.times(work.cpus),
+        core_seconds=seconds * work.cpus,
     )
 
 
-def _expected(samples: Sequence[Sample], sizes: Sequence[float | None]) -> Expected:
+def _expected(samples: Sequence[Sample], sizes: Sequence[float | None]) -> float:
     """Return what jobs of these sizes take together."""
-    number, seen = len(sizes), len(samples)
-    if not number or not seen:
-        return Expected()
-    mean = statistics.fmean(one.amount for one in samples)
-    values, spread = [mean] * number, _OF_ONE * mean
+    if not samples:
+        return 0.0
     line = line_through(samples) if None not in sizes else None
-    if line is not None:
-        slope, start = line
-        left = [one.amount - start - slope * (one.size or 0) for one in samples]
-        mean = statistics.fmean(left)  # jobs far from the line count, too
-        values = [max(0.0, start + mean + slope * (size or 0)) for size in sizes]
-        spread = math.sqrt(sum((one - mean) ** 2 for one in left) / (seen - 2))
-    elif seen > 1:
-        spread = statistics.stdev(one.amount for one in samples)
-    return Expected(sum(values), 2 * spread * math.sqrt(number + number**2 / seen))
+    if line is None:
+        return len(sizes) * statistics.fmean(one.amount for one in samples)
+    slope, start = line
+    # Jobs far from the line count, too.
+    start += statistics.fmean(one.amount - start - slope * (one.size or 0) for one in samples)
+    return math.fsum(max(0.0, start + slope * (size or 0)) for size in sizes)
 
 
 def _phase(
@@ -179,22 +155,19 @@ def _phase(
     at_a_time: Mapping[str, int],
     cores: int | None,
     between: float,
-) -> Expected:
+) -> float:
     """Return how long jobs take that follow each other at most by their partitions."""
-    chain, waves = Expected(), dict[str, Expected]()
-    shared = Expected()
+    chain, shared, waves = 0.0, 0.0, dict[str, float]()
     for work, of in here:
         if of.seconds is None or not of.to_do:
             continue
-        each = of.seconds.times(1 / of.to_do)
-        chain += Expected(each.value + between, each.off)
-        taken = of.seconds + Expected(work.batch_jobs * between)
-        slots = at_a_time.get(work.pool)
-        if slots:
-            waves[work.pool] = waves.get(work.pool, Expected()) + taken.times(1 / slots)
+        chain += of.seconds / of.to_do + between
+        taken = of.seconds + work.batch_jobs * between
+        if slots := at_a_time.get(work.pool):
+            waves[work.pool] = waves.get(work.pool, 0.0) + taken / slots
         if cores:
-            shared += taken.times(min(work.cpus, cores) / cores)
-    return max([chain, shared, *waves.values()], key=lambda one: one.value)
+            shared += taken * min(work.cpus, cores) / cores
+    return max([chain, shared, *waves.values()])
 
 
 def _pools(
@@ -219,7 +192,3 @@ def _pools(
             memory=memory,
             together=memory * min(slots or jobs, jobs) if memory is not None else None,
         )
-
-
-def _sum(each: Iterable[Expected]) -> Expected:
-    return sum(each, start=Expected())

@@ -1,4 +1,4 @@
-"""A bundle of an analysis: plans, sources, environment, how to launch it, and what maps to what.
+"""A bundle of an analysis: plans, sources, environment, and how to launch it.
 
 It holds the Snakemake workflow too, in ``build``. Event files stay where they are.
 """
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypedDict
 
 from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.flow.op_identity import own_sources
-from fasthep_smk.transfer.mapping import TARGETS, Mapped, mapping
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import shell
@@ -44,7 +43,6 @@ class Manifest(TypedDict):
     analysis: list[dict[str, object]]
     environment: dict[str, str | None]
     launch: dict[str, object]
-    mapping: dict[str, list[Mapped]]
 
 
 def require_new(folder: Path) -> None:
@@ -62,8 +60,8 @@ def require_new(folder: Path) -> None:
         )
 
 
-def write_bundle(translation: Translation, folder: Path) -> Manifest:
-    """Write a bundle of what was translated into ``folder/build``; return its manifest."""
+def write_bundle(translation: Translation, folder: Path) -> None:
+    """Write a bundle of what was translated into ``folder/build``."""
     analysis = _copied(translation, folder / _ANALYSIS)
     named = [one for one in metadata.distributions() if one.metadata["Name"]]
     versions = {one.metadata["Name"]: one.version for one in named}
@@ -100,10 +98,8 @@ def write_bundle(translation: Translation, folder: Path) -> Manifest:
             "snakefile": str(Path(BUILD, "smk", "Snakefile")),
             "snakemake_in": BUILD,
         },
-        "mapping": {target: mapping(translation, target) for target in TARGETS},
     }
     files.write_text(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
-    return manifest
 
 
 def _copied(translation: Translation, goal: Path) -> list[dict[str, object]]:

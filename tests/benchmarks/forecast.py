@@ -30,18 +30,18 @@ def forecast(settings: Settings) -> Result:
     figures, notes = list[Figure](), list[str]()
     for number, (name, document) in enumerate(each.items()):
         found = _one(document, folder, f"{number}", total)
-        for what, (said, off, real) in found.items():
+        for what, (said, real) in found.items():
             value = abs(said / real - 1)
             figures.append(Figure(f"{name}: {what} is off by", value, _LIMIT))
-            notes.append(f"{name}: {what}: forecast {said:.4g} ± {off:.2g}, then {real:.4g}")
+            notes.append(f"{name}: {what}: forecast {said:.4g}, then {real:.4g}")
     what = f"Three workflows, {total:,} events in about {_PARTITIONS} partitions; {_SHARE} first."
     return Result("forecast", what, [], figures, notes)
 
 
 def _one(
     document: workflows.Document, folder: Path, name: str, total: int
-) -> dict[str, tuple[float, float, float]]:
-    """Return what was said of the rest of a run, by how much that may be off, and what it took."""
+) -> dict[str, tuple[float, float]]:
+    """Return what was said of the rest of a run, and what it took."""
     workflows.write(document, folder, f"{name}.yaml")
     common = (f"{name}.yaml", "-o", name, "-j", "2")
     cut = ("--chunk-size", str(max(1, total // _PARTITIONS)), "--bundle", "1")
@@ -55,16 +55,12 @@ def _one(
         raise Failed(f"the sample of {name} was no small part of it")
     jobs = sum((one["ended"] - one["started"]) * one["threads"] for one in new)
     found = {
-        "seconds of jobs": (*_told(said["core_seconds"]), jobs),
-        "seconds to the end": (*_told(said["seconds"]), wall),
-        "bytes on disk": (*_told(said["disk"]), float(sum(map(_size, new)))),
+        "seconds of jobs": (said["core_seconds"], jobs),
+        "seconds to the end": (said["seconds"], wall),
+        "bytes on disk": (said["disk"], float(sum(map(_size, new)))),
     }
     print(f"    {name}: {len(new)} jobs after {len(before)}: {found}", file=sys.stderr)
     return found
-
-
-def _told(one: dict[str, float]) -> tuple[float, float]:
-    return one["value"], one["off"]
 
 
 def _records(build: Path) -> dict[str, dict[str, Any]]:
