@@ -190,7 +190,7 @@ def names_in(content: bytes, *, tuples: float = math.inf) -> set[Name]:
         for number, operation in enumerate(pickletools.genops(content)):
             name, argument = operation[0].name, cast("Any", operation[1])
             if name in _ODD or (name == "PROTO") != (number == 0) or (not number and argument < 4):
-                raise ValueError(f"{name} at its place {number}")
+                raise ValueError(f"its opcode {number} is {name}")
             if name == "MEMOIZE":
                 memo.append(top)
             elif name in ("BINGET", "LONG_BINGET"):
