@@ -21,19 +21,30 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 
 if TYPE_CHECKING:
     import hist
 
-__all__ = ["MEMBER", "Refused", "check", "check_archive", "dump", "limit", "load_histogram", "sent"]
+__all__ = [
+    "LARGEST",
+    "MEMBER",
+    "Refused",
+    "check",
+    "check_archive",
+    "dump",
+    "limit",
+    "load_histogram",
+    "sent",
+]
 
 Name = tuple[str, str]
 
 #: How the pickles in an archive of products are called.
 MEMBER = ".pickle"
 #: Bytes of the largest pickle that is taken from a worker.
-_LARGEST = 1_000_000_000
+LARGEST = 1_000_000_000
 #: Opcodes of older protocols, of objects that lie elsewhere, and one that Python does not write.
 _ODD = frozenset(
     {"BINPERSID", "BINPUT", "DUP", "EXT1", "EXT2", "EXT4", "GLOBAL", "INST", "LONG_BINPUT",
@@ -112,12 +123,15 @@ def dump(value: object, key: str) -> bytes:
     return content
 
 
-def sent(content: bytes, *, key: str | None = None, file: str | None = None) -> None:
+def sent(made: bytes | Path, *, key: str | None = None, file: str | None = None) -> None:
     """Refuse early what would not be taken where it is sent, if this process's job sends it.
 
     Raises:
         Findings: it holds objects of classes that are not listed.
     """
+    if _listed is None:
+        return
+    content = files.read_plain(made, LARGEST + 1) if isinstance(made, Path) else made
     try:
         check(content, _listed)
     except Refused as error:
@@ -131,18 +145,16 @@ def sent(content: bytes, *, key: str | None = None, file: str | None = None) -> 
         ) from error
 
 
-def check(content: bytes, listed: Iterable[str] | None) -> None:
-    """Check a pickle that a worker sends, by the classes in the workflow; ``None`` is all.
+def check(content: bytes, listed: Iterable[str]) -> None:
+    """Check a pickle that a worker sends, by the classes that the workflow lists.
 
     Objects of classes that are listed may also hold plain data, arrays and histograms.
 
     Raises:
         Refused: it is no histogram, and names something else.
     """
-    if listed is None:
-        return
-    if len(content) > _LARGEST:
-        raise Refused(f"it is larger than {_LARGEST // 10**6} MB")
+    if len(content) > LARGEST:
+        raise Refused(f"it is larger than {LARGEST // 10**6} MB")
     classes = {(module, name) for module, _, name in (item.partition(":") for item in listed)}
     found = names_in(content)
     if found <= HISTOGRAM and found - PLAIN:
@@ -162,7 +174,7 @@ def check_archive(path: Path, listed: Iterable[str]) -> None:
             for item in archive.infolist():
                 if item.filename.endswith(MEMBER):
                     with archive.open(item) as stream:
-                        check(stream.read(_LARGEST + 1), listed)
+                        check(stream.read(LARGEST + 1), listed)
     except Refused:
         raise
     except Exception as error:

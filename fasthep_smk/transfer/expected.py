@@ -18,6 +18,7 @@ from fasthep_smk.storage import failures, layout, observed, pickles, products
 from fasthep_smk.storage.task_table import JobEntry
 from fasthep_smk.transfer.archive import Damaged
 from fasthep_smk.transfer.job_files import read_table
+from fasthep_smk.util import files
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -93,7 +94,7 @@ class Expected:
             if name.endswith(f"/{layout.ARCHIVE}"):
                 pickles.check_archive(path, self._listed)
             elif layout.is_histogram(name):
-                pickles.check(path.read_bytes(), self._listed)
+                pickles.check(files.read_plain(path, pickles.LARGEST + 1), self._listed)
         except pickles.Refused as error:
             return f"holds a pickle that may not be sent: {failures.one_line(error)}"
         except (ValueError, RecursionError, products.Damaged) as error:

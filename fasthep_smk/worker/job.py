@@ -174,7 +174,7 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
         if not layout.is_result(goal):
             raise SmkError(f"an operation has written {goal!r}, where only runs write")
         if layout.is_histogram(goal):
-            pickles.sent(path.read_bytes(), file=goal)
+            pickles.sent(path, file=goal)
     files.sync_all(path for path in found if not path.is_symlink())
     for path, goal in goals.items():
         (job.build / goal).parent.mkdir(parents=True, exist_ok=True)

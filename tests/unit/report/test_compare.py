@@ -55,7 +55,7 @@ def build(folder: Path, made: Any = None, cuts: Any = None, seconds: float = 4.0
     }  # fmt: skip
     (folder / job.record).write_text(json.dumps(record, indent=1))
     for kind, name, content in (
-        ("histograms", "h.pkl", pickle.dumps(made or histogram({"dy": [5, 15]}))),
+        ("histograms", "h.pkl", pickle.dumps(made or histogram({"dy": [5, 15]}), protocol=5)),
         ("cutflows", "c.json", json.dumps(cuts or cutflow(7)).encode()),
     ):
         place = folder / "artifacts" / kind
@@ -170,6 +170,15 @@ def test_a_histogram_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     text, status = report.compared([one, other], as_json=False)
     assert status == 2
     assert f"cannot be read: {other}/artifacts/histograms/h.pkl" in text.splitlines()
+
+
+def test_a_histogram_with_odd_axes_is_named(tmp_path: Path) -> None:
+    """Somebody else may have made it."""
+    odd = hist.Hist.new.Reg(2, 0, 1, name="dataset").Double()
+    one, other = build(tmp_path / "one", odd), build(tmp_path / "other", odd)
+    text, status = report.compared([one, other], as_json=False)
+    assert status == 2
+    assert "cannot be read: histogram h" in text.splitlines()
 
 
 def test_folders_without_results_are_not_the_same(
