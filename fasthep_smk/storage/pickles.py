@@ -84,7 +84,8 @@ PLAIN = frozenset(
         *(("datetime", name) for name in ("date", "datetime", "time", "timedelta", "timezone")),
         ("decimal", "Decimal"),
         ("fractions", "Fraction"),
-        *(("pathlib", name) for name in ("PosixPath", "PurePosixPath")),
+        *((module, name) for module in ("pathlib", "pathlib._local")
+          for name in ("PosixPath", "PurePosixPath")),
         *_FROM_BUFFER,
         *((f"{core}.multiarray", name) for core in _CORES for name in ("_reconstruct", "scalar")),
         _DTYPE,

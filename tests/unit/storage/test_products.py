@@ -292,6 +292,14 @@ def test_an_object_that_would_not_be_taken_from_a_worker_is_refused(
     assert through_files(tmp_path / "b", {"a": Own(1)}) == {"a": Own(1)}
 
 
+def test_what_is_adopted_would_be_sent_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a", Product("stage.S", "hist", "other", Own(1)))
+    adopted = (tmp_path / "a", products.read_record(tmp_path / "a")["products"])
+    monkeypatch.setattr(pickles, "_listed", frozenset())
+    with pytest.raises(Findings, match="a worker may not send this back"):
+        products.save(tmp_path / "b", [], declared=[], adopted=adopted)
+
+
 def test_only_what_was_looked_at_is_unpickled(tmp_path: Path) -> None:
     """A record from a worker may call any member of the archive a pickle."""
     save(tmp_path, Product("stage.S", "hist", "other", Own(1)))
