@@ -329,9 +329,11 @@ class _Storage(_StandIn):
         self.real = self.cls.__new__(self.cls)
         self.real.__setstate__((*checked, cells.real))
         made = [self.real.axis(number) for number in range(self.real.rank())]
-        cells_of_axes = math.prod(axis.extent for axis in made)
-        if self.real.size() != cells_of_axes or any(axis.size < 0 for axis in made):
+        if self.real.size() != math.prod(axis.extent for axis in made):
             raise Refused("it has other cells than its axes say")
+        for axis in made:  # only some may be empty, to grow
+            if axis.size < type(axis).__name__.startswith(("regular", "variable")):
+                raise Refused("an axis in it has no bins")
 
 
 class _Histogram(_StandIn):

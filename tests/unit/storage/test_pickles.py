@@ -331,6 +331,14 @@ CRAFTED = {
     "negative bins": of_storage(
         _core.hist.any_double, (*axis(7, -1), CELLS[:1])
     ),
+    "no edges": of_storage(
+        _core.hist.any_double,
+        (0, 2, 0, 0, 14, 0, -1.0, {}, 0, 0, 24, 0, 0, {}, 0, 0, np.array([])),
+    ),
+    "one edge": of_storage(
+        _core.hist.any_double, (0, 1, 0, 0, 9, 0, np.array([1.0]), {}, 0, 0, CELLS[:2])
+    ),
+    "no regular bins": of_storage(_core.hist.any_double, (*axis(7, 0), CELLS[:2])),
     "no axes": of_storage(_core.hist.any_double, (CELLS,)),
     "no state": of_storage(_core.hist.any_double, ()),
     "a number for cells": of_storage(_core.hist.any_double, (*AXIS, 1.0)),
