@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.cli.parser import names_of_options
+from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, RunFailed, SmkError, nearest
 from fasthep_smk.util.yaml_values import as_yaml
@@ -154,7 +155,7 @@ class Results:
 
         path = self._path("histograms", name, variation)
         try:
-            return pickles.load(path.read_bytes())
+            return pickles.load_histogram(files.read_plain(path))
         except pickles.Refused as error:
             hint = "if you trust who made it, read it with the module pickle"
             raise Findings.one(f"is not read: {error}", file=str(path), hint=hint) from error

@@ -112,7 +112,7 @@ def ignored_reads(document: YamlMapping) -> list[str]:
 
 
 def pickles_of(document: YamlMapping) -> list[str]:
-    """Return the packages whose objects jobs may hand on as pickles: ``smk: {pickles_of: …}``."""
+    """Return the classes whose objects workers may send back: ``smk: {pickles_of: …}``."""
     return _said(document, "pickles_of")
 
 

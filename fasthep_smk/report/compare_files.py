@@ -199,12 +199,23 @@ def _events(one: Sequence[Path], other: Sequence[Path]) -> str:
     return f"other values in {_named(differ)}" if differ else ""
 
 
+class _Classes(dict[str, Any]):
+    """Classes that uproot has. It would make others of what a file says of them: of text, as code.
+
+    For that it asks for the values of all that there are.
+    """
+
+    def values(self) -> Any:
+        raise ValueError("it holds objects of classes that are not made for a comparison")
+
+
 def _trees(paths: Iterable[Path], opened: ExitStack) -> Iterator[Any]:
     """Yield what holds the events in each file: a tree or an ntuple."""
     import uproot
 
     for path in paths:
-        file = opened.enter_context(uproot.open(path))
+        known = _Classes(uproot.classes)
+        file = opened.enter_context(uproot.open(path, custom_classes=known))
         yield from (file[name] for name in file.keys(cycle=False) if hasattr(file[name], "arrays"))
 
 

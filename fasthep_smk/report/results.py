@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import math
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,12 +177,12 @@ def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
     if not listed:
         return
     # Imported when needed: it brings a library that takes a moment.
-    from fasthep_smk.storage import pickles
+    from fasthep_smk.storage.pickles import load_histogram
 
     for title, path in listed:
         try:
-            histogram: Any = pickles.load(files.read_plain(path))
-        except Exception:  # a pickle may raise anything
+            histogram: Any = load_histogram(files.read_plain(path))
+        except (OSError, ValueError, pickle.UnpicklingError):
             histogram = None
         yield title, path, histogram
 

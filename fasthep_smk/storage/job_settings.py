@@ -53,7 +53,7 @@ class Launch(TypedDict):
     """``run.json``: where the run was started, and what of the user's own runs in jobs.
 
     ``named_texts`` are texts of own modules that may name files, each with its source.
-    ``pickles_of`` are the packages whose objects jobs may hand on as pickles,
+    ``pickles_of`` are the classes whose objects workers may send back as pickles,
     ``exports`` the formats that histograms are written in besides FAST-HEP's own.
     """
 

@@ -60,6 +60,7 @@ __all__ = [
     "WORKER",
     "benchmark",
     "bundle",
+    "is_histogram",
     "is_record",
     "is_result",
     "is_sealed",
@@ -175,6 +176,11 @@ def is_result(path: str) -> bool:
     """
     parts = path.split("/")
     return parts[0] not in _OF_RUN and not {"", ".", ".."}.intersection(parts) and "\0" not in path
+
+
+def is_histogram(path: str) -> bool:
+    """Whether FAST-HEP's layout has a pickled histogram here, which people read with pickle."""
+    return path.endswith(".pkl") and path.split("/")[-2:-1] == ["histograms"]
 
 
 def is_sealed(path: str) -> bool:

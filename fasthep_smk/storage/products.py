@@ -1,4 +1,4 @@
-"""What jobs hand to each other, as files: exact, checksummed, and safe to read back.
+"""What jobs hand to each other, as files: exact and checksummed.
 
 A job's products lie in one folder: an ``.arrow`` file for each event stream, ``products.zip`` for
 everything else, and ``record.json``, which is written last, when the others are on disk, and
@@ -6,7 +6,8 @@ describes them: the structure of each value, and size and SHA-256 of every file;
 checksum of itself. Histograms are stored in the UHI serialization
 (https://uhi.readthedocs.io/en/latest/serialization.html) with their raw arrays, plain data and
 artifact references as JSON. Only a value of a type that none of these can hold exactly (an object
-of a user's own class) is pickled.
+of a user's own class) is pickled, and plainly unpickled: the folder is this user's own. Where a
+worker's files are accepted, their pickles are checked before (:mod:`fasthep_smk.storage.pickles`).
 """
 
 from __future__ import annotations
@@ -198,33 +199,25 @@ class _Writer:
     def entry(self, product: Product) -> ProductEntry:
         """Write one product; return its description."""
         stem = product.stream_file or f"{_safe_stem(product)}.arrow"
+        key = f"{product.node}.{product.port}"
 
         def leaf(value: object) -> JsonObject:
             if isinstance(value, ak.Array):
                 return self._stream(value, stem, product.live)
             if isinstance(value, hist.BaseHist):
-                return self._histogram(value)
+                return self._histogram(value, key)
             try:
                 reference = _reference_to_plain(value)
             except NotPlainError:
                 reference = None
-            return reference if reference is not None else self._pickle(value)
+            return reference if reference is not None else self._pickle(value, key)
 
         try:
             plain = to_plain(product.value, leaf=leaf)
-        except pickles.Refused as error:
-            raise Findings.one(
-                "the product cannot be read back",
-                key=f"{product.node}.{product.port}",
-                value=f"{type(product.value).__qualname__} ({error})",
-                expected="arrays, histograms, plain data or objects of own classes",
-                hint=f"if you trust it, say so in the workflow: "
-                f"smk: {{pickles_of: [{error.package}]}}",
-            ) from error
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise Findings.one(
                 "the product cannot be written to a file",
-                key=f"{product.node}.{product.port}",
+                key=key,
                 value=f"{type(product.value).__qualname__} ({error})",
                 expected="arrays, histograms, plain data or objects that can be pickled",
             ) from error
@@ -247,7 +240,10 @@ class _Writer:
             for item in source.infolist():
                 found = re.match(r"p(\d+)[_.]", item.filename)
                 if found is not None and int(found[1]) in numbers:
-                    self._open().writestr(item, source.read(item))
+                    content = source.read(item)
+                    if item.filename.endswith(pickles.MEMBER):
+                        pickles.sent(content, file=str(archive))
+                    self._open().writestr(item, content)
         self._members = max(numbers)
         return adopted
 
@@ -265,7 +261,7 @@ class _Writer:
         self.files.append(name)
         return {"$": "stream", "file": name, "meta": meta}
 
-    def _histogram(self, histogram: hist.BaseHist) -> JsonObject:
+    def _histogram(self, histogram: hist.BaseHist, key: str) -> JsonObject:
         try:
             content = to_uhi(histogram)
             member = self._member()
@@ -273,15 +269,15 @@ class _Writer:
             with zipfile.ZipFile(buffer, "w") as trial:
                 uhi_zip.write(trial, member, content)
             if not same_histogram(_read_histogram(buffer, member, type(histogram)), histogram):
-                return self._pickle(histogram)
+                return self._pickle(histogram, key)
         except (TypeError, ValueError, KeyError, AttributeError):
-            return self._pickle(histogram)
+            return self._pickle(histogram, key)
         uhi_zip.write(self._open(), member, content)
         return {"$": "histogram", "member": member, "named": isinstance(histogram, hist.NamedHist)}
 
-    def _pickle(self, value: object) -> JsonObject:
-        member = f"{self._member()}.pickle"
-        self._open().writestr(member, pickles.dump(value))
+    def _pickle(self, value: object, key: str) -> JsonObject:
+        member = f"{self._member()}{pickles.MEMBER}"
+        self._open().writestr(member, pickles.dump(value, key))
         return {"$": "pickle", "member": member}
 
     def _member(self) -> str:
@@ -320,10 +316,15 @@ class _Reader:
             return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
         if kind == "pickle":
             try:
-                return pickles.load(self._open().read(item["member"]))
+                return self._pickle(item["member"])
             except Exception as error:  # a pickle may raise anything
-                raise _corrupt(self.folder / ARCHIVE, f"is not trusted: {error}") from error
+                raise _corrupt(self.folder / ARCHIVE, f"cannot be read: {error}") from error
         return _reference_from_plain(item)
+
+    def _pickle(self, member: str) -> object:
+        if not member.endswith(pickles.MEMBER):  # it was not looked at when it came from a worker
+            raise ValueError(f"{member} is no pickle")
+        return pickle.loads(self._open().read(member))
 
     def _open(self) -> zipfile.ZipFile:
         if self._archive is None:

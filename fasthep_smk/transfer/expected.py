@@ -14,13 +14,16 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.storage import failures, layout, observed, products
+from fasthep_smk.storage import failures, layout, observed, pickles, products
 from fasthep_smk.storage.task_table import JobEntry
 from fasthep_smk.transfer.archive import Damaged
 from fasthep_smk.transfer.job_files import read_table
+from fasthep_smk.util import files
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
+
+    from fasthep_smk.storage.job_settings import Launch
 
 __all__ = ["Expected"]
 
@@ -88,6 +91,12 @@ class Expected:
                 return self._problem_of_note(path, self._notes[name])
             if _OBSERVED.fullmatch(name):
                 return None if observed.is_of(path) else "differs from the checksum in its name"
+            if name.endswith(f"/{layout.ARCHIVE}"):
+                pickles.check_archive(path, self._listed)
+            elif layout.is_histogram(name):
+                pickles.check(files.read_plain(path, pickles.LARGEST + 1), self._listed)
+        except pickles.Refused as error:
+            return f"holds a pickle that may not be sent: {failures.one_line(error)}"
         except (ValueError, RecursionError, products.Damaged) as error:
             return f"cannot be read: {failures.one_line(error)}"
         return None
@@ -112,6 +121,14 @@ class Expected:
         awaited = {self._jobs[key].record, self._marker}
         mine = (note.rule, note.key) == (self._rule, key) and note.record in awaited
         return None if mine else "is the note of another job"
+
+    @cached_property
+    def _listed(self) -> list[str]:
+        """The classes whose objects may be sent back: none to a probe."""
+        if not self._jobs:
+            return []
+        run: Launch = json.loads((self._build / layout.RUN).read_text(encoding="utf-8"))
+        return run["pickles_of"]
 
     @cached_property
     def _notes(self) -> dict[str, str]:

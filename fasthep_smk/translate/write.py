@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import local_modules, op_identity, plan_files
-from fasthep_smk.flow.modules import modules_of, own_modules_of
+from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
 from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout, pilots
@@ -95,9 +95,9 @@ class Contents:
 
     ``root`` is the folder the run was started in: relative paths of the workflow start there.
     ``placement`` is where its jobs go, and ``reuse`` which of them are done. ``ignore_reads`` are
-    patterns of files whose changes do not count, ``pickles_of`` packages whose objects jobs may
-    hand on besides those that the plan names; ``stat`` tells size and time of an input file;
-    ``settings`` are for who asks for the results.
+    patterns of files whose changes do not count, ``pickles_of`` classes whose objects workers may
+    send back; ``stat`` tells size and time of an input file; ``settings`` are for who asks for the
+    results.
     """
 
     rules: Sequence[Rule]
@@ -168,13 +168,6 @@ def write(contents: Contents) -> Written:
     return written
 
 
-def _named_packages(variations: Iterable[Variation]) -> set[str]:
-    """Return the packages that plans name, and own ones that these import, but for Python's."""
-    named = {name for variation in variations for name in modules_of(variation.graph.plan)}
-    own = {one for name in named for one in op_identity.own_sources(name)}
-    return {name.partition(".")[0] for name in named | own} - set(sys.stdlib_module_names)
-
-
 def _sources(rule: Rule, variations: Iterable[Variation]) -> dict[str, tuple[str | None, int, int]]:
     """Return the files that signatures of a rule know: identity, size and modification time."""
     nodes = {node for known in rule.nodes.values() for node in known}
@@ -207,7 +200,7 @@ def _launch(contents: Contents) -> Launch:
         "own_modules": sorted({name.partition(".")[0] for name in modules}),
         "named_texts": [(text, str(source)) for text, source in dict.fromkeys(texts)],
         "ignore_reads": list(contents.ignore_reads),
-        "pickles_of": sorted({*_named_packages(variations), *contents.pickles_of}),
+        "pickles_of": sorted(contents.pickles_of),
         "exports": list(contents.exports),
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import layout, pickles
 from fasthep_smk.storage.record import Asked, MadeOf, Place, made_of
 from fasthep_smk.storage.task_table import JobEntry, Kept, Key, TaskTable
 from fasthep_smk.util import files
@@ -170,9 +170,11 @@ def _move(found: list[Path], source: Path, job: Job) -> list[str]:
     Content and names are on disk when this returns: the job's record will say that they are there.
     """
     goals = {path: str(goal_of(path.relative_to(source), job)) for path in found}
-    for goal in goals.values():
+    for path, goal in goals.items():
         if not layout.is_result(goal):
             raise SmkError(f"an operation has written {goal!r}, where only runs write")
+        if layout.is_histogram(goal):
+            pickles.sent(path, file=goal)
     files.sync_all(path for path in found if not path.is_symlink())
     for path, goal in goals.items():
         (job.build / goal).parent.mkdir(parents=True, exist_ok=True)

@@ -34,7 +34,7 @@ from fasthep_smk.worker import alone
 from fasthep_smk.worker.causes import cause_of, column_fix, damaged_record, kind_of, what_ended
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
-from fasthep_smk.worker.job_retry import tries_of
+from fasthep_smk.worker.job_retry import SENT, tries_of
 from fasthep_smk.worker.limits import (
     MemoryLimit,
     bytes_moved,
@@ -419,7 +419,7 @@ def _observed(job: Job) -> tuple[Content, list[str]]:
         Changed: its inputs are not those that it was planned with.
     """
     run: Launch = json.loads((job.build / layout.RUN).read_text(encoding="utf-8"))
-    pickles.trust(run["pickles_of"])
+    pickles.limit(run["pickles_of"] if os.environ.get(SENT) else None)
     launch, beside = Path(run["launch_folder"]), Path(run["workflow"]).parent
     named = NamedFiles((launch, beside), run["ignore_reads"], own=[job.build])
     check_files(job, named, modules=True)

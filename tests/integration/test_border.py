@@ -9,13 +9,16 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import hist
 import pytest
 
 from fasthep_smk.storage import layout, products
@@ -24,6 +27,7 @@ from fasthep_smk.transfer.receive import accept
 from fasthep_smk.util import files
 from tests.integration.conftest import WORKFLOW, Run
 from tests.integration.test_transfer import send, translate
+from tests.support.forged import forged, is_real
 
 pytestmark = pytest.mark.integration
 
@@ -356,3 +360,101 @@ def test_what_a_worker_says_is_for_a_terminal(build: Path, tmp_path: Path) -> No
     Sent(about, {}).write(tmp_path / "outcome.tar")
     arrival = accept(build, tmp_path / "outcome.tar", RULE, PLACE)
     assert (arrival.problem, arrival.host) == ("?]0;title? lost", "a?b")
+
+
+# --- pickles --------------------------------------------------------------------------------------
+
+ARCHIVE = f"{FOLDER}/{layout.ARCHIVE}"
+HISTOGRAM = "artifacts/histograms/Met.pkl"
+FORGED = ["system", "scipy", "pandas", "numpy", "label", "axis", "before", "old"]
+
+
+def with_product(sent: Sent, content: bytes, member: str = "p1.pickle") -> None:
+    """Let the job hand on a pickle, with a record that says so."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(member, content)
+    sent.content[ARCHIVE] = buffer.getvalue()
+    facts = {
+        "size": len(buffer.getvalue()),
+        "sha256": hashlib.sha256(buffer.getvalue()).hexdigest(),
+    }
+
+    def change(record: dict[str, Any]) -> None:
+        record["files"][layout.ARCHIVE] = facts
+        record["products"].append(
+            {"node": "n", "port": "p", "kind": "other", "type": "x", "live": None,
+             "value": {"$": "pickle", "member": member}}
+        )  # fmt: skip
+
+    sent.content[RECORD] = resealed(sent.content[RECORD], change)
+
+
+def list_classes(build: Path, classes: list[str]) -> None:
+    path = build / layout.RUN
+    path.write_text(json.dumps({**json.loads(path.read_text()), "pickles_of": classes}))
+
+
+@pytest.mark.parametrize("where", ["product", "histogram"])
+@pytest.mark.parametrize("what", FORGED)
+def test_a_pickle_that_runs_code_is_refused(
+    build: Path, sent: Sent, tmp_path: Path, what: str, where: str
+) -> None:
+    canary = tmp_path / "canary"
+    content = forged(canary)[what]
+    assert is_real(content, canary, tmp_path)
+    if where == "product":
+        with_product(sent, content)
+    else:
+        sent.content[HISTOGRAM] = content
+    for classes in ([], ["my_ops:Fit"]):
+        list_classes(build, classes)
+        assert "holds a pickle that may not be sent" in refused(build, sent, tmp_path)
+    assert not canary.exists()
+
+
+def test_an_archive_without_its_record_is_looked_at(
+    build: Path, sent: Sent, tmp_path: Path
+) -> None:
+    """The record may have come before."""
+    with_product(sent, forged(tmp_path / "canary")["system"])
+    del sent.content[RECORD]
+    assert "holds a pickle that may not be sent" in refused(build, sent, tmp_path)
+
+
+def test_what_is_called_otherwise_is_not_read(build: Path, sent: Sent, tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    with_product(sent, forged(canary)["system"], member="p1.json")
+    sent.write(tmp_path / "outcome.tar")
+    assert accept(build, tmp_path / "outcome.tar", RULE, PLACE).status == 0
+    with pytest.raises(products.Damaged, match=r"p1\.json is no pickle"):
+        products.load(build / FOLDER, [("n", "p")])
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"x" * 1000, b"PK\x05\x06" + b"\xff" * 18])
+def test_an_archive_that_is_none_is_refused(
+    build: Path, sent: Sent, tmp_path: Path, content: bytes
+) -> None:
+    sent.content[ARCHIVE] = content
+    refused(build, sent, tmp_path)
+
+
+def test_a_listed_class_and_histograms_arrive(build: Path, sent: Sent, tmp_path: Path) -> None:
+    made = hist.Hist.new.Reg(3, 1, 10, transform=hist.axis.transform.log).Weight()
+    with_product(sent, pickle.dumps(made, protocol=5))
+    sent.content[HISTOGRAM] = pickle.dumps(made, protocol=5)
+    sent.write(tmp_path / "outcome.tar")
+    assert accept(build, tmp_path / "outcome.tar", RULE, PLACE).status == 0
+    with_product(sent, pickle.dumps([Facts(1), made], protocol=5))
+    assert f"{Facts.__module__}:Facts" in refused(build, sent, tmp_path)
+    list_classes(build, [f"{Facts.__module__}:Facts"])
+    sent.write(tmp_path / "outcome.tar")
+    assert accept(build, tmp_path / "outcome.tar", RULE, PLACE).status == 0
+
+
+@dataclass
+class Facts:
+    """Stands for an object of a user's class."""
+
+    number: int

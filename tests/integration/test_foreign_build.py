@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from fasthep_smk.storage import failures, layout
 from fasthep_smk.util import files
 from tests.integration.conftest import Run
 from tests.support import warm
+from tests.support.forged import forged, is_real
 from tests.support.forms import in_turn, some
 
 pytestmark = pytest.mark.integration
@@ -304,3 +306,82 @@ def test_logs_are_for_the_user_alone(
     logs = list((project / "build/debug/distributed").rglob("*.log"))
     assert len(logs) >= 4
     assert {path.stat().st_mode & 0o777 for path in logs} == {0o600}
+
+
+# --- results of others ----------------------------------------------------------------------------
+
+
+def in_place(build: Path) -> None:
+    give_away(build)
+
+
+def copied(build: Path) -> None:
+    """Somebody else's files, in the reader's own name."""
+    for path in (build, *build.rglob("*")):
+        os.chown(path, os.geteuid(), os.getegid(), follow_symlinks=False)
+
+
+def from_a_tar(build: Path) -> None:
+    give_away(build)
+    tar = build.with_name("results.tar")
+    subprocess.run(["tar", "-C", build.parent, "-cf", tar, build.name], check=True)
+    shutil.rmtree(build)
+    subprocess.run(["tar", "-C", build.parent, "--no-same-owner", "-xf", tar], check=True)
+
+
+WAYS = {"in place": in_place, "copied": copied, "from a tar": from_a_tar}
+FROM_PYTHON = """
+import json, sys
+import fasthep_smk
+results = fasthep_smk.load_results("build")
+said = {}
+for name in sys.argv[1:]:
+    try:
+        said[name] = float(results.histogram(name).sum(flow=True))
+    except Exception as error:
+        said[name] = str(error)
+try:
+    results.histograms()
+except Exception as error:
+    said["all"] = type(error).__name__
+print(json.dumps(said))
+"""
+
+
+@needs_root
+@pytest.mark.parametrize("way", WAYS)
+def test_results_of_others_run_nothing(project: Path, smk: Run, way: str) -> None:
+    build, canary = project / "build", project / CANARY
+    shutil.copytree(build, project / "mine")
+    pickled = forged(canary)
+    folder = build / "artifacts/histograms"
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for name, content in pickled.items():
+        assert is_real(content, canary, project), f"{name} runs what it says"
+        (folder / f"{name}.pkl").write_bytes(content)
+        path = f"artifacts/histograms/{name}.pkl"
+        manifest["histograms"].append({"id": name, "path": path, "producer": name})
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    WAYS[way](build)
+    for command in (
+        ["report", "build"],
+        ["report", "build", "--json"],
+        ["compare", "build", "mine"],
+    ):
+        for trusted in ([], ["--trust-build"]):
+            done = smk(*command, *trusted, cwd=project)
+            assert not canary.exists(), (command, done.stderr)
+            assert "Traceback" not in done.stderr
+        if "--json" in command:
+            assert {row["name"] for row in json.loads(done.stdout)["histograms"]} == {"Met"}
+        if "compare" in command:
+            assert all(f"histograms/{name}.pkl" in done.stdout + done.stderr for name in pickled)
+        else:
+            assert done.returncode == 0, done.stderr
+    script = [sys.executable, "-P", "-c", FROM_PYTHON, "Met", *pickled]
+    said = json.loads(subprocess.check_output(script, cwd=project))
+    assert not canary.exists()
+    assert said.pop("Met") > 0
+    assert said.pop("all") == "Findings"
+    assert all("Met.pkl" not in text and "is not read: it " in text for text in said.values())
+    assert said.keys() == pickled.keys()

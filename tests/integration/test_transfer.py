@@ -430,3 +430,96 @@ def test_what_turns_out_to_be_damaged_there_is_made_again_here(
     (note,) = (build / "smk/failures").rglob("*.json")
     assert json.loads(note.read_text())["kind"] == "damaged"
     assert not (build / layout.job_folder(rule, place) / layout.RECORD).exists()
+
+
+OWN = """\
+class Outer:
+    class Fit:
+        def __init__(self, number):
+            self.number = number
+
+        def __add__(self, other):
+            return Outer.Fit(self.number + other.number)
+
+
+FIT = {
+    "name": "my.fit", "kind": "transform", "version": "1.0", "params": {},
+    "input": {"name": "stream", "kind": "event_stream", "required": True},
+    "result": {"hist": {"kind": "histogram"}},
+}
+
+
+def fit(stream, *, ctx=None, **_):
+    return {"hist": Outer.Fit(len(stream))}
+"""
+FIT = """\
+version: 1.0
+use: {profiles: [hep]}
+registry: {transforms: {my.fit: {spec: "my_ops:FIT", impl: "my_ops:fit"}}}
+data:
+  defaults: {eventtype: mc, tree_primary: events}
+  datasets: [{name: dy, files: [data/dy_0.root]}]
+sources: {events: {kind: root_tree, tree: events}}
+analysis: {stages: [{id: Fit, op: my.fit, params: {}}]}
+"""
+
+
+@pytest.fixture
+def own_package(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed module, which is on workers, too."""
+    folder = tmp_path_factory.mktemp("installed")
+    (folder / "my_ops.py").write_text(OWN)
+    others = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", f"{folder}:{others}" if others else str(folder))
+
+
+@pytest.mark.usefixtures("own_package")
+def test_objects_of_own_classes_are_sent_if_they_are_listed(
+    analysis: Path, smk: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """At home, they need no list. A job that is sent says at its end what to write."""
+    folder = tmp_path_factory.mktemp("node")
+    project = translate(analysis, smk, FIT, "--chunk-size", "50")
+    rule, place = "stage_Fit", ("dy", "0_0")
+    outcome = send(project, rule, place, folder)
+    assert accept(project / "build", outcome, rule, place).status == 1
+    (note,) = (project / "build/smk/failures").rglob("*.json")
+    said = note.read_text()
+    assert "a worker may not send this back: it holds my_ops:Outer.Fit" in said
+    assert "smk: {pickles_of: [my_ops:Outer.Fit]}" in said
+    done = smk("workflow.yaml", "-j", "1", "-o", "home", "--chunk-size", "50", cwd=project)
+    assert done.returncode == 0, done.stderr
+    listed = f"{FIT}smk: {{pickles_of: [my_ops:Outer.Fit]}}\n"
+    (project / "workflow.yaml").write_text(listed)
+    done = smk("translate", "workflow.yaml", "--chunk-size", "50", cwd=project)
+    assert done.returncode == 0, done.stderr
+    for rule, place in in_order(project / "build"):
+        outcome = send(project, rule, place, folder)
+        assert accept(project / "build", outcome, rule, place).status == 0
+    done = smk("workflow.yaml", "-j", "1", "--chunk-size", "50", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "1 job to run: 1 x finish" in done.stdout + done.stderr
+    made = [
+        (project / build / "artifacts/histograms/Fit.pkl").read_bytes()
+        for build in ("build", "home")
+    ]
+    assert made[0] == made[1]
+
+
+@pytest.mark.usefixtures("own_package")
+def test_a_result_that_is_no_histogram_is_not_sent(
+    analysis: Path, smk: Run, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The end of a run, sent as other jobs are: people read its histograms with pickle."""
+    folder = tmp_path_factory.mktemp("node")
+    project = translate(analysis, smk, FIT)
+    done = smk("workflow.yaml", "-j", "1", cwd=project)
+    assert done.returncode == 0, done.stderr
+    result = project / "build/artifacts/histograms/Fit.pkl"
+    result.unlink()
+    (project / "build/smk/work/finish/record.json").unlink()
+    outcome = send(project, "finish", (), folder)
+    assert accept(project / "build", outcome, "finish", ()).status == 1
+    assert not result.exists()
+    (note,) = (project / "build/smk/failures").rglob("*.json")
+    assert "artifacts/histograms/Fit.pkl: a worker may not send this back" in note.read_text()

@@ -6,6 +6,8 @@ import io
 import json
 import pickle
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,7 @@ def build(folder: Path, made: Any = None, cuts: Any = None, seconds: float = 4.0
     }  # fmt: skip
     (folder / job.record).write_text(json.dumps(record, indent=1))
     for kind, name, content in (
-        ("histograms", "h.pkl", pickle.dumps(made or histogram({"dy": [5, 15]}))),
+        ("histograms", "h.pkl", pickle.dumps(made or histogram({"dy": [5, 15]}), protocol=5)),
         ("cutflows", "c.json", json.dumps(cuts or cutflow(7)).encode()),
     ):
         place = folder / "artifacts" / kind
@@ -170,6 +172,15 @@ def test_a_histogram_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     text, status = report.compared([one, other], as_json=False)
     assert status == 2
     assert f"cannot be read: {other}/artifacts/histograms/h.pkl" in text.splitlines()
+
+
+def test_a_histogram_with_odd_axes_is_named(tmp_path: Path) -> None:
+    """Somebody else may have made it."""
+    odd = hist.Hist.new.Reg(2, 0, 1, name="dataset").Double()
+    one, other = build(tmp_path / "one", odd), build(tmp_path / "other", odd)
+    text, status = report.compared([one, other], as_json=False)
+    assert status == 2
+    assert "cannot be read: histogram h" in text.splitlines()
 
 
 def test_folders_without_results_are_not_the_same(
@@ -293,3 +304,38 @@ def test_a_skim_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     text, status = report.compared(folders, as_json=False)
     assert status == 2
     assert "cannot be read: skim skim of dy" in text
+
+
+def test_no_code_is_made_of_what_a_skim_says(tmp_path: Path) -> None:
+    """As for trees of a version that uproot does not know, and that the file describes."""
+    folders = [build(tmp_path / "one"), build(tmp_path / "other")]
+    for folder in folders:
+        skim(folder, {"0_0.root": {"x": [1.0]}})
+    path = folders[1] / "artifacts/files/skim/dy/0_0.root"
+    with uproot.recreate(path, compression=None) as file:
+        file.mktree("events", {"x": "f8"})
+        file["events"].extend({"x": np.array([1.0])})
+    with uproot.open(path) as file:
+        key = file.key("events")
+    content = bytearray(path.read_bytes())
+    described = content.index(b"\x05TTree\x00\x72\x64") + 14
+    for at in (key.fSeekKey + key.fKeylen + 5, described):
+        assert content[at] == 20, "the version of trees"
+        content[at] = 21
+    path.write_bytes(content)
+    assert "<dynamic>" in compiled(f"import uproot; uproot.open({str(path)!r})['events']")
+    names = [str(folder) for folder in folders]
+    compares = f"from fasthep_smk.cli import main; main.main(['compare', *{names!r}])"
+    text = compiled(compares)
+    assert "cannot be read: skim skim of dy" in text
+    assert "<dynamic>" not in text
+
+
+def compiled(script: str) -> str:
+    """Run a script; return what it says, and where from Python has compiled text meanwhile."""
+    hook = (
+        "import sys\n"
+        "sys.addaudithook(lambda event, found: print(found[1]) if event == 'compile' else None)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", hook + script], capture_output=True, text=True)
+    return done.stdout

@@ -16,7 +16,7 @@ import pytest
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.plan.wiring import Wiring, wiring
 from fasthep_smk.reuse.partial import nodes_to_run
-from fasthep_smk.storage import hard_links, pickles, products, run_records
+from fasthep_smk.storage import hard_links, products, run_records
 from fasthep_smk.storage.products import Product
 from fasthep_smk.storage.task_table import Kept
 from fasthep_smk.worker import cached_streams, partial
@@ -219,10 +219,6 @@ class Opaque:
 
 
 class TestSharing:
-    @pytest.fixture(autouse=True)
-    def own_classes(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pickles, "_trusted", {"tests"})
-
     def test_a_shared_stream_is_the_same_file(self, tmp_path: Path) -> None:
         source, goal = tmp_path / "a", tmp_path / "b"
         goal.mkdir()

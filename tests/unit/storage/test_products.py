@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -275,17 +276,41 @@ class Own:
     __hash__ = None  # type: ignore[assignment]
 
 
-def test_an_object_of_a_users_class_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pickles, "_trusted", {"tests"})
+def test_an_object_of_a_users_class_is_kept(tmp_path: Path) -> None:
     value = {"a": [Own(1), (Own(2),)]}
     assert through_files(tmp_path, value) == value
 
 
-def test_an_object_that_could_not_be_read_back_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Findings, match=r"smk: \{pickles_of: \[tests\]\}"):
-        through_files(tmp_path, {"a": Own(1)})
+def test_an_object_that_would_not_be_taken_from_a_worker_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pickles, "_listed", frozenset())
+    own = "tests.unit.storage.test_products:Own"
+    with pytest.raises(Findings, match=rf"smk: \{{pickles_of: \[{own}\]\}}"):
+        through_files(tmp_path / "a", {"a": Own(1)})
+    monkeypatch.setattr(pickles, "_listed", frozenset({own}))
+    assert through_files(tmp_path / "b", {"a": Own(1)}) == {"a": Own(1)}
+
+
+def test_what_is_adopted_would_be_sent_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a", Product("stage.S", "hist", "other", Own(1)))
+    adopted = (tmp_path / "a", products.read_record(tmp_path / "a")["products"])
+    monkeypatch.setattr(pickles, "_listed", frozenset())
+    with pytest.raises(Findings, match="a worker may not send this back"):
+        products.save(tmp_path / "b", [], declared=[], adopted=adopted)
+
+
+def test_only_what_was_looked_at_is_unpickled(tmp_path: Path) -> None:
+    """A record from a worker may call any member of the archive a pickle."""
+    save(tmp_path, Product("stage.S", "hist", "other", Own(1)))
+    record = products.read_record(tmp_path)
+    with zipfile.ZipFile(tmp_path / ARCHIVE, "a") as archive:
+        archive.writestr("p2.json", archive.read("p1.pickle"))
+    record["files"][ARCHIVE] = files.described(tmp_path / ARCHIVE)
+    record["products"][0]["value"] = {"$": "pickle", "member": "p2.json"}
+    products.write_record(tmp_path, record)
+    with pytest.raises(products.Damaged, match=r"p2\.json is no pickle"):
+        products.load(tmp_path)
 
 
 # --- folders and records --------------------------------------------------------------------
