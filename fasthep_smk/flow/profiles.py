@@ -18,6 +18,8 @@ from fasthep_smk.flow.missing_keys import entry_findings
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import problem_of
 
 __all__ = ["expanded", "profile_findings"]
 
@@ -27,7 +29,7 @@ _INCLUDES = "includes"
 
 def profile_findings(document: Mapping[str, object], workflow: Path, root: Path) -> list[Finding]:
     """Return what is wrong in the profiles of a workflow, with file and line."""
-    found: list[Finding] = []
+    found = [*_of_others((root, workflow.resolve().parent), workflow)]
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
         found += located_in(_of_profile(content, shown), path)
@@ -40,6 +42,23 @@ def expanded(names: Iterable[str], root: Path) -> list[str]:
     with contextlib.suppress(Exception):
         return [str(one) for one in upstream.expand_profile_names(list(names), project_root=root)]
     return []
+
+
+def _of_others(places: Iterable[Path], workflow: Path) -> Iterator[Finding]:
+    """Yield where others may have written profiles, which FAST-HEP finds by their names there.
+
+    They name Python that runs, and may stand in for those of packages.
+    """
+    for place in (one / ".hepflow" for one in dict.fromkeys(places)):
+        for path in (place, place / "profiles", *sorted((place / "profiles").glob("*.yaml"))):
+            if problem := problem_of(path, workflow):
+                yield Finding(
+                    file=str(path),
+                    problem=f"is not used, since {problem}",
+                    expected="profiles of yours that only you can write to",
+                    hint=f"{shell(['chmod', '-R', 'go-w', place])}, if it is yours; else remove it",
+                )
+                return
 
 
 def _profiles(
