@@ -21,7 +21,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import Findings, RunFailed, SmkError
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.ownership import check_build
+from fasthep_smk.util.ownership import check_build, close_new_files
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
 
     with _told_once():
         settings = settings_of(plan, ctx)
+        close_new_files()
         check_build(settings.outdir, option="--outdir")
         try:
             partitions.start()

@@ -70,7 +70,7 @@ def as_text(folder: Path, written: list[Path]) -> str:
     """Return which files were written, and what to do next."""
     lines = [f"written: {path}" for path in written]
     lines.append("\nnext:")
-    if is_open(folder.stat()):
+    if is_open(folder):
         why = "# else my_ops.py is not imported, since others may write to it"
         lines.append(f"    {shell(['chmod', 'go-w', folder])}    {why}")
     if folder.resolve() != Path.cwd():

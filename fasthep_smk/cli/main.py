@@ -21,6 +21,7 @@ from fasthep_smk.storage.layout import DETACHED
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import SmkError, UsageError
 from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import check_build, close_new_files
 
 if TYPE_CHECKING:
     from fasthep_smk.config.execution import Execution
@@ -54,6 +55,7 @@ def _main(arguments: list[str]) -> int:
             raise UsageError(
                 f"{options.command!r} does not start Snakemake: remove {' '.join(extra)} after --"
             )
+        close_new_files()
         _check_build(options)
         if options.command == "run" and options.detach and DETACHED not in os.environ:
             status = _detach(options, arguments)
@@ -90,9 +92,9 @@ def _check_build(options: argparse.Namespace) -> None:
     for name, shown in (("outdir", "--outdir"), ("build", "BUILD"), ("other", "OTHER")):
         folder = getattr(options, name, None)
         if folder is not None and not options.trust_build:
-            from fasthep_smk.util.ownership import check_build
-
             check_build(folder, option=shown)
+    if (archives := getattr(options, "output", None)) and not options.trust_build:
+        check_build(archives, option="--output", noun="folder")
 
 
 def _detach(options: argparse.Namespace, arguments: list[str]) -> int:

@@ -32,6 +32,7 @@ from fasthep_smk.translate.write import IN_CONTAINER, begin_alone
 from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import encode, printable, shell
+from fasthep_smk.util.ownership import check_build
 from fasthep_smk.util.threads import meanwhile
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ def _prepared_transfer(
 
     wildcards: dict[str, list[str]] = {rule.name: [] for rule in rules}
     archives = folder / layout.ENVIRONMENTS
+    check_build(archives, option="packed environments", noun="folder")
     setup = Setup(place, system, environment, execution.staging, wildcards, True, archives)
     with setup.ready(modules) as arguments:
         yield arguments

@@ -21,6 +21,8 @@ from fasthep_smk.util import executor_plugins as plugins
 from fasthep_smk.util.bounded_yaml import load_each_key_once
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import problem_of
 from fasthep_smk.util.units import parse_bytes, parse_duration
 from fasthep_smk.util.yaml_values import as_yaml
 
@@ -66,6 +68,8 @@ def load_site(profile: str | None, strategy: str, *, workflow: str) -> Site:
     folder = _find(profile)
     if folder is None:
         return Site(profile, why=f"--profile {profile}")
+    if "/" not in profile:  # it was looked for, in the current folder first
+        _refuse_of_others(folder, profile, Path(workflow))
     settings, file = _settings(folder)
     executor = settings.get("executor", "local")
     findings: list[Finding] = [*_executor_findings(executor, file)]
@@ -169,6 +173,25 @@ def _find(profile: str) -> Path | None:
         expected=f"a folder with a config.yaml, or one of {', '.join(known)}",
         hint=f"did you mean {close!r}?" if close else None,
     )
+
+
+def _refuse_of_others(folder: Path, profile: str, workflow: Path) -> None:
+    """Refuse a profile that was found by its name and that others may have written.
+
+    Raises:
+        Findings: it names Python that runs, and options of the batch system.
+    """
+    for path in (folder, *(folder / name for name in (*_CONFIGS, "pools.yaml"))):
+        if (problem := problem_of(path, workflow)) is not None:
+            raise Findings.one(
+                f"is not used, since {problem}",
+                file=str(path),
+                key="--profile",
+                value=as_yaml(profile),
+                expected="a profile of yours that only you can write to: it was found by its name",
+                hint=f"{shell(['chmod', '-R', 'go-w', folder])}, if it is yours; "
+                f"{shell(['--profile', folder])}, if you trust its author",
+            )
 
 
 def _snakemake_folders() -> list[Path]:

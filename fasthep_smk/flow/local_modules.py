@@ -10,7 +10,6 @@ tried, and what it comes to, is in ``docs/how-it-works.md`` ("What is changed in
 
 from __future__ import annotations
 
-import contextlib
 import dis
 import importlib.machinery
 import importlib.util
@@ -19,7 +18,7 @@ import stat
 import sys
 import threading
 import warnings
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -28,7 +27,7 @@ from fasthep_smk.flow import op_identity
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.ownership import is_open
+from fasthep_smk.util.ownership import problem_of
 
 __all__ = ["Finder", "find_local_modules", "folders", "loaders", "search", "why_not_found"]
 
@@ -49,10 +48,8 @@ def folders(root: Path, workflow: Path) -> tuple[list[str], dict[Path, str]]:
     and so are the modules of theirs that it names.
     """
     both = dict.fromkeys((root, workflow.resolve().parent))
-    trusted = {os.geteuid(), 0}
-    with contextlib.suppress(OSError):
-        trusted.add(workflow.stat().st_uid)
-    left_out = {folder: problem for folder in both if (problem := _problem(folder, trusted))}
+    problems = {folder: problem_of(folder, workflow) for folder in both}
+    left_out = {folder: problem for folder, problem in problems.items() if problem}
     return [str(folder) for folder in both if folder not in left_out], left_out
 
 
@@ -192,17 +189,6 @@ def why_not_found(module: str) -> str | None:
         if file := _file(folder, module.partition(".")[0]):
             return f"{file} is not looked at, since {problem}: {_fix(folder)}"
     return None
-
-
-def _problem(folder: Path, trusted: Collection[int]) -> str | None:
-    """Return in words why another user may write to a folder, a sticky one too."""
-    try:
-        status = folder.stat()
-    except OSError:
-        return None  # it cannot be searched either
-    if status.st_uid not in trusted:
-        return "the folder belongs to another user"
-    return "others may write to the folder" if is_open(status) else None
 
 
 def _fix(folder: Path) -> str:

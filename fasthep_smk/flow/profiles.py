@@ -19,6 +19,8 @@ from fasthep_smk.flow.patches.bounded_yaml import bounded_yaml
 from fasthep_smk.flow.places import mapping
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.ownership import problem_of
 
 __all__ = ["expanded", "profile_findings"]
 
@@ -31,6 +33,7 @@ def profile_findings(document: Mapping[str, object], workflow: Path, root: Path)
     found: list[Finding] = []
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+        found += _of_others(path, shown, workflow)
         found += located_in(_of_profile(content, shown), path)
         found += yaml_slips([path], workflow=path, shown=shown, part="profile")
     return found
@@ -41,6 +44,27 @@ def expanded(names: Iterable[str], root: Path) -> list[str]:
     with contextlib.suppress(Exception):
         return [str(one) for one in upstream.expand_profile_names(list(names), project_root=root)]
     return []
+
+
+def _of_others(path: Path, shown: str, workflow: Path) -> Iterator[Finding]:
+    """Yield what is wrong if others may have written a profile that FAST-HEP finds by its name.
+
+    It names Python that runs.
+    """
+    place = path.parent.parent
+    if (place.name, path.parent.name) != (".hepflow", "profiles"):
+        return  # the workflow names the file
+    for one in (place, path.parent, path):
+        if problem := problem_of(one, workflow):
+            yield Finding(
+                file=shown,
+                key="use.profiles",
+                problem=f"is not used, since {problem}",
+                value=str(one),
+                expected="profiles of yours that only you can write to",
+                hint=f"{shell(['chmod', '-R', 'go-w', place])}, if it is yours; else remove it",
+            )
+            return
 
 
 def _profiles(

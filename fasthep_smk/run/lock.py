@@ -121,8 +121,8 @@ def _open(path: Path, build: Path) -> int:
     """Return a descriptor of the lock; an empty folder in its place is removed."""
     try:
         obstacles.check_folders(build)
-        make_own(path.parent, private=True)
-        make_own(build / ".snakemake", private=True)
+        make_own(path.parent)
+        make_own(build / ".snakemake")
         if path.is_dir() or (path.is_symlink() and not path.exists()):
             system_errors.clear(path)
         # A link would have another file written to, a FIFO would wait for somebody.

@@ -115,7 +115,7 @@ def _environments(found: Survey, *, everything: bool) -> Iterator[File]:
     """Yield packed environments but for the one that jobs are sent: packing takes a while."""
     used = found.environment
     for file in found.of("environments"):
-        if everything or (used is not None and file.path != used):
+        if everything or (used is not None and file.path.removesuffix(".sha256") != used):
             yield file
 
 

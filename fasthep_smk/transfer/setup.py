@@ -17,7 +17,7 @@ from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.ownership import problem_above
+from fasthep_smk.util.ownership import check_build, problem_above
 
 if TYPE_CHECKING:
     from fasthep_smk.config.environment import Environment
@@ -120,6 +120,7 @@ def _spool(staging: Staging, build: Path) -> Path | None:
             raise PermissionError(errno.EPERM, problem)
         spool = _mine(top) / files.digest_of(str(build))
         _make_closed(spool)
+        check_build(spool, option="staging.folder", noun="folder")
     except OSError as error:
         raise Findings.one(
             f"cannot be used: {error.strerror or error}",

@@ -35,6 +35,8 @@ from pathlib import Path, PurePosixPath
 
 from snakemake.exceptions import WorkflowError
 
+# Other users may read what is made here, and not write to it.
+os.umask(os.umask(0o022) | 0o022)
 SMK = Path(os.path.abspath(str(workflow.current_basedir)))
 if not (os.path.isdir("smk") and os.path.samefile("smk", SMK)):
     raise WorkflowError(

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from fasthep_smk.util.ownership import is_open
+from fasthep_smk.util.ownership import make_own
 
 __all__ = ["Occupied", "new_files", "occupied"]
 
@@ -26,7 +26,7 @@ class Occupied(Exception):
 def new_files(folder: Path) -> Iterator[Path]:
     """Yield an empty folder; what is put there moves to ``folder`` when the block succeeds.
 
-    A new folder is one that others may not write to, whatever the umask: modules in it are run.
+    A new folder is one that others may not write to: modules in it are run.
 
     Raises:
         Occupied: one of the files exists there; nothing was moved.
@@ -37,13 +37,8 @@ def new_files(folder: Path) -> Iterator[Path]:
     made = _made(parent)
     stage = parent / f".{secrets.token_hex(8)}.tmp-{os.getpid()}"
     try:
-        stage.mkdir()
-        if is_open(stage.stat()):
-            stage.chmod(stage.stat().st_mode & ~0o022)
+        make_own(stage)
         yield stage
-        for path in stage.rglob("*"):
-            if not path.is_symlink() and is_open(path.stat()):
-                path.chmod(path.stat().st_mode & ~0o022)
         if there:
             _move(stage, folder)
         else:

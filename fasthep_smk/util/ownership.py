@@ -1,7 +1,11 @@
 """Whom folders belong to: what another user may have written is not trusted, and not run.
 
 A build folder holds code (Snakefile, profile, worker), and says which files to move and remove. So
-it must be the user's own, and no one else may write to it, unless the user says ``--trust-build``.
+it and all below it must be the user's own, and no one else may write there, unless the user says
+``--trust-build``.
+
+It is looked at once, when a command begins. While that goes on, nobody else can add anything: all
+folders are closed, and so is what the command makes (:func:`close_new_files`, :func:`make_own`).
 """
 
 from __future__ import annotations
@@ -11,93 +15,251 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+import struct
+from collections.abc import Collection, Iterator
 from functools import cache
 from pathlib import Path
 
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
 
-__all__ = ["check_build", "is_open", "is_own", "make_own", "problem_above"]
+__all__ = [
+    "check_build",
+    "close_new_files",
+    "is_open",
+    "is_own",
+    "make_own",
+    "problem_above",
+    "problem_of",
+]
 
-#: In a build folder, where code lies that a run believes.
-_BELIEVED = ("", "smk", "smk/profile", "smk/tasks", ".snakemake")
-
+#: What is looked at in a build folder that a run is started in: it holds other things, too.
+_OF_A_RUN = frozenset({
+    "smk", ".snakemake", "artifacts", "compile", "debug", "execution", "graph", "render", "reports",
+    "profiles", "report.html", "run_summary.yaml",
+})  # fmt: skip
 #: Lower numbers are accounts of the system's (login.defs(5)).
 _FIRST_USER = 1000
+#: Who an entry of an ACL is about (acl(5), <sys/acl.h>), but for the owner; the mask limits most.
+_NAMED_USER, _NAMED_GROUP, _MASK = 0x02, 0x08, 0x10
+_WHO = {_NAMED_USER: "user", 0x04: "group", _NAMED_GROUP: "group", 0x20: "other"}
+_ACCESS, _DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+#: Rights of an NFSv4 ACL by which a file or folder can be changed: to write, append, delete what is
+#: below, and change the ACL or the owner (RFC 7530, 6.2.1.3).
+_NFS4_WRITE = 0x2 | 0x4 | 0x40 | 0x40000 | 0x80000
 
 
-def check_build(build: Path, *, option: str) -> None:
-    """Refuse a build folder that others have made or may write to; one that is not there is fine.
+def close_new_files() -> None:
+    """Let no other user write to what this process makes, and those that it starts."""
+    os.umask(os.umask(0o022) | 0o022)
 
-    ``option`` is how the user has named it.
+
+def make_own(folder: Path) -> None:
+    """Make a folder, and those above it, that only its owner may write to.
+
+    A default ACL, which wins over the umask, is not handed on to what will be made in it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if not folder.parent.exists():
+        make_own(folder.parent)
+    try:
+        folder.mkdir(mode=0o755)
+    except FileExistsError:
+        folder.mkdir(exist_ok=True)  # a file in its place is an error
+    else:
+        with contextlib.suppress(OSError):  # there is none
+            os.removexattr(folder, _DEFAULT)
+
+
+def check_build(build: Path, *, option: str, noun: str = "build folder") -> None:
+    """Refuse a folder where others have made anything, or may write; none is fine.
+
+    Folders that links of the user's lead to count, too. ``option`` is how the user has named it.
 
     Raises:
         Findings: what is wrong with it, and the fix.
     """
-    closed: set[Path] = set()
-    for name in _BELIEVED:
-        folder = build / name
-        try:
-            status = folder.stat()
-        except OSError:
+    findings: list[Finding] = []
+    pending, seen = [build], set[Path]()
+    while pending:
+        named = pending.pop()
+        top = named.resolve()
+        if top in seen or not top.is_dir():
             continue  # what is in its place is looked at elsewhere
-        if not status.st_mode & 0o077:
-            closed.add(folder)  # no other user reaches what lies in it
-        problem = None
-        hint = "--trust-build, if you trust its author; or another --outdir"
-        if status.st_uid not in (os.geteuid(), 0):
-            problem = f"this build folder belongs to another user ({_user(status.st_uid)})"
-        elif is_open(status) and folder.parent not in closed:
-            problem = "others may write to this build folder"
-            hint = f"{shell(['chmod', '-R', 'go-w', build])}; or {hint}"
-        if problem is not None:
-            raise Findings(
-                [
+        seen.add(top)
+        is_project = named == build and (Path.cwd() == top or top in Path.cwd().parents)
+        found, links = _look(top, _OF_A_RUN if is_project else frozenset())
+        if named == build and os.lstat(build).st_uid not in (os.geteuid(), 0):
+            found[_FOREIGN] = [str(named)]  # a link
+        pending += map(Path, links)
+        otherwise = "another folder"
+        if noun == "build folder":
+            otherwise = "--trust-build, if you trust its author; or another --outdir"
+        for kind, paths in found.items():
+            if paths:
+                fix = _fix(kind, top, named, is_whole=paths == [str(top)], is_link=named != build)
+                more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
+                findings.append(
                     Finding(
-                        file=str(folder),
+                        file=str(named / os.path.relpath(paths[0], top)),
                         key=option,
-                        problem=problem,
-                        value=f"{_user(status.st_uid)}, mode {stat.S_IMODE(status.st_mode):04o}",
+                        problem=kind.format(noun=noun, user=_user(os.lstat(paths[0]).st_uid)),
+                        value=_rights(paths[0]) + more,
                         expected="a folder of yours that only you can write to: what is in it is "
                         "believed, and run in your name",
-                        hint=hint,
+                        hint=f"{fix}; or {otherwise}" if fix else otherwise,
                     )
-                ]
-            )
+                )
+    if findings:
+        raise Findings(findings)
 
 
-def is_open(status: os.stat_result) -> bool:
-    """Whether others than its owner may write; a group of only the owner is no other."""
-    mode = status.st_mode
-    return bool(mode & stat.S_IWOTH) or (
-        bool(mode & stat.S_IWGRP) and not _is_of_one(status.st_gid, status.st_uid)
-    )
+_FOREIGN = "this belongs to another user ({user})"
+_OPEN = "others may write to this {noun}"
+_HANDING_ON = "others may write to what will be made in this {noun}"
+
+
+def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return what is wrong in a folder, each kind with its paths, and links to other folders.
+
+    In the folder itself ``only`` these names count, if there are any.
+    """
+    found: dict[str, list[str]] = {_FOREIGN: [], _OPEN: [], _HANDING_ON: []}
+    links: list[str] = []
+    mine = (os.geteuid(), 0)
+    pending = [(str(top), top.stat(), True)]
+    while pending:
+        folder, status, is_reached = pending.pop()
+        if status.st_uid not in mine:
+            found[_FOREIGN].append(folder)
+            continue
+        if is_reached:
+            # An NFSv4 ACL, which takes a question to its server, is that of the top one.
+            if (status.st_mode & 0o022 or folder == str(top)) and is_open(folder, status):
+                found[_OPEN].append(folder)
+            if _writers(folder, _DEFAULT):
+                found[_HANDING_ON].append(folder)
+        is_reached = is_reached and bool(status.st_mode & 0o011)
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if only and entry.name not in only and folder == str(top):
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue  # it is gone: a run goes on
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append((entry.path, status, is_reached))
+                elif status.st_uid not in mine:
+                    found[_FOREIGN].append(entry.path)
+                elif stat.S_ISLNK(status.st_mode):
+                    links += [entry.path] if entry.is_dir() else []
+                elif is_reached and status.st_mode & 0o022 and is_open(entry.path, status):
+                    found[_OPEN].append(entry.path)
+    return found, links
+
+
+def _fix(kind: str, top: Path, named: Path, *, is_whole: bool, is_link: bool) -> str:
+    """Return the command that repairs one kind of problem in all of a folder."""
+    close = shell(["chmod", "-R", "go-w", top if is_link else named])
+    if kind == _OPEN:
+        return close
+    if kind == _HANDING_ON:
+        return f"{shell(['setfacl', '-R', '-k', top if is_link else named])} && {close}"
+    if is_whole:
+        return shell(["rm", named]) if is_link else ""
+    mine = f"! -uid {os.geteuid()} ! -uid 0"
+    return f"find {shell([top])} {mine} -prune -exec rm -rf {{}} +"
+
+
+def _rights(path: str) -> str:
+    """Return in words whose something is, and who else may write to it."""
+    status = os.lstat(path)
+    words = [_user(status.st_uid), f"mode {stat.S_IMODE(status.st_mode):04o}"]
+    if not stat.S_ISLNK(status.st_mode):
+        words += [f"ACL {one}" for one in _writers(path, _ACCESS)]
+        words += [f"default ACL {one}" for one in _writers(path, _DEFAULT)]
+        words += [f"NFSv4 ACL {one}" for one in _nfs4_writers(path)]
+    return ", ".join(words)
+
+
+def _writers(path: str | Path, kind: str) -> list[str]:
+    """Return the entries of an ACL by which others than the owner may write (acl(5))."""
+    try:
+        acl = os.getxattr(path, kind)
+    except OSError:  # there is none
+        return []
+    entries = list(struct.iter_unpack("<HHI", acl[4:]))
+    most = next((rights for who, rights, _ in entries if who == _MASK), 7)
+    return [
+        f"{_WHO[who]}:{_named(who, number)}"
+        for who, rights, number in entries
+        if who in _WHO and rights & 2 and (most & 2 or _WHO[who] == "other")
+    ]
+
+
+def _named(who: int, number: int) -> str:
+    if who == _NAMED_GROUP:
+        with contextlib.suppress(KeyError):
+            return grp.getgrgid(number).gr_name
+    return _user(number) if who == _NAMED_USER else ""
+
+
+def _nfs4_writers(path: str | Path) -> list[str]:
+    """Return who is named by an NFSv4 ACL and may write; mode tells of all but these."""
+    with contextlib.suppress(OSError, struct.error):
+        content, found, at = os.getxattr(path, "system.nfs4_acl"), [], 4
+        for _ in range(int.from_bytes(content[:4])):
+            kind, _, rights, length = struct.unpack_from(">4I", content, at)
+            who = content[at + 16 : at + 16 + length].decode("utf-8", "replace")
+            if kind == 0 and rights & _NFS4_WRITE and not who.endswith("@"):
+                found.append(who)
+            at += 16 + -(-length // 4) * 4
+        return found
+    return []
+
+
+def is_open(path: str | Path, status: os.stat_result | None = None) -> bool:
+    """Whether others than its owner may write; a group of only the owner is no other.
+
+    With an ACL, the mode of the group is the most that any of its entries has.
+    """
+    status = status or os.stat(path)  # noqa: PTH116 (of many paths, which are texts)
+    if status.st_mode & stat.S_IWOTH:
+        return True
+    if status.st_mode & stat.S_IWGRP and (
+        not _is_of_one(status.st_gid, status.st_uid) or set(_writers(path, _ACCESS)) - {"group:"}
+    ):
+        return True
+    return bool(_nfs4_writers(path))
+
+
+def problem_of(path: Path, workflow: Path) -> str | None:
+    """Return in words why another user may write to a file or folder, a sticky one too.
+
+    Whoever has written the workflow is trusted, as in a container, where that is somebody else.
+    """
+    trusted = {os.geteuid(), 0}
+    with contextlib.suppress(OSError):
+        trusted.add(workflow.stat().st_uid)
+    try:
+        status = path.stat()
+    except OSError:
+        return None  # it cannot be read either
+    noun = "folder" if stat.S_ISDIR(status.st_mode) else "file"
+    if status.st_uid not in trusted:
+        return f"the {noun} belongs to another user"
+    return f"others may write to the {noun}" if is_open(path, status) else None
 
 
 def is_own(entry: os.DirEntry[str] | Path) -> bool:
     """Whether a link to a folder was made by the user, and so was the folder."""
     found = (entry.stat(follow_symlinks=False), entry.stat())
-    return all(one.st_uid == os.geteuid() for one in found) and not is_open(found[1])
-
-
-def make_own(folder: Path, *, private: bool = False) -> None:
-    """Make a folder that only its owner may write to, whatever the umask.
-
-    With ``private``, no other user may enter it if the umask lets others write to what is made
-    in it.
-
-    Raises:
-        OSError: it cannot be made.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir()
-        status = folder.stat()
-        if is_open(status):
-            folder.chmod(0o700 if private else stat.S_IMODE(status.st_mode) & ~0o022)
-        return
-    folder.mkdir(exist_ok=True)  # a file in its place is an error
+    return all(one.st_uid == os.geteuid() for one in found) and not is_open(
+        os.fspath(entry), found[1]
+    )
 
 
 def problem_above(path: Path) -> str | None:
@@ -110,7 +272,7 @@ def problem_above(path: Path) -> str | None:
         status = folder.stat()
         if status.st_uid not in (os.geteuid(), _unknown_user()) and status.st_uid >= _FIRST_USER:
             return f"{folder} belongs to another user ({_user(status.st_uid)})"
-        if is_open(status) and not status.st_mode & stat.S_ISVTX:
+        if is_open(folder, status) and not status.st_mode & stat.S_ISVTX:
             return f"others may rename what lies in {folder}: chmod +t it"
     return None
 
@@ -141,6 +303,7 @@ def _unknown_user() -> int:
         return 65534
 
 
+@cache
 def _is_of_one(group: int, user: int) -> bool:
     """Whether a group is a user's own, without other members."""
     try:

@@ -20,6 +20,8 @@ def _say_bad_end(end: End) -> None:
 
 guard(_say_bad_end)  # before anything is imported: it waits, and needs little memory
 
+from fasthep_smk.util.ownership import close_new_files  # noqa: E402
 from fasthep_smk.worker.runner import main  # noqa: E402
 
+close_new_files()  # a node may not know the umask of the run
 sys.exit(main(sys.argv[1:]))

@@ -21,6 +21,8 @@ from fasthep_smk.transfer.environment.conda import CondaContents, is_conda
 from fasthep_smk.transfer.environment.contents import VenvContents
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.files import read_plain
+from fasthep_smk.util.ownership import is_open
 from fasthep_smk.util.terminal import ERASE, bar, is_terminal
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.processes import MODULES
@@ -101,13 +103,28 @@ def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Pac
     make_folder(folder, folder, "--output")
     seconds = None
     with disk_full.saying(folder), _alone(path):
-        if not path.is_file():
+        if not _is_believed(path):
             if tell is not None:
                 print(f"packing the environment ({contents.kind}), once", file=tell, flush=True)
             began = time.monotonic()
             _build(contents, path, tell)
             seconds = time.monotonic() - began
     return Packed(path, contents.key, path.stat().st_size, seconds)
+
+
+def _is_believed(path: Path) -> bool:
+    """Whether an archive is there, the user's own, and as it was when it was tested."""
+    with suppress(OSError, ValueError):
+        noted = read_plain(_note(path))
+        own = {os.lstat(one).st_uid for one in (path, _note(path))} <= {os.geteuid(), 0}
+        closed = not (is_open(path) or is_open(_note(path)))
+        return own and closed and noted.split()[:1] == [files.sha256_file(path).encode()]
+    return False
+
+
+def _note(path: Path) -> Path:
+    """Return the file that says what is in an archive, as sha256sum(1) writes it."""
+    return path.with_name(f"{path.name}.sha256")
 
 
 def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
@@ -122,7 +139,9 @@ def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
             now.test()
             check_archive(temporary, contents.modules)
         files.sync(temporary)
+        digest = files.sha256_file(temporary)
         temporary.replace(path)
+        files.write_text(_note(path), f"{digest}  {path.name}\n")
         files.sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
@@ -177,6 +196,7 @@ def _telling(temporary: Path, tell: TextIO | None) -> Iterator[_Now]:
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Let one process at a time build an archive."""
-    with path.with_name(f".{path.stem}.lock").open("w") as lock:
+    place, how = path.with_name(f".{path.stem}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+    with os.fdopen(os.open(place, how, 0o600), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

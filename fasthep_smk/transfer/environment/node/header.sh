@@ -77,7 +77,7 @@ other_cache() {
 
 # After a crash of the machine, what was unpacked before may be incomplete on disk.
 is_complete() {
-    [ -f "$root/complete" ] || return 1
+    is_private "$root" && [ -f "$root/complete" ] || return 1
     read -r host started <"$root/complete" || return 1
     [ "$host" != "$(uname -n)" ] ||
         [ "$started" = "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown)" ]
@@ -172,6 +172,10 @@ main() {
     is_safe_above "$cache" || stop 77 "others may rename a folder above $cache"
     name_and_home
     root=$cache/$KEY
+    # Links of somebody else's, from when the cache was not closed.
+    for name in use making; do
+        [ ! -h "$cache/$KEY.$name" ] || stop 77 "$cache/$KEY.$name is a link: remove it"
+    done
     touch -- "$cache/$KEY.use" 2>/dev/null || stop 77 "cannot write in $cache"
     is_complete && start "$root" - - "$@"
     making=-

@@ -57,8 +57,12 @@ class Cache:
     def complete(self, key: str) -> bool:
         """Whether an environment is there, and was there before no crash of the machine."""
         try:
+            status = (self.folder / key).lstat()
             words = (self.folder / key / "complete").read_text().split()
         except OSError:
+            return False
+        # Somebody else may have put it there while the cache was not closed.
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return False
         return words[:1] != [os.uname().nodename] or words == _mark().split()
 
@@ -86,7 +90,8 @@ class Cache:
             if path.exists() and path.stat().st_size > 1_000_000:
                 path.replace(self.folder / "log.old")
             stamp = time.strftime("%Y-%m-%dT%H:%M:%S")
-            with path.open("a") as log:
+            how = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+            with os.fdopen(os.open(path, how, 0o600), "a") as log:
                 log.write(f"{stamp} {os.uname().nodename} {os.getpid()} {text}\n")
 
 
@@ -334,7 +339,7 @@ def _size_of(folder: Path) -> int:
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise Stop(NOT_OURS, f"{path}: {error.strerror}") from None
 
