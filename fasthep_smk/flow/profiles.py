@@ -30,10 +30,9 @@ _INCLUDES = "includes"
 
 def profile_findings(document: Mapping[str, object], workflow: Path, root: Path) -> list[Finding]:
     """Return what is wrong in the profiles of a workflow, with file and line."""
-    found: list[Finding] = []
+    found = [*_of_others((root, workflow.resolve().parent), workflow)]
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-        found += _of_others(path, shown, workflow)
         found += located_in(_of_profile(content, shown), path)
         found += yaml_slips([path], workflow=path, shown=shown, part="profile")
     return found
@@ -46,25 +45,21 @@ def expanded(names: Iterable[str], root: Path) -> list[str]:
     return []
 
 
-def _of_others(path: Path, shown: str, workflow: Path) -> Iterator[Finding]:
-    """Yield what is wrong if others may have written a profile that FAST-HEP finds by its name.
+def _of_others(places: Iterable[Path], workflow: Path) -> Iterator[Finding]:
+    """Yield where others may have written profiles, which FAST-HEP finds by their names there.
 
-    It names Python that runs.
+    They name Python that runs, and may stand in for those of packages.
     """
-    place = path.parent.parent
-    if (place.name, path.parent.name) != (".hepflow", "profiles"):
-        return  # the workflow names the file
-    for one in (place, path.parent, path):
-        if problem := problem_of(one, workflow):
-            yield Finding(
-                file=shown,
-                key="use.profiles",
-                problem=f"is not used, since {problem}",
-                value=str(one),
-                expected="profiles of yours that only you can write to",
-                hint=f"{shell(['chmod', '-R', 'go-w', place])}, if it is yours; else remove it",
-            )
-            return
+    for place in (one / ".hepflow" for one in dict.fromkeys(places)):
+        for path in (place, place / "profiles", *sorted((place / "profiles").glob("*.yaml"))):
+            if problem := problem_of(path, workflow):
+                yield Finding(
+                    file=str(path),
+                    problem=f"is not used, since {problem}",
+                    expected="profiles of yours that only you can write to",
+                    hint=f"{shell(['chmod', '-R', 'go-w', place])}, if it is yours; else remove it",
+                )
+                return
 
 
 def _profiles(

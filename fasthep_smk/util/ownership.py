@@ -177,7 +177,11 @@ def _fix(kind: str, top: Path, named: Path, *, is_whole: bool, is_link: bool) ->
 def _rights(path: str) -> str:
     """Return in words whose something is, and who else may write to it."""
     status = os.lstat(path)
-    words = [_user(status.st_uid), f"mode {stat.S_IMODE(status.st_mode):04o}"]
+    words = [
+        _user(status.st_uid),
+        f"mode {stat.S_IMODE(status.st_mode):04o}",
+        f"group {_group(status.st_gid)}",
+    ]
     if not stat.S_ISLNK(status.st_mode):
         words += [f"ACL {one}" for one in _writers(path, _ACCESS)]
         words += [f"default ACL {one}" for one in _writers(path, _DEFAULT)]
@@ -202,8 +206,7 @@ def _writers(path: str | Path, kind: str) -> list[str]:
 
 def _named(who: int, number: int) -> str:
     if who == _NAMED_GROUP:
-        with contextlib.suppress(KeyError):
-            return grp.getgrgid(number).gr_name
+        return _group(number)
     return _user(number) if who == _NAMED_USER else ""
 
 
@@ -318,3 +321,10 @@ def _user(number: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"user {number}"
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)

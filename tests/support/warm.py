@@ -163,7 +163,7 @@ def _run_warm(
     """Return the same from a forked command; ``None`` where the server does not take it."""
     has = dict(os.environ if env is None else env)
     # Where modules are looked for is changed after the fork: no reason to start cold.
-    words = [has.pop(_PATH, ""), *words]
+    words = [has.pop(_PATH, ""), str(_umask()), *words]
     variables = [os.fsencode(name) + b"=" + os.fsencode(value) for name, value in has.items()]
     folder = os.fsencode(Path(cwd).absolute())
     body = b"\0".join([folder, *map(os.fsencode, words), *variables])
@@ -194,7 +194,7 @@ def _run_warm(
             reader.join()
     if not answer.startswith(b"+"):
         return None
-    return subprocess.CompletedProcess(words[2:], int(answer[1:]), *texts)
+    return subprocess.CompletedProcess(words[3:], int(answer[1:]), *texts)
 
 
 @functools.cache
@@ -330,7 +330,8 @@ class _Command:
 
         runner.run, runner.note_bad_end = _Command.run_job, _Command.note_bad_end
         importlib.invalidate_caches()
-        path, program, *arguments = arguments
+        path, umask, program, *arguments = arguments
+        os.umask(int(umask))
         _search(path)
         if path:
             os.environ[_PATH] = path
@@ -346,6 +347,11 @@ class _Command:
             while _Popen.spares:
                 _Popen.spares.pop().end()
             last_words.say(**{DONE: ""})
+
+
+def _umask() -> int:
+    os.umask(before := os.umask(0o077))
+    return before
 
 
 def _search(path: str) -> None:
@@ -399,6 +405,7 @@ class _Popen(subprocess.Popen[Any]):
             "folder": os.fspath(cwd or "."),
             "environment": dict(os.environ if env is None else env),
             "session": session,
+            "umask": _umask(),
         }
         spare = self.spares.pop()
         spare.tell(words, settings, [*outputs, *pass_fds])
@@ -435,6 +442,7 @@ def _become(its: socket.socket) -> NoReturn:
     os.environ.update(told["environment"])
     _search(os.environ.get(_PATH, ""))
     os.chdir(told["folder"])
+    os.umask(told["umask"])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(write_through=unbuffered)
