@@ -12,6 +12,7 @@ from fasthep_smk.run.hangup import outliving_the_terminal
 from fasthep_smk.run.lock import hold
 from fasthep_smk.run.prestart import is_likely_idle, prestart
 from fasthep_smk.storage.outdir import build_folder
+from fasthep_smk.util.ownership import problem_above
 from fasthep_smk.util.scratch import scratch
 
 if TYPE_CHECKING:
@@ -59,6 +60,9 @@ def run_whole(
         from fasthep_smk.run import pipeline
         from fasthep_smk.translate.translation import Start
 
+        if problem := problem_above(build, owners=False):
+            instead = f"they can put a folder of theirs in the place of {settings.outdir}"
+            pipeline.warn([f"{problem}, else {instead} while this run goes on"])
         start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")
         loaded = pipeline.up_to(pipeline.load, start)
         if not here:

@@ -265,15 +265,16 @@ def is_own(entry: os.DirEntry[str] | Path) -> bool:
     )
 
 
-def problem_above(path: Path) -> str | None:
+def problem_above(path: Path, *, owners: bool = True) -> str | None:
     """Return what is wrong with the folders above a path: who could put another one in its place.
 
-    Each must be the user's or of an account of the system's, such as a batch system's, and not be
-    writable by others, unless it is sticky, as ``/tmp`` is.
+    None may be writable by others, unless it is sticky, as ``/tmp`` is. With ``owners``, each must
+    be the user's or of an account of the system's, such as a batch system's.
     """
+    known = (os.geteuid(), _unknown_user())
     for folder in _above(path):
         status = folder.stat()
-        if status.st_uid not in (os.geteuid(), _unknown_user()) and status.st_uid >= _FIRST_USER:
+        if owners and status.st_uid not in known and status.st_uid >= _FIRST_USER:
             return f"{folder} belongs to another user ({_user(status.st_uid)})"
         if is_open(folder, status) and not status.st_mode & stat.S_ISVTX:
             return f"others may rename what lies in {folder}: chmod +t it"

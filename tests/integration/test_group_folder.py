@@ -357,6 +357,9 @@ def test_another_build_folder_in_the_place_of_ones_own_is_refused(
     shared: Shared, built: Path, smk: Run
 ) -> None:
     """Whoever may write to the folder above may rename it."""
+    done = smk("workflow.yaml", "-o", "other", cwd=shared.project)
+    assert done.returncode == 0, done.stderr
+    assert f"others may rename what lies in {shared.project}: chmod +t it, else" in done.stderr
     shutil.copytree(built, shared.build, symlinks=True)
     script = f"mv {shared.build} {shared.build}.was && mkdir -p {shared.build}/smk"
     subprocess.run(shared.as_colleague("sh", "-c", script), check=True)

@@ -284,6 +284,20 @@ def test_a_spool_is_open_to_nobody_else(tmp_path: Path) -> None:
         assert [path.stat().st_mode & 0o777 for path in (mine, spool)] == [0o700, 0o700]
 
 
+def test_what_somebody_else_has_left_in_a_spool_is_refused(tmp_path: Path) -> None:
+    """As an environment of the right name and size."""
+    if os.geteuid() != 0:
+        pytest.skip("ONLY ROOT CAN MAKE ANOTHER USER'S FILES: not tested here")
+    with setup(tmp_path).ready([]):
+        (spool,) = (tmp_path / "scratch").glob("*/*")
+    (spool / "packed-venv-0.run").touch()
+    os.chown(spool / "packed-venv-0.run", 54321, 54321)
+    with pytest.raises(Findings, match="another user") as error, setup(tmp_path).ready([]):
+        pass
+    assert "--trust-build" not in str(error.value)
+    assert f"find {spool} " in str(error.value)
+
+
 def test_a_spool_where_others_may_rename_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     (tmp_path / "scratch").chmod(0o777)

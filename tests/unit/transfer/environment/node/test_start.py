@@ -303,3 +303,45 @@ def test_a_full_scratch_is_said(node: Node, tmp_path: Path, size: str) -> None:
     assert done.returncode == 75, done
     assert f"no room in {node.cache}" in done.stderr
     assert ".boot" not in done.stdout
+
+
+@pytest.mark.parametrize("how", ["another user's", "that others may write to", "a link"])
+def test_what_was_unpacked_by_somebody_else_is_not_started(
+    node: Node, archive: Path, tmp_path: Path, how: str
+) -> None:
+    """The cache is closed now, and was not before."""
+    if how == "another user's" and os.geteuid() != 0:
+        pytest.skip("ONLY ROOT CAN MAKE ANOTHER USER'S FOLDER: not tested here")
+    assert node.run(archive).stdout == "hello\n"
+    root = node.cache / archive.stem.removeprefix("packed-venv-")
+    python = root / "bin/python"
+    python.unlink()
+    python.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    python.chmod(0o755)
+    if how == "another user's":
+        os.chown(root, 54321, 54321)
+    elif how == "a link":
+        root.rename(tmp_path / "elsewhere")
+        root.symlink_to(tmp_path / "elsewhere")
+    else:
+        root.chmod(0o777)
+    done = node.run(archive)
+    assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["KEY.use", "KEY.making", "log"])
+def test_no_link_in_a_cache_is_followed(
+    node: Node, archive: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "mine.txt").write_text("kept")
+    os.utime(tmp_path / "mine.txt", (1, 1))
+    node.cache.mkdir(mode=0o700)
+    key = archive.stem.removeprefix("packed-venv-")
+    (node.cache / name.replace("KEY", key)).symlink_to(tmp_path / "mine.txt")
+    done = node.run(archive)
+    if name != "log":
+        assert done.returncode == 77
+        assert "is a link: remove it" in done.stderr
+    assert (tmp_path / "mine.txt").read_text() == "kept"
+    assert (tmp_path / "mine.txt").stat().st_mtime == 1
