@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,7 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
 
     with _told_once():
         settings = settings_of(plan, ctx)
-        close_new_files()
-        check_build(settings.outdir, option="--outdir")
+        _check_build(settings.outdir)
         try:
             partitions.start()
             done = run_whole(
@@ -84,6 +84,18 @@ def run(plan: Plan, ctx: YamlMapping, progress: Any) -> Any:
         outputs={"build": str(translation.build)},
         summary=entries,
     )
+
+
+def _check_build(build: Path) -> None:
+    was_closed = close_new_files()
+    try:
+        check_build(build, option="--outdir")
+    except Findings as error:
+        if was_closed:
+            raise
+        first = "umask 022, since FAST-HEP has made files before this; then"
+        findings = [replace(one, hint=f"{first} {one.hint}") for one in error.findings]
+        raise Findings(findings) from None
 
 
 def settings_of(plan: Plan, ctx: YamlMapping) -> RunSettings:

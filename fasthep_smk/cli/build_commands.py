@@ -131,6 +131,6 @@ def add_trust(command: Parser) -> None:
     command.add_argument(
         "--trust-build",
         action="store_true",
-        help="also with a build folder that belongs to another user, or that others may write to: "
-        "what is in it is believed, and run in your name",
+        help="also with a build folder in which another user has made something, or where others "
+        "may write: what is in it is believed, and run in your name",
     )

@@ -49,9 +49,14 @@ _ACCESS, _DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 _NFS4_WRITE = 0x2 | 0x4 | 0x40 | 0x40000 | 0x80000
 
 
-def close_new_files() -> None:
-    """Let no other user write to what this process makes, and those that it starts."""
-    os.umask(os.umask(0o022) | 0o022)
+def close_new_files() -> bool:
+    """Let no other user write to what this process makes, and those that it starts.
+
+    Returns whether that was so before.
+    """
+    before = os.umask(0o022)
+    os.umask(before | 0o022)
+    return before & 0o022 == 0o022
 
 
 def make_own(folder: Path) -> None:
