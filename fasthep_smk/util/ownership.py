@@ -104,11 +104,12 @@ def check_build(build: Path, *, option: str, noun: str = "build folder") -> None
             otherwise = "--trust-build, if you trust its author; or another --outdir"
         for kind, paths in found.items():
             if paths:
-                fix = _fix(kind, top, named, is_whole=paths == [str(top)], is_link=named != build)
+                fix = _fix(kind, paths, top, named, is_link=named != build)
+                is_below = Path(paths[0]).is_relative_to(top)
                 more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
                 findings.append(
                     Finding(
-                        file=str(named / os.path.relpath(paths[0], top)),
+                        file=str(named / os.path.relpath(paths[0], top) if is_below else named),
                         key=option,
                         problem=kind.format(noun=noun, user=_user(os.lstat(paths[0]).st_uid)),
                         value=_rights(paths[0]) + more,
@@ -134,6 +135,8 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
     found: dict[str, list[str]] = {_FOREIGN: [], _OPEN: [], _HANDING_ON: []}
     links: list[str] = []
     mine = (os.geteuid(), 0)
+    # Snakemake lets a group write to its notes; nobody believes what is there.
+    unused = tuple(f"{top}/.snakemake/{name}" for name in ("log", "metadata"))
     pending = [(str(top), top.stat(), True)]
     while pending:
         folder, status, is_reached = pending.pop()
@@ -162,21 +165,25 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
                 elif stat.S_ISLNK(status.st_mode):
                     links += [entry.path] if entry.is_dir() else []
                 elif is_reached and status.st_mode & 0o022 and is_open(entry.path, status):
-                    found[_OPEN].append(entry.path)
+                    found[_OPEN] += [entry.path] if not folder.startswith(unused) else []
     return found, links
 
 
-def _fix(kind: str, top: Path, named: Path, *, is_whole: bool, is_link: bool) -> str:
+def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) -> str:
     """Return the command that repairs one kind of problem in all of a folder."""
     close = shell(["chmod", "-R", "go-w", top if is_link else named])
     if kind == _OPEN:
         return close
     if kind == _HANDING_ON:
         return f"{shell(['setfacl', '-R', '-k', top if is_link else named])} && {close}"
-    if is_whole:
+    if paths in ([str(top)], [str(named)]):
         return shell(["rm", named]) if is_link else ""
-    mine = f"! -uid {os.geteuid()} ! -uid 0"
-    return f"find {shell([top])} {mine} -prune -exec rm -rf {{}} +"
+    theirs = f"! -uid {os.geteuid()} ! -uid 0"
+    # Only who may write to a folder can remove what is in it.
+    folders = [one for one in paths if stat.S_ISDIR(os.lstat(one).st_mode)]
+    may_be_left = any(not os.access(one, os.W_OK) for one in folders)
+    left = "; a folder that is left: ask its owner" if may_be_left else ""
+    return f"find {shell([top])} {theirs} -prune -exec rm -rf {{}} +{left}"
 
 
 def _rights(path: str) -> str:

@@ -372,7 +372,73 @@ def test_another_build_folder_in_the_place_of_ones_own_is_refused(
     assert "another user" in smk("status", cwd=shared.project).stderr
 
 
-PROFILE = "registry: {transforms: {own.evil: {spec: 'evil:SPEC', impl: 'evil:run'}}}\n"
+@pytest.mark.parametrize("what", ["file", "folder", "record", "products", "module"])
+def test_nothing_of_somebody_else_is_believed(
+    shared: Shared, built: Path, smk: Run, what: str
+) -> None:
+    """Whatever it is, and as right as it looks: a copy of what was there."""
+    shutil.copytree(built, shared.build, symlinks=True)
+    job = next((shared.build / "smk/work").rglob("products.zip")).parent
+    place = {
+        "file": shared.build / "artifacts/new.csv",
+        "folder": shared.build / "reports/new/inner",
+        "record": job / "record.json",
+        "products": job / "products.zip",
+        "module": shared.build / "sitecustomize.py",
+    }[what]
+    if what == "folder":
+        place.mkdir(parents=True)
+        (place / "run_summary.yaml").touch()
+    elif not place.exists():
+        place.write_text(f"open({str(shared.top / 'canary/ran')!r}, 'w')\n")
+    for path in (place, *place.rglob("*")):
+        shutil.chown(path, shared.colleague)
+    for command in (["status"], ["workflow.yaml"]):
+        done = smk(*command, cwd=shared.project)
+        assert done.returncode == 1
+        assert f"build/{place.relative_to(shared.build)}: " in done.stderr
+    repair(shared, done.stderr)
+    assert not place.exists()
+    done = smk("workflow.yaml", cwd=shared.project)
+    assert done.returncode == 0, done.stderr
+    shared.require_untouched()
+
+
+NOTES, LOGS = (".snakemake", "metadata"), (".snakemake", "log")
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", WAYS[:1], indirect=True)
+def test_what_plain_snakemake_makes_is_closed(shared: Shared, smk: Run, snakemake: Run) -> None:
+    """It reads our rules before it makes anything but its own log; its notes are for a group."""
+    assert smk("translate", "workflow.yaml", cwd=shared.project).returncode == 0
+    done = snakemake("-c", "2", "-s", "smk/Snakefile", cwd=shared.build)
+    assert done.returncode == 0, done.stderr
+    for path in shared.build.rglob("*"):
+        of_snakemake = path.relative_to(shared.build).parts[:2] in (NOTES, LOGS)
+        assert path.is_symlink() or of_snakemake or not path.stat().st_mode & 0o022, path
+    (shared.build / ".snakemake/log").chmod(0o755)
+    assert smk("status", cwd=shared.project).returncode == 0
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("way", WAYS[:1], indirect=True)
+def test_fasthep_makes_files_before_we_do(shared: Shared, smk: Run) -> None:
+    """Its own command goes by the umask, until it calls the backend."""
+    before = os.umask(0o002)
+    assert smk("enable", cwd=shared.project).returncode == 0
+    command = ["run", "workflow.yaml", "--outdir", "build", "--backend", "snakemake"]
+    done = run(*command, cwd=shared.project, program="fasthep")
+    assert done.returncode == 1, done.stdout
+    assert "hint: umask 022, since FAST-HEP has made files before this; then chmod" in done.stderr
+    try:
+        os.umask(0o022)
+        subprocess.run(["chmod", "-R", "go-w", "build"], cwd=shared.project, check=True)
+        done = run(*command, cwd=shared.project, program="fasthep")
+    finally:
+        os.umask(before)
+    assert done.returncode == 0, done.stderr
+    assert shared.attack() == 0
 
 
 @pytest.mark.parametrize("name", ["hep", "registry"])
