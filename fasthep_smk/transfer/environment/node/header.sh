@@ -77,7 +77,8 @@ other_cache() {
 
 # After a crash of the machine, what was unpacked before may be incomplete on disk.
 is_complete() {
-    is_private "$root" && [ -f "$root/complete" ] || return 1
+    is_private "$root" || return 1
+    [ -f "$root/complete" ] || return 1
     read -r host started <"$root/complete" || return 1
     [ "$host" != "$(uname -n)" ] ||
         [ "$started" = "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null || echo unknown)" ]
