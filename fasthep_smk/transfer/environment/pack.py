@@ -178,5 +178,6 @@ def _telling(temporary: Path, tell: TextIO | None) -> Iterator[_Now]:
 def _alone(path: Path) -> Iterator[None]:
     """Let one process at a time build an archive."""
     with path.with_name(f".{path.stem}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
