@@ -85,7 +85,7 @@ def _relay(descriptor: int) -> None:
 
 def _works(build: Path, pid: int) -> bool:
     """Whether a run has got so far that its Snakemake is at work."""
-    who = run_lock.note_of(build)
+    who = run_lock.note_of(build / layout.LOCK)
     return who.pid == pid and who.snakemake is not None
 
 
@@ -218,7 +218,7 @@ def _still_there(number: str, system: str, build: Path) -> str:
 
 def _stop(build: Path, who: Holder) -> None:
     pid = who["pid"]
-    if pid is None or not run_lock.note_of(build).is_here:
+    if pid is None or not run_lock.note_of(build / layout.LOCK).is_here:
         raise RunFailed(
             f"the run in {build} is on {who['host']} ({_process(who)}): cancel it there"
         )

@@ -242,7 +242,7 @@ def _starting(lock: Path) -> Iterator[None]:
         try:
             made = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
-            if _is_left(claim) or time.monotonic() > end:
+            if note_of(claim).is_orphan or time.monotonic() > end:
                 system_errors.clear(claim)
             time.sleep(0.05)
         except OSError:
@@ -258,23 +258,12 @@ def _starting(lock: Path) -> Iterator[None]:
             claim.unlink(missing_ok=True)
 
 
-def _is_left(claim: Path) -> bool:
-    """Whether the process that was starting has been killed."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(claim, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            return read_lock(descriptor).is_orphan
-        finally:
-            os.close(descriptor)
-    return False
-
-
 def _lock(descriptor: int, build: Path) -> LockNote:
     """Lock, or refuse; if flock does not refuse, by what the lock says. Return what it said."""
     free = _flock(descriptor)
     with contextlib.suppress(OSError):
         os.utime(descriptor)  # or else a file system may believe for a second that it is empty
-    who = note_of(build)
+    who = note_of(build / layout.LOCK)
     was_moved = who.state == "running" and who.mark != mark(descriptor)[MARK]
     if who.is_orphan and (not free or was_moved or who.owner(descriptor)):
         free = _end_and_lock(descriptor, build, who)

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TypedDict
+from typing import BinaryIO, TypedDict
 
 from fasthep_smk.storage import failures, layout
 
@@ -105,10 +105,11 @@ def holder(build: Path) -> Holder | None:
     gave a sign of life a moment ago.
     """
     try:
-        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
+        stream = _opened(build / layout.LOCK)
     except OSError:
         return None
-    try:
+    with stream:
+        descriptor = stream.fileno()
         who = read_lock(descriptor)
         # An ended run's lock is not tried: a run that begins just now would meet us in it.
         if who.state in (None, "ended"):
@@ -124,19 +125,25 @@ def holder(build: Path) -> Holder | None:
             return None if pid is None else replace(who, pid=pid).holder
         lives = abs(time.time() - os.fstat(descriptor).st_mtime) < SILENT
         return who.holder if lives and who.machine else None
-    finally:
-        os.close(descriptor)
 
 
-def note_of(build: Path) -> LockNote:
-    """Return what stands in the lock of a build folder now."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
-        try:
-            return read_lock(descriptor)
-        finally:
-            os.close(descriptor)
+def note_of(lock: Path) -> LockNote:
+    """Return what stands in a lock now."""
+    with contextlib.suppress(OSError), _opened(lock) as stream:
+        return read_lock(stream.fileno())
     return LockNote()
+
+
+def last_beat(lock: Path) -> int:
+    """Return the time of a lock's last sign of life, in ns; 0 if it is gone."""
+    with contextlib.suppress(OSError), _opened(lock) as stream:
+        return os.fstat(stream.fileno()).st_mtime_ns
+    return 0
+
+
+def _opened(lock: Path) -> BinaryIO:
+    """Open a lock, so that a network file system asks its server; no pipe is waited for."""
+    return os.fdopen(os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 
 def beat(lock: Path, over: threading.Event) -> None:
@@ -144,17 +151,6 @@ def beat(lock: Path, over: threading.Event) -> None:
     while not over.wait(_BEAT):
         with contextlib.suppress(OSError):
             os.utime(lock, follow_symlinks=False)
-
-
-def last_beat(lock: Path) -> int:
-    """Return the time of the last sign of life, in ns; 0 if the lock is gone."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(lock, os.O_RDONLY)  # a network file system asks its server again
-        try:
-            return os.fstat(descriptor).st_mtime_ns
-        finally:
-            os.close(descriptor)
-    return 0
 
 
 @cache
