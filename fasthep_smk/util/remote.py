@@ -193,7 +193,7 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 def _problem_http(url: str) -> str:
     request = urllib.request.Request(url, method="HEAD")
     try:
-        urllib.request.build_opener(_Stay).open(request, timeout=_TIMEOUT).close()
+        urllib.request.build_opener(_Stay).open(request, timeout=_SECONDS[_ANSWERS]).close()
     except (urllib.error.HTTPError, http.client.HTTPException):
         pass
     except urllib.error.URLError as error:

@@ -148,6 +148,7 @@ def test_all_that_do_not_answer_are_named_together(
         "live": [f"{root}:{live}//dy_0.root"],
     }
     write(tmp_path, files, **more)
+    assert smk("--version", cwd=tmp_path).returncode == 0  # the tests' own process has started
     began = time.monotonic()
     done = smk("workflow.yaml", "-j", "2", cwd=tmp_path)
     took = time.monotonic() - began
