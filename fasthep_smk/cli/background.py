@@ -7,7 +7,6 @@ import operator
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -86,14 +85,7 @@ def _relay(descriptor: int) -> None:
 
 def _works(build: Path, pid: int) -> bool:
     """Whether a run has got so far that its Snakemake is at work."""
-    try:
-        descriptor = os.open(build / layout.LOCK, os.O_RDONLY)
-    except OSError:
-        return False
-    try:
-        who = run_lock.read_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    who = run_lock.note_of(build / layout.LOCK)
     return who.pid == pid and who.snakemake is not None
 
 
@@ -226,7 +218,7 @@ def _still_there(number: str, system: str, build: Path) -> str:
 
 def _stop(build: Path, who: Holder) -> None:
     pid = who["pid"]
-    if who["host"] != socket.gethostname() or not isinstance(pid, int):
+    if pid is None or not run_lock.note_of(build / layout.LOCK).is_here:
         raise RunFailed(
             f"the run in {build} is on {who['host']} ({_process(who)}): cancel it there"
         )

@@ -31,9 +31,7 @@ def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> F
         if who := run_lock.holder(build):
             raise lock.Held.by(who, build)
         return freed_amounts(_to_clean(build, everything=everything))
-    with lock.hold(build) as held:
-        if held is None:
-            raise Findings.one("cannot be written to", key="BUILD", value=str(folder))
+    with lock.hold(build):
         if find(build) != []:
             raise Findings.one(
                 "jobs of an earlier run may be in the queue of its batch system, and write here",

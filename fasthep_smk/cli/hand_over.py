@@ -20,6 +20,7 @@ from fasthep_smk.cli.main import main as fasthep_smk
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.names import is_plain
 
 __all__ = ["main"]
 
@@ -75,7 +76,16 @@ def main(arguments: Sequence[str]) -> int:
     _stamp(build / layout.OLD_RESULTS, new=old)
     _stamp(build / layout.LEFT_OVER, new=bool(found["left_over"]))
     if what == "ask":
-        print(json.dumps({name: found[name] for name in ("made", "left_over")}))
+        told = {
+            "made": list(filter(is_plain, found["made"])),
+            "left_over": list(filter(is_plain, found["left_over"])),
+        }
+        for path in {*found["made"]}.difference(told["made"]):
+            print(
+                f"fasthep-smk: no rule can wait for {path}: Snakemake fills in such names",
+                file=sys.stderr,
+            )
+        print(json.dumps(told))
     return 0
 
 

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, cast
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -24,6 +25,8 @@ from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
 from fasthep_smk.executors.read_as_text import IS_RETRIED
+from fasthep_smk.storage import layout
+from fasthep_smk.storage.run_lock import beat
 from fasthep_smk.util.masking import masked
 
 __all__ = [
@@ -65,6 +68,9 @@ class LogHandler(LogHandlerBase):
         assert self.settings.descriptor is not None
         self._stream = os.fdopen(self.settings.descriptor, "w", encoding="utf-8")
         _opened.append(self)
+        # The run goes on here if the process that holds its lock was killed.
+        lock = Path(layout.LOCK).absolute()
+        threading.Thread(target=beat, args=(lock, threading.Event()), daemon=True).start()
         logging.getLogger("snakemake.logging").addHandler(_Direct(self))
 
     def emit(self, record: logging.LogRecord) -> None:

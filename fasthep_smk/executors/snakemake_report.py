@@ -18,7 +18,7 @@ from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.names import comment, encode
+from fasthep_smk.util.names import comment, encode, is_plain
 
 __all__ = ["plots", "take_times"]
 
@@ -51,6 +51,10 @@ def plots(build: Path) -> Iterator[tuple[str, JsonObject]]:
         # As it is, whatever it holds: neither markup nor a template.
         told = f"{stage}, drawn by {node.get('impl') or node_id}"
         caption.write_text(f"::\n\n    {_plain(told)}\n", encoding="utf-8")
+        if not is_plain(path):
+            link = folder / f"{encode(path)}{goal.suffix}"
+            link.symlink_to(goal.absolute())
+            path = str(link)
         yield (
             path,
             {

@@ -1,8 +1,10 @@
 """One run at a time on a build folder; what a run that was killed left behind is cleared away.
 
 The holder is a lock on ``smk/lock`` (flock), shared with Snakemake's process: it ends when both are
-gone, however they ended. What stands in the file is for people and for the next holder. Snakemake
-and all that it starts carry a mark in their environment, by which the next holder finds them.
+gone, however they ended. What stands in the file is for people and for the next holder: where flock
+is not shared between two mounts, or there is none, that looks for the process that is named there,
+or for signs of life of another machine's. Snakemake and all that it starts carry a mark in their
+environment, by which the next holder finds them.
 """
 
 from __future__ import annotations
@@ -19,35 +21,53 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fasthep_smk.storage import batch_jobs, failures, layout, obstacles, queue
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.outdir import make_folder
-from fasthep_smk.storage.run_lock import MARK, Holder, holder, read_lock
+from fasthep_smk.storage.run_lock import (
+    MARK,
+    SILENT,
+    Holder,
+    LockNote,
+    beat,
+    holder,
+    last_beat,
+    machine,
+    note_of,
+    read_lock,
+)
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.errors import Findings, SmkError
+from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import make_own
+from fasthep_smk.util.threads import meanwhile
+from fasthep_smk.util.waiting import until
 
 __all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "look", "mark", "share", "unshare"]
 
 #: Seconds that processes of a killed run get to end by themselves.
 _GRACE = 5.0
 #: Bytes of the lock's content: on a disk that gets full, it is written where it stands.
-_LENGTH = 400
+_LENGTH = 600
 
 
 class Held(SmkError):
     """Another run works on the build folder."""
 
     @classmethod
-    def by(cls, who: Holder, build: Path) -> Held:
+    def by(cls, who: Holder, build: Path, *, by_flock: bool = True) -> Held:
         """Return the error that names a process, its host and since when."""
+        path = shell([build / layout.LOCK])
         return cls(
             f"another run is in progress in {build}\n"
             f"    by       process {who['pid'] or '?'} on {who['host'] or '?'}, "
             f"since {who['since'] or '?'}\n"
             "    hint     wait for it, stop it, or choose another --outdir"
+            + ("" if by_flock else f"; if that is no run of this folder: rm {path}")
         )
 
 
@@ -70,16 +90,20 @@ def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
         make_folder(build, shown or build)
         descriptor = _open(path, build)
         try:
-            _lock(descriptor, build)
-            if os.fstat(descriptor).st_mtime > time.time():
+            dated = os.fstat(descriptor).st_mtime
+            with _starting(path):
+                before = _lock(descriptor, build)
+                was_new = os.fstat(descriptor).st_size == 0
+                _write(descriptor, state="running")
+            if dated > time.time():
                 _date_back(build)
-            if os.fstat(descriptor).st_size and read_lock(descriptor).state != "ended":
+            if before.state != "ended" and not was_new:
                 _clear_after_crash(build, descriptor)
-            if locks_of_snakemake(build):
-                _take_over_from_snakemake(build, descriptor)
-            _write(descriptor, state="running")
             try:
-                yield descriptor
+                with meanwhile(partial(beat, path)):
+                    if locks_of_snakemake(build):
+                        _take_over_from_snakemake(build, descriptor)
+                    yield descriptor
             finally:
                 # A Snakemake that was killed has left its lock, and perhaps jobs.
                 if read_lock(descriptor).snakemake is None:
@@ -93,6 +117,8 @@ def _none_of(new: list[Path], lock: Path) -> Iterator[None]:
     """Remove ``new`` folders if the block raises, but for what else has been put there."""
     try:
         yield
+    except Held:
+        raise  # the other run has begun to use them
     except BaseException:
         ours = {lock.name, (lock.parents[1] / layout.INPUTS).parent.name}
         if lock.parent in new and lock.exists() and ours >= set(os.listdir(lock.parent)):  # noqa: PTH208
@@ -203,32 +229,83 @@ def unshare(descriptor: int) -> None:
     _write(descriptor, state="running")
 
 
-def _lock(descriptor: int, build: Path) -> None:
+@contextlib.contextmanager
+def _starting(lock: Path) -> Iterator[None]:
+    """Let one run at a time read the lock and note itself there, whatever flock is worth.
+
+    To make a file that is not there is one step on every file system.
+    """
+    claim = lock.with_name(f"{lock.name}.start")
+    end = time.monotonic() + 2 * SILENT
+    made = None
+    while made is None:
+        try:
+            made = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            if note_of(claim).is_orphan or time.monotonic() > end:
+                system_errors.clear(claim)
+            time.sleep(0.05)
+        except OSError:
+            break  # the disk is full
+    try:
+        if made is not None:
+            with contextlib.suppress(OSError):
+                _write(made, state="running")
+            os.close(made)
+        yield
+    finally:
+        if made is not None:
+            claim.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int, build: Path) -> LockNote:
+    """Lock, or refuse; if flock does not refuse, by what the lock says. Return what it said."""
+    free = _flock(descriptor)
+    with contextlib.suppress(OSError):
+        os.utime(descriptor)  # or else a file system may believe for a second that it is empty
+    who = note_of(build / layout.LOCK)
+    was_moved = who.state == "running" and who.mark != mark(descriptor)[MARK]
+    if who.is_orphan and (not free or was_moved or who.owner(descriptor)):
+        free = _end_and_lock(descriptor, build, who)
+    if not free:
+        raise Held.by(who.holder, build)
+    if pid := who.owner(descriptor):
+        raise Held.by(replace(who, pid=pid).holder, build, by_flock=False)
+    if who.state == "running" and who.machine and not who.is_here and _beats(build, who):
+        raise Held.by(who.holder, build, by_flock=False)
+    return who
+
+
+def _flock(descriptor: int) -> bool:
+    """Lock unless somebody else has; return whether nobody is known to."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return
     except BlockingIOError:
-        who = read_lock(descriptor)
+        return False
     except OSError:
-        return  # a file system without locks: Snakemake's own lock is left
-    if not who.is_orphan or not _end_and_lock(descriptor, build):
-        raise Held.by(who.holder, build)
+        pass  # a file system without locks
+    return True
 
 
-def _end_and_lock(descriptor: int, build: Path) -> bool:
+def _beats(build: Path, who: LockNote) -> bool:
+    """Whether a run of another machine gives a sign of life, by no clock of ours."""
+    print(
+        f"fasthep-smk: process {who.pid} on {who.host} has not ended its run in {build}: "
+        f"looking for a sign of life for {SILENT:.0f} s",
+        file=sys.stderr,
+    )
+    before = last_beat(build / layout.LOCK)
+    return until(lambda: last_beat(build / layout.LOCK) != before, seconds=SILENT, pause=1)
+
+
+def _end_and_lock(descriptor: int, build: Path, who: LockNote) -> bool:
     """End what is left of a run that was killed, and lock; return whether that worked.
 
     Batch jobs stay where they are: what this Snakemake knows of them is noted.
     """
     first = signal.SIGINT if _system(build) == "local" else signal.SIGHUP
-    _end(lambda: _marked(descriptor), first, signal.SIGKILL)
-    end = time.monotonic() + _GRACE
-    while time.monotonic() < end:
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        time.sleep(0.1)
-    return False
+    _end(lambda: _marked(descriptor, who.mark), first, signal.SIGKILL)
+    return until(lambda: _flock(descriptor), seconds=_GRACE, pause=0.1)
 
 
 def _end(find: Callable[[], set[int]], *numbers: signal.Signals) -> None:
@@ -249,16 +326,22 @@ def end_marked(descriptor: int) -> None:
     _end(lambda: _marked(descriptor), signal.SIGTERM, signal.SIGKILL)
 
 
-def _marked(descriptor: int) -> set[int]:
-    """Return the processes of this machine that a run on this folder has started."""
+def _marked(descriptor: int, noted: str | None = None) -> set[int]:
+    """Return the processes of this machine that a run on this folder has started.
+
+    The mark that was ``noted`` is believed if it is that of the same file by another mount.
+    """
     ((name, value),) = mark(descriptor).items()
-    if os.environ.get(name) == value:
+    values = {value}
+    if noted and noted.rpartition(":")[2] == value.rpartition(":")[2]:
+        values.add(noted)
+    if os.environ.get(name) in values:
         return set()  # we are one of them
-    wanted = f"{name}={value}".encode()
+    wanted = {f"{name}={one}".encode() for one in values}
     found: set[int] = set()
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if not wanted.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
                 found.add(int(folder.name))
     return found
 
@@ -267,6 +350,8 @@ def _write(descriptor: int, **state: object) -> None:
     content = {
         **state,
         "host": socket.gethostname(),
+        "machine": machine(),
+        "mark": mark(descriptor)[MARK],
         "pid": os.getpid(),
         "born": failures.born(os.getpid()),
         "since": time.strftime("%Y-%m-%d %H:%M:%S"),

@@ -16,6 +16,7 @@ from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need, report_page
 from fasthep_smk.storage import failures, obstacles
 from fasthep_smk.storage.missing_report import said_by_jobs
+from fasthep_smk.translate.input_files import server_findings
 from fasthep_smk.translate.placement import capped
 from fasthep_smk.translate.translation import (
     Compiled,
@@ -31,6 +32,7 @@ from fasthep_smk.translate.translation import (
 )
 from fasthep_smk.translate.translation import compile_plans as compile_unexplained
 from fasthep_smk.translate.translation import plan as plan_unexplained
+from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.files import sha256_file
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.scratch import scratch
@@ -137,6 +139,7 @@ def _run_jobs(session: Session) -> Finished:
 
     obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
     warn(credential_need.warnings_of(translation, valid=translation.reuse.valid))
+    _refuse_silent(translation)
     tell = None if settings.quiet else sys.stderr
     with prepared(translation, tell=tell) as travelling:
         snakemake = engine.Engine.of(
@@ -153,6 +156,26 @@ def _run_jobs(session: Session) -> Finished:
             output=sys.stderr,
         )
     return Finished(translation, done)
+
+
+def _refuse_silent(translation: Translation) -> None:
+    """Refuse a run that needs files of servers that do not answer.
+
+    It is a warning where the jobs run elsewhere, or the run goes on without those that fail.
+    """
+    if not translation.inputs.silent:
+        return
+    datasets: dict[str, dict[str, None]] = {}
+    for job in (job for rule in translation.rules for job in rule.jobs.values()):
+        if job.folder not in translation.reuse.valid:
+            datasets.setdefault(job.dataset or "", {}).update(dict.fromkeys(job.files))
+    settings = translation.settings
+    goes_on = settings.keep_going or settings.accept_missing is not None
+    found = server_findings(datasets, translation.inputs, translation.shown)
+    if goes_on or translation.placement.site.system != "local":
+        warn(f"{one.problem} ({one.value})" for one in found)
+    elif found:
+        raise Findings(found)
 
 
 def look_at_site(translation: Translation) -> None:

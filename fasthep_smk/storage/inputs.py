@@ -17,7 +17,7 @@ from typing import TypedDict
 from fasthep_smk.storage.root_files import MANY, FileFacts, look_into
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.remote import ask, is_remote, local_path, within
+from fasthep_smk.util.remote import ask, is_remote, local_path, server_of, silent_servers, within
 
 __all__ = [
     "Inputs",
@@ -78,6 +78,8 @@ class Inputs:
         self._kept_heads: dict[str, str] = {}
         #: What servers have said in this run of the remote files that were asked for.
         self._asked: dict[str, str | None] = {}
+        #: Servers that did not answer, and what is wrong with them.
+        self.silent: dict[str, str] = {}
         self._passed = ""
         try:
             stored = files.unseal(cache.read_bytes())
@@ -117,7 +119,8 @@ class Inputs:
         """Ask for the remote ones among ``paths``; return those that no server ever knew."""
         wanted = [path for path in dict.fromkeys(paths) if is_remote(path)]
         new = [path for path in wanted if path not in self._asked]
-        answers = ask(new)
+        self.silent |= silent_servers(new)
+        answers = ask(path for path in new if server_of(path) not in self.silent)
         self._asked |= {path: answers.get(path) for path in new}
         if answers:
             self._remote.update(answers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +17,15 @@ from fasthep_smk.plan.partitions import SourceFacts
 from fasthep_smk.storage.inputs import Inputs, problem_finding
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.remote import is_remote
+from fasthep_smk.util.remote import is_remote, server_of
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["early_columns", "entries_told", "file_findings", "files_of_plan"]
+__all__ = ["early_columns", "entries_told", "file_findings", "files_of_plan", "server_findings"]
 
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
@@ -61,18 +61,51 @@ def file_findings(document: YamlMapping, inputs: Inputs, workflow: Path) -> list
     return found
 
 
-def entries_told(document: YamlMapping, inputs: Inputs) -> AbstractContextManager[None]:
+def entries_told(
+    document: YamlMapping, inputs: Inputs, workflow: str
+) -> AbstractContextManager[None]:
     """Let FAST-HEP's compiler take what is known of files, in the block, instead of opening them.
 
     Servers are asked for all remote files at once, if it wants to know of any file.
+
+    Raises:
+        Findings: in the block, it wants to know of a file whose server does not answer.
     """
-    remote = [file for _, _, listed in _listed(document) for file in listed if is_remote(file)]
+    datasets = {name: listed for _, name, listed in _listed(document)}
+    remote = [file for listed in datasets.values() for file in listed if is_remote(file)]
 
     def entries(paths: Sequence[str], trees: Sequence[str]) -> Entries | None:
         inputs.ask_servers(remote)
+        if inputs.silent and any(server_of(path) in inputs.silent for path in paths):
+            raise Findings(server_findings(datasets, inputs, workflow))
         return inputs.entries(paths, trees)
 
     return known_entries(entries, quiet=not remote)
+
+
+def server_findings(
+    datasets: Mapping[str, Iterable[str]], inputs: Inputs, workflow: str
+) -> list[Finding]:
+    """Return the servers that did not answer, with how many files of the datasets they have."""
+    found = []
+    for server, problem in inputs.silent.items():
+        counts = [sum(server_of(file) == server for file in files) for files in datasets.values()]
+        if any(counts):
+            what = f"{_number(sum(counts), 'file')} of {_number(sum(map(bool, counts)), 'dataset')}"
+            found.append(
+                Finding(
+                    file=workflow,
+                    key="data.datasets",
+                    problem=f"{server} does not answer: {what}",
+                    value=problem,
+                    hint="is its name right, and does it run? The same command goes on then",
+                )
+            )
+    return found
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'s' if count > 1 else ''}"
 
 
 def _listed(document: YamlMapping) -> Iterator[tuple[str, str, list[str]]]:

@@ -21,6 +21,7 @@ from fasthep_smk.storage.products import RECORD
 from fasthep_smk.storage.task_table import BundleEntry, JobEntry, Kept, Part, Source, TaskTable
 from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.waits_for import Waits
+from fasthep_smk.util.names import is_plain
 from fasthep_smk.util.remote import is_remote, local_path
 
 __all__ = ["partitions_text", "reads_files", "table_texts"]
@@ -150,10 +151,10 @@ def _local_files(job: Job, root: Path) -> list[str]:
     """Return the files from outside that Snakemake is told of, with absolute paths."""
     paths = filter(None, map(local_path, job.files))
     local = [os.path.normpath(root / path) for path in paths]
-    # Snakemake would take braces in a path for wildcards, and has no way to write them otherwise.
-    # The signature knows the file too, so that a change of it is not missed.
+    # The signature knows the file too, so that a change of one that Snakemake cannot be told of is
+    # not missed.
     # What is no file at all is a key that the workflow's own source understands.
-    return [path for path in local if not set(path) & set("{}") and Path(path).is_file()]
+    return [path for path in local if is_plain(path) and Path(path).is_file()]
 
 
 def _entry(job: Job, awaited: list[str], root: Path, markers: Mapping[str, str]) -> JobEntry:

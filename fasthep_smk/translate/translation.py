@@ -284,7 +284,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
         with (
             disk_full.saying(aside.parent),
             naming(aside, loaded.earlier),
-            entries_told(document, inputs),
+            entries_told(document, inputs, loaded.shown),
         ):
             each = compile_workflow(workflow, aside, chunk_size=settings.chunk_size, source=source)
         told_of_graph(aside, loaded.earlier)

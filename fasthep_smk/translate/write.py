@@ -29,7 +29,7 @@ from fasthep_smk.translate.sizes import asked_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.names import shell
+from fasthep_smk.util.names import is_plain, shell
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ def write(contents: Contents) -> Written:
     if not placement.transfers:
         (build / layout.TRANSFER).unlink(missing_ok=True)
     written = Written.below(build)
-    # Snakemake takes braces in the path of an environment file for wildcards.
-    conda = not set(str(build)) & set("{}") and not snakemake_release.is_by_plugins()
+    conda = is_plain(str(build)) and not snakemake_release.is_by_plugins()
     files.write_text(build / layout.RESULTS, result_rules.RULES)
     files.write_text(
         build / layout.HOW_TO_ASK, result_rules.how_to_ask(root, workflow, contents.settings)

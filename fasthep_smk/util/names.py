@@ -16,12 +16,14 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
-__all__ = ["comment", "encode", "folder_problem", "literal", "printable", "shell"]
+__all__ = ["comment", "encode", "folder_problem", "is_plain", "literal", "printable", "shell"]
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_]+")
 _MAX_LENGTH = 60
 #: FAST-HEP names folders and files after datasets and variations; most file systems take 255.
 _MAX_BYTES = 200
+#: In a path, Snakemake fills in ``{name}`` (wildcards) and ``<name>`` (its path variables).
+_FILLED_IN = re.compile(r"[{}]|<[a-z][a-z0-9_]*>")
 _RESERVED = frozenset({"all", "con", "prn", "aux", "nul"})
 
 
@@ -41,6 +43,11 @@ def encode(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     slug = slug[: _MAX_LENGTH - 14].rstrip("_")
     return f"{slug}_x{digest}" if slug else f"x{digest}"
+
+
+def is_plain(path: str) -> bool:
+    """Whether Snakemake takes a path as it is; it has no way to write one otherwise."""
+    return _FILLED_IN.search(path) is None
 
 
 def folder_problem(name: str) -> str | None:

@@ -7,19 +7,41 @@ remote files, servers are asked for what tells that one was replaced: size and d
 from __future__ import annotations
 
 import contextlib
+import http.client
 import os
 import posixpath
 import re
+import socket
+import ssl
+import struct
+import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["SERVERS", "ask", "is_remote", "local_path", "same_file", "within"]
+__all__ = [
+    "SERVERS",
+    "ask",
+    "is_remote",
+    "local_path",
+    "same_file",
+    "server_of",
+    "silent_servers",
+    "within",
+]
 
 #: How many files servers are asked for at a time, and how many seconds they have to answer.
 _AT_A_TIME, _TIMEOUT = 32, 10
+#: How many seconds a server has to take a connection, and to say its first word: a user may have
+#: told XRootD. Its own client tries for minutes.
+_CONNECTS, _ANSWERS = "XRD_CONNECTIONWINDOW", "XRD_REQUESTTIMEOUT"
+_SECONDS = {_CONNECTS: 6, _ANSWERS: 8}
+#: What XRootD's protocol begins with, by client and server: the number of the stream, 0.
+_GREETING, _GREETED = struct.pack(">5i", 0, 0, 0, 4, 2012), bytes(2)
 #: How a name begins that FAST-HEP hands to uproot as it is.
 _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 #: A file, and what in it is meant: uproot's ``_object_in_path_regex``.
@@ -97,6 +119,87 @@ def ask(urls: Iterable[str]) -> dict[str, str]:
     with ThreadPoolExecutor(max_workers=min(_AT_A_TIME, len(wanted))) as pool:
         answers = list(pool.map(_ask, wanted))
     return {url: answer for url, answer in zip(wanted, answers, strict=True) if answer is not None}
+
+
+def server_of(name: str) -> str | None:
+    """Return the host and port of the server that has a file; ``None`` if that is not known."""
+    try:
+        url = urlsplit(_parts(name)[0])
+        server, host, port = SERVERS[url.scheme], url.hostname, url.port
+    except (KeyError, ValueError):
+        return None
+    if not host or "," in host:
+        return None
+    return f"{f'[{host}]' if ':' in host else host}{f':{port}' if port else server[1]}"
+
+
+def silent_servers(names: Iterable[str]) -> dict[str, str]:
+    """Return the servers that do not answer, of all that have these files, and what is wrong.
+
+    All are asked side by side, for some seconds. Whatever one answers, it is there: it may want a
+    credential, or not have the file.
+    """
+    asked = {server: name for name in names if (server := server_of(name))}
+    seconds = sum(map(_seconds, _SECONDS))
+    found = dict.fromkeys(asked, f"no answer within {seconds} s")
+
+    def look(server: str) -> None:
+        found[server] = _problem(asked[server], server)
+
+    threads = [threading.Thread(target=look, args=(one,), daemon=True) for one in asked]
+    for one in threads:
+        one.start()
+    end = time.monotonic() + seconds
+    for one in threads:
+        one.join(max(0.0, end - time.monotonic()))
+    return {server: problem for server, problem in list(found.items()) if problem}
+
+
+def _seconds(variable: str) -> int:
+    said = os.environ.get(variable, "").strip()
+    return int(said) if said.isdecimal() else _SECONDS[variable]
+
+
+def _problem(name: str, server: str) -> str:
+    """Return why a server does not answer; nothing if it does."""
+    file = _parts(name)[0]
+    try:
+        if SERVERS[urlsplit(file).scheme][0] == "http":
+            return _problem_http(re.sub("^dav", "http", file, flags=re.IGNORECASE))
+        host, _, port = server.rpartition(":")
+        address = host.strip("[]"), int(port)
+        with socket.create_connection(address, timeout=_seconds(_CONNECTS)) as connection:
+            connection.settimeout(_seconds(_ANSWERS))
+            connection.sendall(_GREETING)
+            said = connection.recv(16)
+        if said.startswith(_GREETED):
+            return ""
+        return "it does not speak XRootD's protocol" if said else "it ends the connection"
+    except TimeoutError:
+        return "no answer in time"
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError as error:  # no name of a host
+        return str(error)
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no server to another one."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Take the answer as it is."""
+
+
+def _problem_http(url: str) -> str:
+    request = urllib.request.Request(url, method="HEAD")
+    try:
+        urllib.request.build_opener(_Stay).open(request, timeout=_SECONDS[_ANSWERS]).close()
+    except (urllib.error.HTTPError, http.client.HTTPException):
+        pass
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, OSError) and not isinstance(error.reason, ssl.SSLError):
+            raise error.reason from None
+    return ""
 
 
 def _ask(url: str) -> str | None:

@@ -124,7 +124,7 @@ def submit(htcondor: Cluster, script: str, more: str = "") -> tuple[Path, str]:
 
 def test_a_bare_node_shares_no_files_with_this_machine(htcondor: Cluster) -> None:
     """A job with ``+BareNode = True`` sees neither the shared folder nor this Python."""
-    script = f"ls -d {htcondor.shared} {sys.executable}; cat /etc/debian_version"
+    script = f"ls -d {htcondor.shared} '{sys.executable}'; cat /etc/debian_version"
     bare = "should_transfer_files = YES\n+BareNode = True"
     folder, number = submit(htcondor, script, bare)
     assert record(htcondor, number)["ExitCode"] == "0"
@@ -134,7 +134,7 @@ def test_a_bare_node_shares_no_files_with_this_machine(htcondor: Cluster) -> Non
 
 def test_a_job_that_takes_more_memory_than_it_asked_for_is_held(htcondor: Cluster) -> None:
     """HTCondor watches memory: 400 MB in a job that asked for 100."""
-    take = f"{sys.executable} -c 'import time; x = b\"x\" * 400_000_000; time.sleep(60)'"
+    take = f"'{sys.executable}' -c 'import time; x = b\"x\" * 400_000_000; time.sleep(60)'"
     _, number = submit(htcondor, take)
     end = time.monotonic() + 40
     reason = ""

@@ -97,7 +97,7 @@ def test_only_the_rule_that_asks_gets_a_gpu(jobs: dict[str, dict[str, str]]) -> 
 
 def test_a_job_that_takes_more_memory_than_it_asked_for_is_ended(slurm: Cluster) -> None:
     """Slurm watches memory: 400 MB in a job that asked for 100."""
-    take = f"{sys.executable} -c 'import time; x = b\"x\" * 400_000_000; time.sleep(60)'"
+    take = f"'{sys.executable}' -c 'import time; x = b\"x\" * 400_000_000; time.sleep(60)'"
     options = ("--wait", "--parsable", "--mem=100", "--output=too-large.log", "--wrap")
     done = slurm.run("sbatch", *options, take, timeout=60)
     job = record(slurm, done.stdout.strip())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_a_partition_that_fails_leaves_the_others_of_its_bundle_alone(
     assert "as the mood says" in Path(logs[0]).read_text()
     alone = next(line for line in said.splitlines() if line.strip().startswith("rerun:"))
     set_mood(moody)
-    command = alone.partition("&& ")[2].split()
+    command = shlex.split(alone.partition("&& ")[2])
     done = snakemake(*command[1:], cwd=moody / "build")
     assert done.returncode == 0, done.stderr
     assert tries(moody) == Counter(["data/0_1"])

@@ -83,7 +83,8 @@ def test_a_folder_that_no_container_can_be_shown_is_refused(
 def test_probes_run_with_the_python_of_the_image(analysis: Path, image: Path, smk: Run) -> None:
     """That of this machine is nowhere in it."""
     python = image.parent / "python3"
-    python.write_text(f'#!/bin/sh\necho "$@" >>{image.parent}/python\nexec {sys.executable} "$@"\n')
+    calls = image.parent / "python"
+    python.write_text(f'#!/bin/sh\necho "$@" >>"{calls}"\nexec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
     workflow = WORKFLOW.replace("analysis:", CONTAINED.format(image=image))
     (analysis / "workflow.yaml").write_text(workflow)
@@ -91,7 +92,7 @@ def test_probes_run_with_the_python_of_the_image(analysis: Path, image: Path, sm
     assert done.returncode == 0, done.stdout + done.stderr
     found = {check["what"]: check["found"] for check in json.loads(done.stdout)}
     assert found["environment"] == f"container {image}"
-    assert "-m fasthep_smk.worker.probe" in (image.parent / "python").read_text()
+    assert "-m fasthep_smk.worker.probe" in calls.read_text()
 
 
 def test_without_a_runtime_it_is_said_before_anything_runs(

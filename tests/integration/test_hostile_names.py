@@ -51,6 +51,17 @@ HOSTILE = [
 ]
 #: What Snakemake and FAST-HEP fill in.
 BRACES = ["{}", "{dataset}", "{part}", "{wildcards.part}", "{{x}}", "{0}", "{node_id}"]
+#: Snakemake's path variables, and names that look like one.
+ANGLES = [
+    "a<results>",
+    "<word>",
+    "<<logs>>",
+    "{<benchmarks>}",
+    "<resources",
+    "a<b>c>d",
+    "<A>",
+    "~<temp>",
+]
 #: Different names that become equal where case or odd characters are dropped.
 ALIKE = ["a", "A", "a_b", "a-b", "a.b", "a b", "a  b", "a/b"]
 TAKEN = ["all", "finish", "merge", "rule", "None", "class", "lambda", "nominal", "read_events"]
@@ -140,7 +151,7 @@ def entries_by_dataset(path: Path) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("granularity", "names"),
     [
-        ("auto", [*HOSTILE, *BRACES, *ALIKE, *TAKEN]),
+        ("auto", [*HOSTILE, *BRACES, *ANGLES, *ALIKE, *TAKEN]),
         ("stage", ["it's $(touch CANARY)", "{dataset}", "a b", "a_b", "all"]),
     ],
 )
@@ -180,7 +191,7 @@ def test_files_and_folders(tmp_path: Path) -> None:
     assert_no_canary(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["new\nline", "tab\tbed", "${HOME}", *BRACES])
+@pytest.mark.parametrize("name", ["new\nline", "tab\tbed", "${HOME}", *BRACES, *ANGLES])
 def test_files_with_names_that_snakemake_fills_in(tmp_path: Path, name: str) -> None:
     """Snakemake fills in braces in what an input function returns, too."""
     file = f"data/{name}/{name}.root"
@@ -241,7 +252,10 @@ def test_a_dataset_named_like_the_manifest_of_a_writer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("granularity", "names"),
     [
-        ("auto", [*HOSTILE[2:-1], *BRACES[1:4], *TAKEN, "A", "a", "a.b", "a-b", "new\nline"]),
+        (
+            "auto",
+            [*HOSTILE[2:-1], *BRACES[1:4], *ANGLES, *TAKEN, "A", "a", "a.b", "a-b", "new\nline"],
+        ),
         ("stage", ["it's $(touch CANARY)", "{dataset}", "all", "A", "a", "class", "tab\tbed"]),
     ],
 )
@@ -310,7 +324,7 @@ def varied(names: list[str]) -> Document:
 
 def test_variations(tmp_path: Path) -> None:
     names = ['it\'s "$(touch CANARY)"', "`touch CANARY`; touch CANARY", "{dataset}", "日本語 🎉"]
-    names += ["-rf", ".hidden", "all", "A", "a b", "a_b"]
+    names += ["-rf", ".hidden", "all", "A", "a b", "a_b", *ANGLES]
     write_events(tmp_path / "data/a.root", 11)
     done = run(tmp_path, varied(names))
     assert done.returncode == 0, done.stderr
@@ -338,12 +352,42 @@ def test_variations_that_cannot_be_folders(tmp_path: Path, name: str) -> None:
     assert not (tmp_path / "builds/build/plan.yaml").exists()
 
 
+def test_what_plain_snakemake_is_told_of_results(tmp_path: Path) -> None:
+    """Its report shows their plots, and rules of a user's own wait for those that it can name."""
+    names = ["a<results>", "{dataset}", "plain"]
+    write_events(tmp_path / "data/a.root", 11)
+    document = varied(names)
+    style = {"op": "hep.render.hist1d", "style": {"experiment": ""}, "figure": {"dpi": 40}}
+    document["styles"] = {"met": style}
+    document["analysis"]["stages"][-1]["render"] = {"style": "met", "when": "final"}
+    done = run(tmp_path, document)
+    assert done.returncode == 0, done.stderr
+    build = tmp_path / "build"
+    plots = sorted(build.rglob("artifacts/**/*.png"))
+    assert len(plots) == len(names) + 1
+    page = tmp_path / "report.html"
+    words = ("-s", "smk/Snakefile", "--report", str(page))
+    told = warm.run(*words, cwd=build, program=warm.SNAKEMAKE)
+    assert told.returncode == 0, told.stderr
+    assert page.read_text().count('"data_uri"') >= len(plots)
+    (tmp_path / "Snakefile").write_text(
+        'module fasthep:\n    snakefile: "build/smk/results.smk"\n    prefix: "build"\n'
+        "use rule * from fasthep as fasthep_*\n"
+        'rule mine:\n    default_target: True\n    output: "mine.txt"\n'
+        '    input: "build/artifacts/plain/histograms/Hist.pkl"\n    shell: "touch {output}"\n'
+    )
+    told = warm.run("-c", "1", cwd=tmp_path, program=warm.SNAKEMAKE)
+    assert told.returncode == 0, told.stderr
+    assert (tmp_path / "mine.txt").exists()
+    assert "no rule can wait for artifacts/a<results>/histograms/Hist.pkl" in told.stderr
+
+
 # --- folders and the workflow file ----------------------------------------------------------
 
 PLACES = [
     'it\'s "so" $(touch CANARY) `touch CANARY`; touch CANARY && touch CANARY | x > CANARY #',
     "${HOME} $HOME ~",
-    "{dataset} {} {x}",
+    "{dataset} <results> {} {x} <x>",
     "[ab] *?",
     "-rf",
     "new\nline tab\t %s \\n",

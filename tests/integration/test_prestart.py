@@ -209,7 +209,7 @@ def test_a_variable_that_a_module_sets_is_the_jobs_too(
 def test_a_run_with_nothing_to_do_starts_nothing(own: Path, smk: Run) -> None:
     assert smk("workflow.yaml", "-j", "2", cwd=own).returncode == 0
     tried = own / "tried"
-    interpreter = f'#!/bin/sh\necho "$@" >>{tried}\nexec {sys.executable} "$@"\n'
+    interpreter = f'#!/bin/sh\necho "$@" >>"{tried}"\nexec "{sys.executable}" "$@"\n'
     (own / "python").write_text(interpreter)
     (own / "python").chmod(0o755)
     code = (

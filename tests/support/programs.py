@@ -1,4 +1,4 @@
-"""Programs of packages of the same name: on Debian, as root, installed when a test needs them."""
+"""Programs of packages: on Debian, as root, installed when a test needs them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from tests.clusters.conftest import not_had
 __all__ = ["program"]
 
 
-def program(name: str, package: str = "") -> str:
-    """Return the path of a program, which is installed if it is missing.
-
-    The package has its name, if no other is said.
-    """
+def program(name: str, package: str | None = None) -> str:
+    """Return the path of a program, whose package is installed if it is missing."""
     if (found := shutil.which(name)) is None:
         problem = _install(name, package or name)
         found = shutil.which(name)

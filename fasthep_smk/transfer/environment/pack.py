@@ -198,5 +198,6 @@ def _alone(path: Path) -> Iterator[None]:
     """Let one process at a time build an archive."""
     place, how = path.with_name(f".{path.stem}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
     with os.fdopen(os.open(place, how, 0o600), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

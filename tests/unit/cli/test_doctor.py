@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder to start runs in, with nothing on PATH but its ``bin``."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    # HTCondor takes none with a blank in its path, where this one may be.
+    monkeypatch.setattr(sys, "executable", "/opt/plain/bin/python")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -63,6 +63,7 @@ def test_htcondor_splits_no_interpreter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     site = execution(tmp_path / "site", "htcondor")
+    monkeypatch.setattr(sys, "executable", "/opt/plain/bin/python")
     assert unsafe_path(site, Path("/data", name), Path("/home", name)) is None
     monkeypatch.setattr(sys, "executable", f"/opt/{name}/bin/python")
     found = unsafe_path(site, Path("/data"), Path("/home"))

@@ -9,8 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from snakemake.pathvars import Pathvars
 
-from fasthep_smk.util.names import comment, encode, literal, shell
+from fasthep_smk.util.names import comment, encode, is_plain, literal, shell
 
 HOSTILE = [
     "two words",
@@ -47,6 +48,8 @@ HOSTILE = [
     "*",
     "[ab]",
     "#comment",
+    "<results>",
+    "a<<word>>",
     "x" * 61,
     "x" * 200,
     "",
@@ -125,3 +128,15 @@ def test_a_comment_cannot_end_its_line_or_docstring(text: str) -> None:
 def test_a_long_comment_is_cut() -> None:
     assert comment("x" * 80) == "x" * 80
     assert comment("x" * 81) == "x" * 77 + "..."
+
+
+@pytest.mark.parametrize("path", ["a<b", "<", "<>", "a<B>", "<1>", "<two words>", "$HOME/~", "%s"])
+def test_a_path_that_snakemake_takes_as_it_is(path: str) -> None:
+    """Snakemake itself says so."""
+    assert is_plain(path)
+    assert Pathvars.with_defaults().apply(path) == path
+
+
+@pytest.mark.parametrize("path", ["{x}", "{", "a<results>.root", "<word>", "<<a_1>>", "<b<c>>"])
+def test_a_path_that_snakemake_would_fill_in(path: str) -> None:
+    assert not is_plain(path)
