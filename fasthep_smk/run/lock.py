@@ -204,13 +204,18 @@ def unshare(descriptor: int) -> None:
 
 
 def _lock(descriptor: int, build: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return
-    except BlockingIOError:
-        who = read_lock(descriptor)
-    except OSError:
-        return  # a file system without locks: Snakemake's own lock is left
+    end = time.monotonic() + _GRACE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            who = read_lock(descriptor)
+        except OSError:
+            return  # a file system without locks: Snakemake's own lock is left
+        if who.state != "ended" or time.monotonic() > end:
+            break
+        time.sleep(0.05)  # it has ended, and is about to let go
     if not who.is_orphan or not _end_and_lock(descriptor, build):
         raise Held.by(who.holder, build)
 
