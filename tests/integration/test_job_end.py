@@ -346,6 +346,36 @@ def test_a_time_limit_ends_every_job(own: Callable[[str], Path], start: tuple[st
     assert len(records(folder / "build")) == 9 - len(BEYOND_LIMITS)
 
 
+@pytest.mark.parametrize("start", chosen(STARTS, lambda start: start == "forked"), indirect=True)
+def test_all_ends_when_a_run_is_killed_beside_a_job_that_does_not(
+    own: Callable[[str], Path], start: tuple[str, ...]
+) -> None:
+    left = "    threading.Thread(target=time.sleep, args=[1000]).start()\n"
+    folder = own(f"def what(name):\n    note('pids', os.getpid())\n{left}")
+    command = [sys.executable, "-m", "fasthep_smk", *start]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+    until(lambda: records(folder / "build"))
+    others = [pid for pid in map(int, marked(folder)) if pid != process.pid]
+    assert len(others) >= 3
+    process.kill()
+    process.wait()
+    until(lambda: not any(map(alive, others)), 40)
+
+
+def marked(folder: Path) -> list[str]:
+    """What runs in the build folder or was started by what does."""
+    mark = f"FASTHEP_SMK_RUN={(folder / 'build/smk/lock').stat().st_dev}:"
+    mark += str((folder / "build/smk/lock").stat().st_ino)
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append(path.name)
+        except OSError:
+            continue
+    return found
+
+
 @pytest.mark.parametrize(("kind", "start"), in_turn(RUNNING, list(STARTS)), indirect=["start"])
 def test_what_is_left_running_ends_with_its_job(
     own: Callable[[str], Path], start: tuple[str, ...], kind: str
