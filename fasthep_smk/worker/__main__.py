@@ -6,7 +6,6 @@ and, for the end of the run, in ``smk/failures``.
 
 from __future__ import annotations
 
-import atexit
 import signal
 import sys
 from functools import partial
@@ -27,5 +26,4 @@ from fasthep_smk.worker.processes import exit_status  # noqa: E402
 from fasthep_smk.worker.runner import main  # noqa: E402
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-atexit.register(sys.setprofile, None)  # see `end_python`: after the handlers of a job
 end_python(exit_status(partial(main, sys.argv[1:])))

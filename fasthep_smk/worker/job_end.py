@@ -142,6 +142,10 @@ def _tell_what_runs(end: FrameType) -> None:
     sys.setprofile(tell)
 
 
+#: Before others, so that it is called after them: what comes then has no name.
+atexit.register(sys.setprofile, None)
+
+
 @dataclass(frozen=True)
 class End:
     """How a job's process ended: with which exit status, negative for a signal.

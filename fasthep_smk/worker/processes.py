@@ -104,7 +104,6 @@ def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) ->
             sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
         # What a library that was imported before the fork removes at its end is for all jobs.
         atexit.unregister(shutil.rmtree)
-        atexit.register(sys.setprofile, None)  # see `end_python`: after the handlers of a job
         before = Before()
         status = exit_status(run)
         if os.getpid() == me:  # else an operation has forked, and this is what it has forked

@@ -196,6 +196,8 @@ def test_a_refused_workflow_leaves_no_build_folder(slow: Path, smk: Run) -> None
 INTERRUPTED = """\
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may be in the background
+
 
 class Finder:
     def find_spec(self, name, *_):
