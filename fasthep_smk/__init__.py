@@ -8,10 +8,9 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path and "fasthep_smk" in sys.o
     # "python -m fasthep_smk" has put the current folder first: a file numpy.py there would run.
     del sys.path[0]
 
-from typing import TYPE_CHECKING
-
 from fasthep_smk.flow.rng import rng
 
+TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
     from fasthep_smk.api import Results, Translated, load_results, run, translate
 

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
+# What a helper asserts is told as if a test did.
+pytest.register_assert_rewrite("tests.support", "tests.clusters.analyses")
+
 
 def pytest_configure() -> None:
     """Search for garbage as seldom as a command of ours does in a process of its own.

@@ -32,6 +32,8 @@ __all__ = ["attach", "cancel", "detach", "retry"]
 _PAUSE = 0.2
 #: How long a run may take to end that is stopped: its batch jobs are cancelled first.
 _STOPS = 120.0
+#: How long one that begins may take to say that it has the build folder.
+_BEGINS = 10.0
 #: How long one batch job may take to leave the queue that is cancelled.
 _GOES = 15.0
 _READ = 1 << 16
@@ -128,14 +130,25 @@ def cancel(folder: Path) -> int:
         RunFailed: the batch system does not answer, or the run is on another machine.
     """
     build = find_build(folder)
-    if (who := run_lock.holder(build)) is not None:
-        count = len(find(build) or ())
-        _stop(build, who)
-        jobs = f"{count} job{'s' if count != 1 else ''} of the batch system with it"
-        print(f"the run was stopped ({_process(who)}){f', and {jobs}' if count else ''}")
-    with lock.hold(build):
-        lines = earlier_jobs.cancel_all(build)
-    for line in lines or ([] if who else ["nothing to cancel: no run, and no job in a queue"]):
+    end, was_stopped = time.monotonic() + _BEGINS, False
+    while True:
+        if (who := run_lock.holder(build)) is not None:
+            count = len(find(build) or ())
+            _stop(build, who)
+            jobs = f"{count} job{'s' if count != 1 else ''} of the batch system with it"
+            print(f"the run was stopped ({_process(who)}){f', and {jobs}' if count else ''}")
+            was_stopped = True
+        try:
+            with lock.hold(build):
+                lines = earlier_jobs.cancel_all(build)
+            break
+        except lock.Held:  # one that has just begun has not said yet who it is
+            if time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE)
+    if not lines and not was_stopped:
+        lines = ["nothing to cancel: no run, and no job in a queue"]
+    for line in lines:
         print(line)
     return 0
 

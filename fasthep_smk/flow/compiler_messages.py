@@ -269,7 +269,6 @@ def _of_spec(workflow: Path, document: YamlMapping, message: str) -> Finding | N
             key=where,
             value=reference,
             problem=f"FAST-HEP's compiler refuses the spec ({message})",
-            hint="are spec and impl exchanged?" if message.endswith("must be a mapping") else None,
         )
     return None
 

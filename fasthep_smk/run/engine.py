@@ -159,6 +159,8 @@ class Engine:
             if status != 0:
                 raise _what_failed(written, log, status, reader, sites.system(self.system))
         finally:
+            for text in failures.warnings(written.build):
+                reader.problem(f"fasthep-smk: warning: {text}")
             if self.held is not None and not well:
                 end_marked(self.held)  # what was killed may have left processes
             stays = earlier_jobs.stay(written.build) if killed and not here else None

@@ -267,8 +267,10 @@ def _lock(descriptor: int, build: Path) -> LockNote:
     was_moved = who.state == "running" and who.mark != mark(descriptor)[MARK]
     if who.is_orphan and (not free or was_moved or who.owner(descriptor)):
         free = _end_and_lock(descriptor, build, who)
+    if not free and who.state == "ended":  # it is about to let go
+        free = until(lambda: _flock(descriptor), seconds=_GRACE, pause=0.05)
     if not free:
-        raise Held.by(who.holder, build)
+        raise Held.by(note_of(build / layout.LOCK).holder, build)
     if pid := who.owner(descriptor):
         raise Held.by(replace(who, pid=pid).holder, build, by_flock=False)
     if who.state == "running" and who.machine and not who.is_here and _beats(build, who):

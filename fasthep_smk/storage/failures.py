@@ -6,6 +6,7 @@ whose machine goes away, has left it too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -48,6 +49,9 @@ __all__ = [
     "read_all",
     "some_refused",
     "span",
+    "warn",
+    "warning_of",
+    "warnings",
     "where",
     "without_pilot",
 ]
@@ -58,6 +62,8 @@ __all__ = [
 #: ``disk``: there was no space left for what it writes; ``credential``: a proxy, token or ticket
 #: has ended, or a server has refused it.
 Kind = Literal["error", "memory", "time", "killed", "damaged", "changed", "disk", "credential"]
+#: How the file ends that holds what is to be known of a job that is done.
+_WARNING, _LONGEST_WARNING = ".txt", 1000
 #: Of a longer text of an error, only this many characters are looked at: some 600 are shown.
 _LONGEST = 1_000_000
 #: What batch systems say of a job that they have ended.
@@ -173,6 +179,23 @@ def lives(failure: Failure) -> bool:
 def clear(build: Path, rule: str, key: str) -> None:
     """Forget that a job failed: it has succeeded."""
     path_of(build, rule, key).unlink(missing_ok=True)
+
+
+def warn(build: Path, rule: str, key: str, text: str) -> None:
+    """Say of a job that is done, in its log and for the end of the run, what to know of it."""
+    place = key.split("/") if key else []
+    log = layout.log(rule, place)
+    with contextlib.suppress(OSError), (build / log).open("a", encoding="utf-8") as stream:
+        stream.write(f"{text}\n")
+    said = f"job {' '.join([rule, *place])}: {text}: {log}"
+    files.write_text(warning_of(build, rule, key), said)
+
+
+def warnings(build: Path) -> list[str]:
+    """Return what is to be known of jobs of this run that are done."""
+    paths = sorted((build / "smk" / "failures").glob(f"*/*{_WARNING}"))
+    said = (path.read_text(encoding="utf-8", errors="replace")[:_LONGEST_WARNING] for path in paths)
+    return [printable(text) for text in said]
 
 
 def read_all(build: Path) -> list[Failure]:
@@ -396,3 +419,8 @@ def _types() -> dict[str, tuple[type, ...]]:
 def path_of(build: Path, rule: str, key: str) -> Path:
     """Return where a job leaves its note."""
     return build / "smk" / "failures" / rule / f"{encode(key or rule)}.json"
+
+
+def warning_of(build: Path, rule: str, key: str) -> Path:
+    """Return where it is noted what is to be known of a job that is done."""
+    return path_of(build, rule, key).with_suffix(_WARNING)

@@ -1,4 +1,4 @@
-"""What a process was about to do, in memory that its parent can read when it has died.
+"""What a process is about to do, and until when it may live, in memory that its parent can read.
 
 A process that a signal ends cannot say anything any more, and to write a file at each step would
 cost more than the steps of a small job.
@@ -7,28 +7,32 @@ cost more than the steps of a small job.
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import struct
 import time
 
-__all__ = ["LastWords", "say"]
+__all__ = ["LastWords", "end_by", "say", "say_also"]
 
 _SIZE = mmap.PAGESIZE
 _LENGTH = struct.Struct("=I")
+#: At the end of the memory: until when, on the clock that never goes back and all processes share.
+_END = struct.Struct("=d")
+_ROOM = _SIZE - _LENGTH.size - _END.size
 _own: mmap.mmap | None = None
 
 
 class LastWords:
-    """Shared with a process that is forked next: what that says last; and when it began."""
+    """Shared with a process that is forked next: what that says last, and until when it lives."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _SIZE)
-        self._began = time.monotonic()
+        self.begin()
 
     def begin(self) -> None:
-        """Forget what was said, and count from here: the process begins something else."""
+        """Forget what was said: the process begins something else."""
         _LENGTH.pack_into(self._memory, 0, 0)
-        self._began = time.monotonic()
+        _END.pack_into(self._memory, _SIZE - _END.size, math.inf)
 
     def speak(self) -> None:
         """Be the process that says it, or one that this forks."""
@@ -37,16 +41,12 @@ class LastWords:
 
     def heard(self) -> dict[str, str]:
         """Return what the process has said last; nothing if it died while it said it."""
-        (length,) = _LENGTH.unpack_from(self._memory)
-        try:
-            found = json.loads(self._memory[_LENGTH.size : _LENGTH.size + length])
-        except ValueError:
-            return {}
-        return {str(name): str(text) for name, text in found.items()}
+        return _heard(self._memory)
 
-    def seconds(self) -> float:
-        """Return for how long this has been there, or since it began something else."""
-        return time.monotonic() - self._began
+    def is_over(self) -> bool:
+        """Whether the process may live no longer."""
+        (end,) = _END.unpack_from(self._memory, _SIZE - _END.size)
+        return bool(time.monotonic() >= end)
 
 
 def say(**words: str) -> None:
@@ -54,8 +54,29 @@ def say(**words: str) -> None:
     if _own is None:
         return
     data = json.dumps(words).encode()
-    if len(data) > _SIZE - _LENGTH.size:
+    if len(data) > _ROOM:
         data = b"{}"
     _LENGTH.pack_into(_own, 0, 0)  # a process that dies now has noted nothing
     _own[_LENGTH.size : _LENGTH.size + len(data)] = data
     _LENGTH.pack_into(_own, 0, len(data))
+
+
+def say_also(**words: str) -> None:
+    """Let the parent know this, too."""
+    if _own is not None:
+        say(**{**_heard(_own), **words})
+
+
+def end_by(seconds: float) -> None:
+    """Let the parent end this process if it lives in so many seconds; it counts from here again."""
+    if _own is not None:
+        _END.pack_into(_own, _SIZE - _END.size, time.monotonic() + seconds)
+
+
+def _heard(memory: mmap.mmap) -> dict[str, str]:
+    (length,) = _LENGTH.unpack_from(memory)
+    try:
+        found = json.loads(memory[_LENGTH.size : _LENGTH.size + length])
+    except ValueError:
+        return {}
+    return {str(name): str(text) for name, text in found.items()}

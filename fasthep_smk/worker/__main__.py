@@ -6,22 +6,26 @@ and, for the end of the run, in ``smk/failures``.
 
 from __future__ import annotations
 
+import signal
 import sys
+from functools import partial
 from pathlib import Path
 
-from fasthep_smk.worker.job_end import End, guard
+from fasthep_smk.worker.job_end import End, end_python, guard
 
 
-def _say_bad_end(end: End) -> None:
-    from fasthep_smk.worker.runner import note_bad_end
+def _note(end: End) -> None:
+    from fasthep_smk.worker.runner import note_end
 
-    note_bad_end(Path.cwd(), sys.argv[1:], end)
+    note_end(Path.cwd(), sys.argv[1:], end)
 
 
-guard(_say_bad_end)  # before anything is imported: it waits, and needs little memory
+guard(_note)  # before anything is imported: it waits, and needs little memory
 
 from fasthep_smk.util.ownership import close_new_files  # noqa: E402
+from fasthep_smk.worker.processes import exit_status  # noqa: E402
 from fasthep_smk.worker.runner import main  # noqa: E402
 
 close_new_files()  # a node may not know the umask of the run
-sys.exit(main(sys.argv[1:]))
+signal.signal(signal.SIGINT, signal.default_int_handler)
+end_python(exit_status(partial(main, sys.argv[1:])))

@@ -34,14 +34,14 @@ class Means:
     """How the jobs of a bundle are run, each by its key.
 
     ``run`` returns the exit status; ``command`` is the same as a command, for a process that cannot
-    be forked. ``is_done`` says whether a job has its record, and ``take_back`` removes that of one
-    whose process ended badly.
+    be forked. ``is_done`` says whether a job has its record, and ``note`` that its process ended
+    badly.
     """
 
     run: Callable[[str], int]
     command: Callable[[str], Sequence[str]]
     is_done: Callable[[str], bool]
-    take_back: Callable[[str, End], None]
+    note: Callable[[str, End], None]
 
 
 def run_bundle(build: Path, rule: str, bundle: BundleEntry, sent: Sent, means: Means) -> int:
@@ -66,12 +66,12 @@ def run_bundle(build: Path, rule: str, bundle: BundleEntry, sent: Sent, means: M
         else:
             with _log(build, rule, left[0], sent.attempt) as stream:
                 done = subprocess.run(means.command(left[0]), stdout=stream, stderr=stream)
-            ended = [Ended(End(done.returncode, {DONE: ""}))]  # it has said itself what was wrong
+            ended = [Ended(End(done.returncode, {DONE: ""}))]  # it has noted itself what was wrong
         memory = max(memory, *(one.memory for one in ended))
         for key, (end, _) in zip(left, ended, strict=False):
-            # An operation may end the process, and call that a success.
-            if end.status != 0 or not means.is_done(key):
-                means.take_back(key, end)
+            if end.is_bad:
+                means.note(key, end)
+            if end.of_job != 0 or not means.is_done(key):
                 failed.append(key)
                 print(f"{rule} {key}: failed ({end})", file=sys.stderr, flush=True)
         left = left[len(ended) :]

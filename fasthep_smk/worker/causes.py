@@ -18,7 +18,7 @@ from fasthep_smk.worker.planned import Changed
 if TYPE_CHECKING:
     from fasthep_smk.flow.stage_error import MissingColumn
 
-__all__ = ["cause_of", "column_fix", "damaged_record", "kind_of", "what_ended"]
+__all__ = ["after_work", "cause_of", "column_fix", "damaged_record", "kind_of", "what_ended"]
 
 #: What the processor or the process itself raises.
 _FAULTS = frozenset(
@@ -84,9 +84,9 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.Kind, str, str | None]:
 
     A batch system, or the kernel when memory is short, kills from outside: the kind is ``killed``.
     """
-    if end.status == 1 and sent.walltime is not None and end.seconds >= sent.walltime:
+    if end.was_late and sent.walltime is not None:
         over = time_is_over(sent.walltime, sent.asked.get("pool"))
-        return "time", f"{over}, in code that cannot be interrupted", None
+        return "time", f"{over}, in code that could not be interrupted", None
     if end.status >= 0:
         return (
             "error",
@@ -98,3 +98,10 @@ def what_ended(end: End, sent: Sent) -> tuple[failures.Kind, str, str | None]:
     if -end.status == signal.SIGKILL:
         return "killed", f"{end}: mostly because memory ran out", None
     return "killed", f"{end}: ended by a user or by the system", None
+
+
+def after_work(end: End) -> str:
+    """Return what a job left that kept its process from ending well after its work was done."""
+    what = end.said.get("at") or "an exit handler or library of an operation"
+    how = f"{what} had not ended in time, and was killed" if end.was_late else f"{end}, in {what}"
+    return f"it is done and counts, but its process did not end well: {how} (docs/own-op.md)"

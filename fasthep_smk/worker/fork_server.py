@@ -16,7 +16,7 @@ A forked job is as good as a cold one:
   numbers of each job start anew;
 - a job has its own session, working directory, environment, standard output and error; a signal to
   the client reaches it, and if the client dies, so does it, unless it was told to go on;
-- it ends as Python ends, and what it leaves running ends with it;
+- it ends as Python ends, in time, and what it leaves running ends with it;
 - its memory and time are its own, as the kernel counts them.
 
 The process ends when the last holder of the lifeline (a pipe) is gone: the run and its Snakemake,
@@ -40,7 +40,7 @@ from pathlib import Path
 from fasthep_smk.util.last_words import LastWords
 from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.forked_job import IS_FREE, Request, become, receive
-from fasthep_smk.worker.job_end import End, bad_end, kill_group
+from fasthep_smk.worker.job_end import LOOK, End, Watch, kill_group
 from fasthep_smk.worker.processes import COLD, MODULES, has_one_thread, import_for_good
 
 __all__ = ["differing", "main", "serve"]
@@ -86,6 +86,7 @@ class _Process:
 
     channel: socket.socket
     words: LastWords
+    watch: Watch
     request: Request
     connection: socket.socket | None
     stopped: bool = False
@@ -142,7 +143,10 @@ def serve(
         for source in (listener, lifeline, wake):
             selector.register(source, selectors.EVENT_READ)
         while True:
-            ready = selector.select(0 if later else None)
+            busy = [process for process in forked.values() if process.connection is not None]
+            ready = selector.select(0 if later else LOOK if busy else None)
+            for process in busy:
+                process.watch.look()
             if not ready and later:
                 import_for_good([later.pop(0)])
             for key, _ in ready:
@@ -252,7 +256,7 @@ def _fork(
         become(request, outputs, parent, its)
     its.close()
     ours.settimeout(10)
-    forked[pid] = _Process(ours, words, request, None)
+    forked[pid] = _Process(ours, words, Watch(pid, words), request, None)
     return pid
 
 
@@ -286,13 +290,11 @@ def _reap(forked: dict[int, _Process], selector: selectors.BaseSelector) -> None
         process.channel.close()
         if process.connection is None:
             continue
-        status = os.waitstatus_to_exitcode(waited)
-        if end := bad_end(status, process.words):
-            if not process.stopped:
-                with contextlib.suppress(Exception):
-                    _say_bad_end(process.request, end)
-            status = status or 1
-        _tell(process, status, selector)
+        end = process.watch.end(os.waitstatus_to_exitcode(waited))
+        if end.is_bad and not process.stopped:
+            with contextlib.suppress(Exception):
+                _note(process.request, end)
+        _tell(process, (process.stopped and end.status) or end.of_job, selector)
 
 
 def _tell(process: _Process, status: int, selector: selectors.BaseSelector) -> None:
@@ -305,10 +307,10 @@ def _tell(process: _Process, status: int, selector: selectors.BaseSelector) -> N
         connection.sendall(f"{status}\n".encode())
 
 
-def _say_bad_end(request: Request, end: End) -> None:
-    from fasthep_smk.worker.runner import note_bad_end
+def _note(request: Request, end: End) -> None:
+    from fasthep_smk.worker.runner import note_end
 
-    note_bad_end(Path(os.fsdecode(request.folder)), request.arguments, end)
+    note_end(Path(os.fsdecode(request.folder)), request.arguments, end)
 
 
 def _hear(

@@ -1,11 +1,13 @@
-"""The end of a job: as Python ends, and nothing that it has started outlives it.
+"""The end of a job: as Python ends, in time, and nothing that it has started outlives it.
 
 A forked job ends as a cold one: threads are joined, exit handlers run, files are flushed, libraries
 shut down. Most jobs leave nothing of that to do, and end at once: to take the interpreter apart
 costs 25 ms, most of it for modules that were imported before the fork.
 
-A job leads a process group of its own. Who waits for it passes signals on to the group, and kills
-what is left of it when the job has ended.
+A job leads a process group of its own. Who waits for it passes signals on to the group, ends it
+when its time is over, and kills what is left of it when the job has ended. That needs nothing of
+the job's process, which may be stopped, or in code that hears no signal. Once a job has said that
+its work is done, how its process ends changes nothing.
 """
 
 from __future__ import annotations
@@ -28,22 +30,30 @@ from itertools import takewhile
 from types import FrameType
 from typing import NoReturn
 
-from fasthep_smk.util.last_words import LastWords
+from fasthep_smk.util.last_words import LastWords, end_by, say_also
 from fasthep_smk.util.processes import die_with_parent, in_words, keep_descendants
 
 __all__ = [
     "DONE",
+    "LOOK",
     "Before",
     "End",
-    "bad_end",
+    "Watch",
     "end_python",
     "guard",
     "kill_group",
     "wait_for",
 ]
 
-#: Said by a job that has come to its end, whether it has failed or not.
+#: Said by a job that has come to its end, with its exit status; with nothing if what its process
+#: ends with is that of the job.
 DONE = "done"
+#: Seconds between two looks at whether a job's time is over.
+LOOK = 1.0
+#: Seconds that a job gets for what it leaves to the end of Python.
+_GRACE = 10.0
+#: Lets a job print where its threads are, and end.
+_LAST_CALL = signal.SIGUSR2
 
 #: What asks a job to end.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -84,51 +94,89 @@ class Before:
         return [name for name in new if _package(name) not in known]
 
 
-def end_python(status: int, before: Before) -> NoReturn:
-    """End this process, forked for a job, with ``status``; as Python ends, if that changes a thing.
+def end_python(status: int, before: Before | None = None) -> NoReturn:
+    """End this process of a job with ``status``; as Python ends, if that changes a thing.
 
-    Where Python's own output cannot be written, its end changes the status, as in a cold job.
+    Without ``before`` it does. Where Python's own output cannot be written, its end changes the
+    status. What takes longer than some seconds is ended by who waits for the process.
     """
+    end_by(_GRACE)
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-        quick = not before.has_more()
+        quick = before is not None and not before.has_more()
     except (OSError, ValueError, AttributeError):
         quick = False
     if quick:
         os._exit(status)
+    _say_what_is_waited_for()
     ctypes.pythonapi.Py_Exit(ctypes.c_int(status))
     os._exit(status)  # not reached
+
+
+def _say_what_is_waited_for() -> None:
+    """Say which threads Python waits for at its end, until it calls the exit handlers."""
+    main = threading.main_thread()
+    left = [repr(one.name) for one in threading.enumerate() if not one.daemon and one is not main]
+    if left:
+        say_also(at=f"thread {', '.join(left)}")
+        atexit.register(say_also, at="")  # it is called before all others
 
 
 @dataclass(frozen=True)
 class End:
     """How a job's process ended: with which exit status, negative for a signal.
 
-    ``said`` is what it was about to do, ``seconds`` how long it has lived.
+    ``said`` is what it was about to do, ``was_late`` whether it was ended since its time was over.
     """
 
     status: int
     said: Mapping[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
+    was_late: bool = False
 
     def __str__(self) -> str:
         return in_words(self.status)
 
+    @property
+    def of_job(self) -> int:
+        """The job's exit status: that of its process counts only where its work was not done."""
+        if DONE not in self.said:
+            return self.status or 1
+        return int(self.said[DONE] or self.status)
 
-def bad_end(status: int, words: LastWords) -> End | None:
-    """Return how a job's process ended, if it failed or did not come to its end."""
-    said = words.heard()
-    return End(status, said, words.seconds()) if status != 0 or DONE not in said else None
+    @property
+    def is_bad(self) -> bool:
+        """Whether the process did not come to its end, or not as it said."""
+        return DONE not in self.said or self.status != int(self.said[DONE] or self.status)
+
+
+class Watch:
+    """A job's process, which is ended when its time is over, as it has said itself."""
+
+    def __init__(self, pid: int, words: LastWords) -> None:
+        self._pid, self._words = pid, words
+        self._is_late = False
+
+    def look(self) -> None:
+        """End the process if its time is over: with a last call, or after that."""
+        if not self._words.is_over():
+            return
+        kill_group(self._pid, signal.SIGKILL if self._is_late else _LAST_CALL)
+        self._is_late = True
+
+    def end(self, status: int) -> End:
+        """Return how the process ended, by its exit status."""
+        return End(status, self._words.heard(), self._is_late)
 
 
 def guard(on_bad_end: Callable[[End], None]) -> None:
     """Go on in a forked process that leads a group of its own; this one waits, and ends like it.
 
-    ``on_bad_end`` is told of one that failed, that something in it has ended before its work was
-    done, or that was killed by a signal that was not for all of us.
+    ``on_bad_end`` is told of one that something in it has ended before its work was done, that did
+    not end well afterwards, or that was killed by a signal that was not for all of us.
     """
     keep_descendants()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while this or the job imports
     parent, words = os.getpid(), LastWords()
     pid = os.fork()
     if pid == 0:
@@ -136,11 +184,11 @@ def guard(on_bad_end: Callable[[End], None]) -> None:
         die_with_parent(parent)
         words.speak()
         return
-    status = wait_for(pid)
-    if end := bad_end(status, words):
+    end = wait_for(pid, words)
+    if end.is_bad:
         with contextlib.suppress(Exception):
             on_bad_end(end)
-        status = status or 1
+    status = end.of_job
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one of the job already
         with contextlib.suppress(OSError):  # SIGKILL has no handler
@@ -149,36 +197,44 @@ def guard(on_bad_end: Callable[[End], None]) -> None:
     os._exit(status)
 
 
-def wait_for(pid: int) -> int:
-    """Wait for a job that leads a process group; pass signals on to it; kill what it leaves.
+def wait_for(pid: int, words: LastWords) -> End:
+    """Wait for a job that leads a process group, and return how it ended, in time.
 
-    Returns its exit status, negative for a signal. A signal that was passed on is then for this
-    process, too.
+    Signals are passed on to it, and are then for this process, too. What it leaves is killed.
     """
     heard: list[int] = []
+    watch = Watch(pid, words)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         heard.append(number)
         kill_group(pid, number)
 
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # it is waited for
     try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            signal.sigtimedwait([signal.SIGCHLD], LOOK)
+            watch.look()
         kill_group(pid)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)
     if heard:
         signal.raise_signal(heard[0])
-    return status
+    return watch.end(status)
 
 
 def kill_group(pid: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to the process group that a job leads; to the job, if it leads none yet."""
+    """Send a signal to the process group that a job leads; to the job, if it leads none yet.
+
+    It is heard also by what was stopped.
+    """
     for send in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             send(pid, number)
+            send(pid, signal.SIGCONT)
             return
 
 

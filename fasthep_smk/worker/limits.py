@@ -1,12 +1,12 @@
 """A job's limits, held by the job itself, so that it can say what it died of.
 
-A batch system that enforces them kills silently, and one machine has none.
+A batch system that enforces them kills silently, and one machine has none. Where the job does not
+heed its time limit, who waits for it ends it (`job_end`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import math
 import os
 import resource
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.last_words import end_by
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.units import format_bytes, format_duration
 
@@ -32,17 +33,14 @@ __all__ = [
     "peak_memory",
     "time_is_over",
     "time_limit",
-    "unwatched",
 ]
 
 #: Seconds that a job gets to end by itself; compiled code does not hear the signal.
-_GRACE = 15
+_GRACE = 5
 #: Seconds between two looks at the memory.
 _POLL = 0.05
 #: Seconds of CPU that this process had taken when its job began.
 _counted = 0.0
-#: When this process is killed, on the clock that never goes back, if its job has a time limit.
-_killed_at: float | None = None
 
 
 class TimeLimit(SmkError):
@@ -59,29 +57,30 @@ class MemoryLimit(SmkError):
 def time_limit(
     seconds: int | None, pool: str | None = None, *, used: float = 0.0
 ) -> Iterator[None]:
-    """Raise :class:`TimeLimit` in the body after ``seconds``; kill the process soon after that.
+    """Raise :class:`TimeLimit` in the body after ``seconds``.
 
-    ``used`` seconds of them are over.
+    Soon after that the process is ended, also where the body has ended before. ``used`` seconds are
+    over.
     """
     if seconds is None:
         yield
         return
+    left = max(1, math.ceil(seconds - used))
+    end = time.monotonic() + left
 
     def stop(_number: int, _frame: FrameType | None) -> None:
+        if (more := math.ceil(end - time.monotonic())) > 1:  # an operation has set an alarm
+            signal.alarm(more)
+            return
         raise TimeLimit(time_is_over(seconds, pool))
 
-    global _killed_at
     before = signal.signal(signal.SIGALRM, stop)
-    left = max(1, math.ceil(seconds - used))
     signal.alarm(left)
-    _killed_at = time.monotonic() + left + _GRACE
-    _watch()
+    end_by(left + _GRACE)
     try:
         yield
     finally:
         signal.alarm(0)
-        _killed_at = None
-        faulthandler.cancel_dump_traceback_later()
         signal.signal(signal.SIGALRM, before)
 
 
@@ -89,22 +88,6 @@ def time_is_over(seconds: int, pool: str | None) -> str:
     """Return what a job says that has taken longer than it may."""
     where = f" of pool {pool!r}" if pool else ""
     return f"the time limit{where}, {format_duration(seconds)}, has passed"
-
-
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """Have no thread that waits for the time to be over: the body forks, which takes a moment."""
-    faulthandler.cancel_dump_traceback_later()
-    try:
-        yield
-    finally:
-        _watch()
-
-
-def _watch() -> None:
-    if _killed_at is not None:
-        left = max(1.0, _killed_at - time.monotonic())
-        faulthandler.dump_traceback_later(left, exit=True, file=2)
 
 
 @contextmanager

@@ -29,7 +29,6 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.processes import die_with_parent
 from fasthep_smk.worker.job import Job, goal_of
-from fasthep_smk.worker.limits import unwatched
 from fasthep_smk.worker.processes import has_one_thread
 
 if TYPE_CHECKING:
@@ -282,10 +281,9 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
     except (OSError, ImportError, NotImplementedError) as error:  # no memory to share
         raise _InTheWay(f"processes cannot talk to each other here: {error}") from error
     try:
-        with unwatched():
-            if not has_one_thread():
-                raise _InTheWay("the process has threads")
-            outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
+        if not has_one_thread():
+            raise _InTheWay("the process has threads")
+        outcomes = pool.map(_run_there, nodes)  # has forked, and goes on
         found = [pickle.loads(said) for said in outcomes]
     except BaseException as error:
         # If the job's time is over, no plot is waited for that takes for ever.

@@ -105,11 +105,7 @@ def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) ->
         # What a library that was imported before the fork removes at its end is for all jobs.
         atexit.unregister(shutil.rmtree)
         before = Before()
-        try:
-            status = exit_status(run)
-        except KeyboardInterrupt:
-            _print_error()
-            status = 128 + signal.SIGINT
+        status = exit_status(run)
         if os.getpid() == me:  # else an operation has forked, and this is what it has forked
             end_python(status, before)
     finally:
@@ -117,7 +113,7 @@ def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) ->
 
 
 def exit_status(run: Callable[[], int]) -> int:
-    """Return what a process that only runs this would end with; nothing but Ctrl-C is raised."""
+    """Return what a process that only runs this would end with; nothing is raised."""
     try:
         return run()
     except SystemExit as error:
@@ -125,20 +121,14 @@ def exit_status(run: Callable[[], int]) -> int:
             return (error.code or 0) & 0xFF
         print(error.code, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        _print_error()
-        return 1
+    except BaseException as error:
+        # As Python does, but for the secrets that the error quotes.
+        print(masked(traceback.format_exc()), end="", file=sys.stderr)
+        return 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     finally:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
             sys.stderr.flush()
-
-
-def _print_error() -> None:
-    """Print the error that is being handled as Python does, without the secrets that it quotes."""
-    print(masked(traceback.format_exc()), end="", file=sys.stderr)
 
 
 def has_one_thread() -> bool:

@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import faulthandler
 import json
+import math
 import os
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -31,7 +33,14 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
 from fasthep_smk.worker import alone
-from fasthep_smk.worker.causes import cause_of, column_fix, damaged_record, kind_of, what_ended
+from fasthep_smk.worker.causes import (
+    after_work,
+    cause_of,
+    column_fix,
+    damaged_record,
+    kind_of,
+    what_ended,
+)
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
 from fasthep_smk.worker.job_retry import SENT, tries_of
@@ -50,7 +59,7 @@ from fasthep_smk.worker.processes import LOG
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch
 
-__all__ = ["main", "note_bad_end", "run"]
+__all__ = ["main", "note_end", "run"]
 
 _NOT_AGAIN = ": not tried again"
 
@@ -67,6 +76,7 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
     a library as the next job must not find it.
     """
     faulthandler.enable(file=2)  # the stack of what a signal ends goes to the job's log
+    faulthandler.register(signal.SIGUSR2, file=2, chain=True)  # also where its time is over
     files.close_to_others(1, 2)  # the job's log
     began, build = time.monotonic(), Path.cwd()
     given = _parser().parse_args(arguments)
@@ -77,7 +87,7 @@ def run(arguments: list[str], *, warm: bool = False) -> tuple[int, bool]:
         except OSError as error:  # with a Snakemake beside it, the job would fail, too
             _take_back(build, given, error)
             status = 1
-    last_words.say(**{DONE: ""})
+    last_words.say(**{DONE: str(status)})
     return status, may_stay
 
 
@@ -110,13 +120,13 @@ def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -
         run=lambda one: _run_job(jobs[one], _command(given, one)),
         command=lambda one: _command(given, one),
         is_done=lambda one: _is_done(jobs[one]),
-        take_back=lambda one, end: _note_end(jobs[one], end),
+        note=lambda one, end: _note_end(jobs[one], end),
     )
     return run_bundle(build, given.rule, bundle, sent, means), False
 
 
-def note_bad_end(build: Path, arguments: list[str], end: End) -> None:
-    """Say what a job's process died of; a record that it has written does not count."""
+def note_end(build: Path, arguments: list[str], end: End) -> None:
+    """Say what a job's process died of, or what kept it from ending well after its work."""
     given = _parser().parse_args(arguments)
     key = "/".join(given.place)
     table = TaskTable.read(build, given.rule, key)
@@ -139,17 +149,13 @@ def _take_back(build: Path, given: argparse.Namespace, error: OSError) -> None:
 
 
 def _note_end(job: Job, end: End) -> None:
-    if _is_done(job):
-        job.record.unlink(missing_ok=True)
-        problem = (
-            f"its process ended badly after its work was done ({end}): in an exit handler, a "
-            "thread or a library that an operation has brought"
-        )
-        failures.note(job.build, replace(_note(job, []), problem=problem, kind="error"))
-        return
+    if DONE in end.said:
+        if end.of_job == 0:
+            failures.warn(job.build, job.rule, job.key, after_work(end))
+        return  # else it has said itself what was wrong
     started = failures.read(failures.path_of(job.build, job.rule, job.key))
-    if started is None or started.kind != "killed" or DONE in end.said:
-        return  # it has said itself what was wrong
+    if started is None or started.kind != "killed":
+        return  # the same
     kind, problem, fix = what_ended(end, job.sent)
     stage, op = end.said.get("stage"), end.said.get("op")
     failures.note(
@@ -176,12 +182,7 @@ def _command(given: argparse.Namespace, key: str) -> list[str]:
 def _run_job(job: Job, command: list[str]) -> int:
     """Run a job; ``command`` is for one that starts again in a process of its own."""
     last_words.say()
-    status = _run_to_its_end(job, command)
-    last_words.say(**{DONE: ""})
-    return status
-
-
-def _run_to_its_end(job: Job, command: list[str]) -> int:
+    last_words.end_by(math.inf)  # this process may have run another one
     build = job.build
     tries, told = tries_of(job.sent.credentials, job.sent.walltime)
     job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))

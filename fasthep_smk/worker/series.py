@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import IO, NamedTuple
 
-from fasthep_smk.util.last_words import LastWords
-from fasthep_smk.worker.job_end import Before, End, wait_for
+from fasthep_smk.util.last_words import LastWords, say
+from fasthep_smk.worker.job_end import DONE, Before, End, wait_for
 from fasthep_smk.worker.limits import count_from_here, peak_memory
 from fasthep_smk.worker.processes import exit_status, live_as
 
@@ -54,16 +54,15 @@ def run_series(
     if pid == 0:
         words.speak()
         live_as(partial(_run, keys, run_one, log, tell), parent)
-    last = End(wait_for(pid), words.heard(), words.seconds())
+    last = wait_for(pid, words)
     with os.fdopen(tell, "rb") as stream:
         stream.seek(0)
         said = stream.read().splitlines()
     told = [tuple(map(int, one.split())) for one in said if one != _END]
-    ended = [Ended(End(status), memory) for status, memory in told]
+    ended = [Ended(End(status, {DONE: str(status)}), memory) for status, memory in told]
     if _END not in said:
         return [*ended, Ended(last)]
-    # The last one has ended with the process, and may have failed in that.
-    return [*ended[:-1], ended[-1] if ended[-1].end.status else ended[-1]._replace(end=last)]
+    return [*ended[:-1], ended[-1]._replace(end=last)]  # it has ended with the process
 
 
 def _run(
@@ -85,6 +84,7 @@ def _run(
             for output in (1, 2):
                 os.dup2(stream.fileno(), output)
             status = exit_status(partial(run_one, key))
+        say(**{DONE: str(status)})
         if os.getpid() != me:  # an operation has forked, and this is what it has forked
             return status
         os.write(tell, b"%d %d\n" % (status, peak_memory()))

@@ -29,8 +29,8 @@ STARTS: dict[str, tuple[tuple[str, ...], bool]] = {
     "forked bundle": (("--bundle", "2"), True),
 }
 OP = """\
-import atexit, logging, logging.handlers, multiprocessing, os, signal, subprocess, sys, tempfile
-import threading, time, weakref
+import atexit, logging, logging.handlers, multiprocessing, os, re, signal, subprocess, sys
+import tempfile, threading, time, weakref
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
@@ -99,10 +99,99 @@ def what(name):
     note("pids", pid)
 """,
 }
-#: Each is the last word of a process that has written its record; the exit status is the job's.
+HANDLER = "an exit handler or library of an operation had not ended in time, and was killed"
+#: What keeps a process from ending well that has written its record; and what is said of it.
 BAD_ENDS = {
-    "a handler that ends the process": "atexit.register(os._exit, 3)",
-    "a handler that is killed": "atexit.register(os.kill, os.getpid(), signal.SIGKILL)",
+    "thread": ("threading.Thread(target=hang, name='Counter').start()", "thread 'Counter' had not"),
+    "pool": (
+        "KEPT.append(ThreadPoolExecutor(1, 'Pool')); KEPT[-1].submit(hang)",
+        "thread 'Pool_0' had not",
+    ),
+    "child": (
+        "multiprocessing.get_context('fork').Process(target=hang).start()",
+        HANDLER,
+    ),
+    "handler": ("atexit.register(hang)", HANDLER),
+    "handler of threads": ("threading._register_atexit(hang)", HANDLER),
+    "finalizer": ("weakref.finalize(hang, hang)", HANDLER),
+    "__del__": (
+        "sys.kept = Hangs(); atexit.register(print)",
+        HANDLER,
+    ),
+    "handler without the GIL": ("atexit.register(match)", HANDLER),
+    "handler that hears no signal": ("atexit.register(deaf)", HANDLER),
+    "handler that stops": ("atexit.register(stop)", HANDLER),
+    "handler that ends the process": (
+        "atexit.register(leave)",
+        "status 3, in an exit handler",
+    ),
+    "thread that ends the process": (
+        "last = lambda: (threading.main_thread().join(), os._exit(3))\n"
+        "threading.Thread(target=last, name='Last').start()",
+        "status 3, in thread 'Last'",
+    ),
+    "handler that is killed": (
+        "atexit.register(os.kill, os.getpid(), signal.SIGKILL)",
+        "signal 9 (killed), in",
+    ),
+}
+ENDS = """
+TURNS = {turns!r}
+
+
+def hang():
+    while True:
+        time.sleep(1)
+
+
+def leave():
+    os._exit(3)
+
+
+def match():
+    re.match("(a+)+$", "a" * 60 + "b")
+
+
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+    hang()
+
+
+def deaf():
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    hang()
+
+
+def catch():
+    while True:
+        try:
+            hang()
+        except Exception:
+            continue
+
+
+class Hangs:
+    def __del__(self, sleep=time.sleep):
+        sleep(1000)
+
+
+def what(name):
+    for kind, code in TURNS.items():
+        try:
+            (LEFT / f"turn {{kind}}").mkdir()
+        except FileExistsError:
+            continue
+        exec(code, globals())
+        return
+"""
+#: What a time limit does not end in the process itself.
+BEYOND_LIMITS = {
+    "stopped": "stop()",
+    "the GIL": "match()",
+    "blocked": "deaf()",
+    "handler": "signal.signal(signal.SIGALRM, signal.SIG_IGN); hang()",
+    "alarm": "signal.alarm(0); hang()",
+    "caught": "catch()",
 }
 #: What ends a process before its work is done, and how that is called.
 TOO_EARLY = {
@@ -221,20 +310,71 @@ def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("end", "start"),
-    chosen(in_turn(BAD_ENDS, list(STARTS)), lambda _, start: start in ("cold bundle", "forked")),
-    indirect=["start"],
+    "start", chosen(STARTS, lambda start: start in ("cold", "forked bundle")), indirect=True
 )
-def test_a_job_that_ends_badly_does_not_count(
-    own: Callable[[str], Path], start: tuple[str, ...], end: str
+def test_a_job_counts_once_its_record_is_there(
+    own: Callable[[str], Path], start: tuple[str, ...]
 ) -> None:
-    folder = own(f"def what(name): {BAD_ENDS[end]}\n")
-    done = run(*start, "-k", cwd=folder)
-    assert done.returncode == 1, done.stderr
-    assert not records(folder / "build")
-    own("def what(name): note('again', name)\n")
-    assert run(*start, cwd=folder).returncode == 0
-    assert noted(folder, "again") == ["data", "data", "dy"]
+    """However its process ends, it does so in seconds, and what has kept it is named."""
+    folder = own(ENDS.format(turns={kind: code for kind, (code, _) in BAD_ENDS.items()}))
+    done = run(*start, "-j", "8", "--chunk-size", "12", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len(records(folder / "build")) == 16
+    logs = [path.read_text() for path in folder.glob("build/debug/distributed/logs/**/*.log")]
+    for kind, (_, named) in BAD_ENDS.items():
+        assert (folder / "left" / f"turn {kind}").exists()
+        text = f"it is done and counts, but its process did not end well: {named}"
+        assert text in done.stderr, kind
+        assert any(text in log for log in logs), kind
+    assert done.stderr.count("did not end well") == len(BAD_ENDS)
+
+
+@pytest.mark.parametrize(
+    "start", chosen(STARTS, lambda start: start in ("cold bundle", "forked")), indirect=True
+)
+def test_a_time_limit_ends_every_job(own: Callable[[str], Path], start: tuple[str, ...]) -> None:
+    folder = own(ENDS.format(turns=BEYOND_LIMITS))
+    workflow = folder / "workflow.yaml"
+    limit = "execution: {config: {walltime: 2}}\n"
+    workflow.write_text(limit + workflow.read_text())
+    begun = time.monotonic()
+    done = run(*start, "-j", "8", "-k", "--chunk-size", "20", cwd=folder)
+    assert time.monotonic() - begun < 60
+    assert done.returncode == 1
+    assert f"{len(BEYOND_LIMITS)} jobs failed" in done.stderr
+    late = "stage 'Own' (own.op) failed: the time limit of pool 'default', 00:00:02, has passed"
+    assert done.stderr.count(late) == len(BEYOND_LIMITS)
+    assert len(records(folder / "build")) == 9 - len(BEYOND_LIMITS)
+
+
+@pytest.mark.parametrize("start", chosen(STARTS, lambda start: start == "forked"), indirect=True)
+def test_all_ends_when_a_run_is_killed_beside_a_job_that_does_not(
+    own: Callable[[str], Path], start: tuple[str, ...]
+) -> None:
+    left = "    threading.Thread(target=time.sleep, args=[1000]).start()\n"
+    folder = own(f"def what(name):\n    note('pids', os.getpid())\n{left}")
+    command = [sys.executable, "-m", "fasthep_smk", *start]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL)
+    until(lambda: records(folder / "build"))
+    others = [pid for pid in map(int, marked(folder)) if pid != process.pid]
+    assert len(others) >= 3
+    process.kill()
+    process.wait()
+    until(lambda: not any(map(alive, others)), 40)
+
+
+def marked(folder: Path) -> list[str]:
+    """What runs in the build folder or was started by what does."""
+    mark = f"FASTHEP_SMK_RUN={(folder / 'build/smk/lock').stat().st_dev}:"
+    mark += str((folder / "build/smk/lock").stat().st_ino)
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (path / "environ").read_bytes().split(b"\0"):
+                found.append(path.name)
+        except OSError:
+            continue
+    return found
 
 
 @pytest.mark.parametrize(("kind", "start"), in_turn(RUNNING, list(STARTS)), indirect=["start"])

@@ -191,3 +191,41 @@ def test_a_refused_workflow_leaves_no_build_folder(slow: Path, smk: Run) -> None
     (slow / "workflow.yaml").write_text("analysis: {stages: [{id: A}]}\n")
     assert smk("workflow.yaml", cwd=slow).returncode == 1
     assert not (slow / "build").exists()
+
+
+INTERRUPTED = """\
+import os, signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may be in the background
+
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == os.environ["INTERRUPTED_AT"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "imports"),
+    [
+        ("fasthep_smk", "fasthep_smk.cli.main"),
+        ("fasthep_smk", "fasthep_smk.cli.parser"),
+        ("fasthep_smk.worker", "fasthep_smk.worker.runner"),
+    ],
+)
+def test_ctrl_c_during_the_imports_prints_no_traceback(
+    tmp_path: Path, module: str, imports: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED)
+    done = subprocess.run(
+        [sys.executable, "-m", module, "check"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "INTERRUPTED_AT": imports},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout + done.stderr) == (-signal.SIGINT, "")

@@ -308,7 +308,7 @@ def _serve() -> None:
         read_packages_once()
         gc.freeze()
         runner.run, _Command.run_job = _Command.run, runner.run
-        runner.note_bad_end, _Command.note_bad_end = lambda *_: None, runner.note_bad_end
+        runner.note_end, _Command.note_end = lambda *_: None, runner.note_end
         print("ready", flush=True)
         output = os.open(os.devnull, os.O_WRONLY)
         os.dup2(output, 1)
@@ -319,7 +319,7 @@ class _Command:
     """A command in place of a job, in the forked process; and what the server has put it for."""
 
     run_job: Any
-    note_bad_end: Any
+    note_end: Any
 
     @staticmethod
     def run(arguments: list[str], *, warm: bool) -> tuple[int, bool]:
@@ -328,7 +328,7 @@ class _Command:
         from fasthep_smk.worker import runner
         from fasthep_smk.worker.job_end import DONE
 
-        runner.run, runner.note_bad_end = _Command.run_job, _Command.note_bad_end
+        runner.run, runner.note_end = _Command.run_job, _Command.note_end
         importlib.invalidate_caches()
         path, umask, program, *arguments = arguments
         os.umask(int(umask))
@@ -415,9 +415,11 @@ class _Popen(subprocess.Popen[Any]):
 
 def _become(its: socket.socket) -> NoReturn:
     """Wait to be told what to be, and be that."""
+    from fasthep_smk.util.last_words import LastWords
     from fasthep_smk.worker.job_end import Before, end_python
     from fasthep_smk.worker.processes import exit_status
 
+    LastWords().speak()  # not for the command
     data, descriptors, _, _ = socket.recv_fds(its, _MOST, 64)
     if not data:
         os._exit(0)

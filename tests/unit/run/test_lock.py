@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from fasthep_smk.cli import background
 from fasthep_smk.run import lock
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.storage.batch_jobs import BatchJob
@@ -34,3 +39,38 @@ def test_what_batch_jobs_of_a_killed_run_write_stays(
     lock._clear_after_crash(tmp_path, descriptor)
     os.close(descriptor)
     assert [path.exists() for path in half] == [submitted] * 4
+
+
+def holding(path: Path, state: str, seconds: float) -> threading.Thread:
+    """Hold a lock, as another process would, whose content says this state."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"state": state, "pid": 1}) if state else "")
+    stream = path.open("r+")
+    fcntl.flock(stream, fcntl.LOCK_EX)
+    thread = threading.Thread(target=lambda: (time.sleep(seconds), stream.close()))
+    thread.start()
+    return thread
+
+
+def test_a_run_that_has_ended_is_waited_for_until_it_lets_go(tmp_path: Path) -> None:
+    other = holding(tmp_path / layout.LOCK, "ended", 0.5)
+    with lock.hold(tmp_path):
+        assert not other.is_alive()
+
+
+def test_a_run_that_goes_on_is_not_waited_for(tmp_path: Path) -> None:
+    other = holding(tmp_path / layout.LOCK, "running", 1)
+    with pytest.raises(lock.Held), lock.hold(tmp_path):
+        pass
+    assert other.is_alive()
+    other.join()
+
+
+def test_cancel_waits_for_a_run_that_has_not_said_yet_who_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / layout.RUN).parent.mkdir(parents=True)
+    (tmp_path / layout.RUN).write_text("{}")
+    holding(tmp_path / layout.LOCK, "", 0.5)
+    assert background.cancel(tmp_path) == 0
+    assert capsys.readouterr().out == "nothing to cancel: no run, and no job in a queue\n"

@@ -300,15 +300,13 @@ class TestNodesAtTheEnd:
     def test_run_in_several_processes_within_a_time_limit(
         self, run_end: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The thread that would kill the job is away while it forks, and back afterwards."""
+        """No thread of this process keeps the time, so that it can fork."""
         before = threads()
         seen = []
         monkeypatch.setattr(ending, "has_one_thread", lambda: not seen.append(threads() - before))
         with time_limit(100):
-            assert threads() == before + 1
+            assert threads() == before
             found, _ = run_end(Pages(tmp_path / "stage", **dict.fromkeys(self.names, nothing)))
-            assert threads() == before + 1
-        assert threads() == before
         assert seen == [0]
         assert os.getpid() not in of_processes(found)
 

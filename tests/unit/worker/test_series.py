@@ -172,13 +172,14 @@ def test_one_that_leaves_something_for_the_end_is_the_last_of_its_process(what: 
     assert starts() == ["one", "two"]
 
 
-def test_one_whose_end_fails_has_failed() -> None:
+def test_one_whose_end_fails_has_been_done() -> None:
     def ends_badly() -> int:
         atexit.register(os._exit, 3)
         return 0
 
     found = series(one=says("1"), two=ends_badly, three=says("3"))
     assert [ended.end.status for ended in found.values()] == [0, 3, 0]
+    assert [ended.end.of_job for ended in found.values()] == [0, 0, 0]
 
 
 def test_a_signal_reaches_the_job_and_what_it_has_started() -> None:
