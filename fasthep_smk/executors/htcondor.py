@@ -86,7 +86,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             if state.kind == "done":
                 self.report_job_success(job)
             elif state.kind == "failed" or self._is_held_too_long(state):
-                if state.since and not state.said.startswith("HTCondor: removed"):
+                if state.said.startswith("HTCondor: held"):
                     ask(htcondor.cancel([batch_id]))  # let go later, it would run beside the next
                 self.report_job_error(job, msg=state.said)
             elif batch_id in forgotten:

@@ -118,9 +118,10 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
                 self._remove_log(job)
                 self.report_job_success(job)
             elif state.kind == "failed":
+                log = _log_of(job)
                 if state.said.startswith("Slurm: NODE_FAIL") and state.node:
                     self._failed_nodes.add(state.node)
-                self.report_job_error(job, msg=state.said, aux_logs=[str(_log_of(job) or "")])
+                self.report_job_error(job, msg=state.said, aux_logs=[str(log)] if log else [])
             elif job.external_jobid in forgotten:
                 self._is_forgotten(job)
             else:
@@ -220,7 +221,8 @@ def _cluster_of(job: SnakemakeJob) -> object:
 
 
 def _log_of(job: SnakemakeJobInfo) -> Path | None:
-    return (job.aux or {}).get("slurm_logfile")
+    log = (job.aux or {}).get("slurm_logfile")
+    return log if log and log.name else None
 
 
 def _number(_first: str, printed: str) -> str:

@@ -198,20 +198,17 @@ class Submissions:
         found = sites.batch(self.name).arrived(self._build, name, self.since)
         if found is None:
             return None
-        new = [one for one in found if one not in self._tokens]
-        record = _record_of(job)
-        lost = [one for one in batch_jobs.read(self._build) if one.record == record]
-        lost = [one for one in lost if not one.batch_id]
-        if new[:-1]:
-            ask(self.system.cancel(new[:-1]))
-        for one in lost[:-1] if new else lost:
-            batch_jobs.ended(self._build, one.token)
-        if not new:
-            return ""
-        for one in lost[-1:]:
-            batch_jobs.queued(self._build, one.token, new[-1], "")
-            self._tokens[new[-1]] = one.token
-        return new[-1]
+        *others, batch_id = [one for one in found if one not in self._tokens] or [""]
+        if others and name != job.name:  # rules that are not ours have one name for all their jobs
+            ask(self.system.cancel(others))
+        noted = [one for one in batch_jobs.read(self._build) if one.record == _record_of(job)]
+        for one in reversed([one for one in noted if not one.batch_id]):
+            if not batch_id or batch_id in self._tokens:
+                batch_jobs.ended(self._build, one.token)
+            else:
+                batch_jobs.queued(self._build, one.token, batch_id, "")
+                self._tokens[batch_id] = one.token
+        return batch_id
 
     def is_left(self, job: SnakemakeJob) -> bool:
         """Whether an earlier run has submitted this job."""
@@ -330,10 +327,12 @@ class TakingOver(_Executor):
 
     def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
         """Let a job wait until the batch system takes more of this user's."""
-        queued = self._submissions.system.queued(Path.cwd())
-        fix = f"; workers: {len(queued)} of its pool keeps within that" if queued else ""
         title = sites.title(self._submissions.name)
-        self._tell(f"{title} takes no more jobs now, the others wait for that", f": {said}{fix}")
+        what = f"{title} takes no more jobs now, the others wait for that"
+        if what not in self._told:
+            queued = self._submissions.system.queued(Path.cwd())
+            fix = f"; workers: {len(queued)} of its pool keeps within that" if queued else ""
+            self._tell(what, f": {said}{fix}")
         self._crowded.append(job)
 
     def _use_room(self, ended: int) -> None:
@@ -372,8 +371,16 @@ class TakingOver(_Executor):
         self._later(_LOOK, look)
 
     def _later(self, seconds: float, call: Callable[[], object]) -> None:
-        """Do something later, unless somebody has stopped the run."""
-        later = threading.Timer(seconds, lambda: self.wait and call())
+        """Do something later, unless somebody has stopped the run; again, if the disk is full."""
+
+        def begin() -> None:
+            try:
+                if self.wait:
+                    call()
+            except OSError:
+                self._later(seconds, call)
+
+        later = threading.Timer(seconds, begin)
         later.daemon = True
         later.start()
 
@@ -491,9 +498,12 @@ def prepare_to_take_over() -> None:
 
 
 def name_of(job: SnakemakeJob) -> str:
-    """Return a job's rule, and its dataset and partition."""
-    words = None if job.is_group() else words_of(job)
-    return f"{words[0]}:{'/'.join(words[1:])}".rstrip(":") if words else job.name
+    """Return a job's rule, and its dataset and partition; of several in a group, the first."""
+    first = next(iter(sorted(getattr(job, "jobs", []), key=_record_of)), job)
+    words = None if first.is_group() else words_of(first)
+    if words is None:
+        return job.name
+    return ":".join(filter(None, (job.name if job.is_group() else words[0], "/".join(words[1:]))))
 
 
 def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone: bool) -> BatchJob:

@@ -24,9 +24,9 @@ __all__ = [
 
 #: HTCondor's numbers for the states of a job.
 _IDLE, RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
-#: Why jobs are on hold for ever, by "HoldReasonCode" in HTCondor's manual: the policy of the job or
-#: of the site, what it transfers, memory and disk, an image, a container, time.
-_FOR_EVER = frozenset({3, 26, 32, 33, 34, 35, 45, 46, 47})
+#: Why jobs are on hold for ever, by "HoldReasonCode" in HTCondor's manual: a rule of the job, of the
+#: machine or of the site, what it transfers, memory and disk, an image, a container, time.
+_FOR_EVER = frozenset({3, 21, 26, 32, 33, 34, 35, 45, 46, 47})
 #: So many jobs are asked for in one command, which has so many seconds.
 _ATONCE, _PATIENCE = 500, 60
 #: One that has started once is removed when it would wait to start again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -14,11 +15,12 @@ from typing import Any
 import pytest
 
 from tests.clusters import test_earlier_jobs as earlier
-from tests.clusters.analyses import given_away, records, set_mood
+from tests.clusters.analyses import given_away, records, set_mood, site
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_earlier_jobs import never_twice
 from tests.clusters.test_fallback import prepared
 from tests.clusters.test_slurm import (
+    SETTINGS,
     Run,
     as_root,
     in_trouble,
@@ -27,6 +29,7 @@ from tests.clusters.test_slurm import (
     moody_reference,
     tries,
 )
+from tests.support.forms import LONG
 
 __all__ = ["moody_reference"]
 pytestmark = [pytest.mark.integration, pytest.mark.cluster, pytest.mark.xdist_group("accounts")]
@@ -271,3 +274,55 @@ def test_what_a_partition_refuses_goes_to_the_fallback(
     assert "not taken by pool gpu: now in pool default" in said
     assert tries(folder) == {"data": 2, "dy": 1}
     is_right(folder, moody_reference)
+
+
+@LONG
+@pytest.mark.parametrize("kind", ["with a number", "without a number"])
+def test_pilots_are_known_whose_number_is_not_understood(
+    slurm: Cluster, moody_reference: Path, kind: str
+) -> None:
+    folder = in_trouble(slurm, sleep=1)
+    site(folder, {"default": {"config": {"pilot": True}}}, **SETTINGS)
+    run = Run(slurm, folder / "workflow.yaml", variables=behind(folder, kind))
+    said = run.ended()
+    assert "each job is a batch job of its own" not in said
+    assert tries(folder) == {"data": 2, "dy": 1}
+    until(lambda: not jobs_of(slurm, folder), 90)
+    is_right(folder, moody_reference)
+
+
+ROUNDS = int(os.environ.get("FASTHEP_SMK_CANARIES", "30"))
+
+
+@LONG
+@pytest.mark.parametrize("number", range(ROUNDS))
+def test_no_job_runs_twice_at_a_time(slurm: Cluster, moody_reference: Path, number: int) -> None:
+    """Commands answer badly; jobs are cancelled and requeued, runs killed and begun again."""
+    dice = random.Random(number)
+    folder = in_trouble(slurm, sleep=6, retries=9)
+    variables = behind(folder, dice.choice(["flaky", "with a number", "without a number"]))
+    run = Run(slurm, folder / "workflow.yaml", variables=variables)
+    for _ in range(dice.randint(2, 4)):
+        end = time.monotonic() + dice.uniform(2, 8)
+        while run.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+        jobs = jobs_of(slurm, folder, "RUNNING")
+        harm = dice.choice(["cancel", "requeue", "kill"])
+        if run.process.poll() is not None:
+            break
+        if harm == "kill":
+            earlier.kill(run, folder)
+            run = Run(slurm, folder / "workflow.yaml", variables=variables)
+        elif jobs:
+            job = dice.choice(jobs)
+            slurm.run("scancel", job) if harm == "cancel" else requeue(slurm, job)
+    set_mood(folder, awake=True)
+    run.ended()
+    assert never_twice(folder)
+    is_right(folder, moody_reference)
+
+
+def requeue(slurm: Cluster, job: str) -> None:
+    """Put a job back into the queue, and let it start again at once."""
+    slurm.run("scontrol", "requeue", job)
+    slurm.run("scontrol", "update", f"jobid={job}", "starttime=now")
