@@ -24,8 +24,8 @@ __all__ = [
 
 #: HTCondor's numbers for the states of a job.
 _IDLE, RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
-#: Why jobs are on hold for ever, by "HoldReasonCode" in HTCondor's manual: a rule of the job, of the
-#: machine or of the site, what it transfers, memory and disk, an image, a container, time.
+#: Why jobs are on hold for ever, by "HoldReasonCode" in HTCondor's manual: a rule of the job, the
+#: machine or the site, what it transfers, memory and disk, an image, a container, time.
 _FOR_EVER = frozenset({3, 21, 26, 32, 33, 34, 35, 45, 46, 47})
 #: So many jobs are asked for in one command, which has so many seconds.
 _ATONCE, _PATIENCE = 500, 60
@@ -122,7 +122,8 @@ def status(jobs: Iterable[str], folder: Path, since: float = 0.0) -> dict[str, S
 def _states(command: list[str], jobs: Sequence[str], folder: Path) -> dict[str, State] | None:
     among = f"member(ClusterId, {{{','.join(jobs)}}}) && Iwd == {_quoted(folder)}"
     ads = _answer([*command, "-constraint", among], *_OF_A_STATE)
-    return None if ads is None else {str(ad.get("ClusterId")): _state(ad) for ad in ads}
+    states = {str(ad.get("ClusterId")): _state(ad) for ad in ads or ()}
+    return None if ads is None else {job: states[job] for job in jobs if job in states}
 
 
 def _state(ad: JsonObject) -> State:

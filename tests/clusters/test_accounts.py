@@ -311,6 +311,7 @@ def test_no_job_runs_twice_at_a_time(slurm: Cluster, moody_reference: Path, numb
         if run.process.poll() is not None:
             break
         if harm == "kill":
+            run.until(lambda: '"snakemake"' in (folder / "build/smk/lock").read_text())
             earlier.kill(run, folder)
             run = Run(slurm, folder / "workflow.yaml", variables=variables)
         elif jobs:
