@@ -58,7 +58,6 @@ from fasthep_smk.util.snakemake_types import (
 
 __all__ = ["Executor", "main"]
 
-
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
@@ -186,8 +185,9 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
 
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
         """
-        if job_info.external_jobid is None and (said := said_by_sbatch(msg or "")):
-            unclear = IS_UNCLEAR.search(msg or "") is not None
+        unclear = IS_UNCLEAR.search(msg or "") is not None
+        said = said_by_sbatch(msg or "") or "sbatch does not say why" * unclear
+        if job_info.external_jobid is None and said:
             msg = self._not_taken(job_info.job, said, unclear=unclear)
             if msg is None:
                 return

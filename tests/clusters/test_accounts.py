@@ -70,8 +70,9 @@ WRAPPERS = {
     "silent": {"squeue": "exit 0"},
     "with a number": {"sbatch": "echo '*** 30 jobs a day ***'; echo 'on 5 nodes' >&2"},
     "without a number": {
-        "sbatch": '/usr/bin/sbatch "$@" >/dev/null; code=$?; echo "*** node 5 ***"; exit $code'
+        "sbatch": '/usr/bin/sbatch "$@" >/dev/null; code=$?; echo "*** node 99999 ***"; exit $code'
     },
+    "with an error": {"sbatch": '/usr/bin/sbatch "$@" >/dev/null 2>&1; exit 1'},
 }
 
 
@@ -239,11 +240,14 @@ def test_a_job_that_was_taken_over_is_seen_while_it_runs(
     is_right(folder, moody_reference)
 
 
-@pytest.mark.parametrize("kind", ["flaky", "with a number", "without a number"])
+@pytest.mark.parametrize(
+    "kind",
+    ["flaky", "with a number", "without a number", pytest.param("with an error", marks=LONG)],
+)
 def test_commands_that_answer_badly_cost_no_attempt(
     slurm: Cluster, moody_reference: Path, kind: str
 ) -> None:
-    """They fail 3 times in 10, or print more than a number, or something else."""
+    """They fail 3 times in 10, or print more than a number, or something else, or nothing."""
     folder = in_trouble(slurm, sleep=2, retries=0)
     run = Run(slurm, folder / "workflow.yaml", variables=behind(folder, kind))
     run.ended()

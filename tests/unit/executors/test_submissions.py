@@ -128,6 +128,15 @@ def test_other_jobs_are_called_by_their_rules() -> None:
     assert name_of(job(shellcmd="sh smk/worker finish.log 1 1 stage_Mass")) == "stage_Mass"
 
 
+def test_a_group_of_jobs_has_a_name_of_its_own() -> None:
+    """By that alone a submission is found again whose answer was not understood."""
+    inner = [
+        job(shellcmd=f"sh smk/worker {part}.log 1 1 stage_Mass dy {part}", output=[part])
+        for part in ("1_0", "0_0")
+    ]
+    assert name_of(job(is_group=lambda: True, name="group7", jobs=inner)) == "group7:dy/0_0"
+
+
 LEAVING = """\
 import threading, time
 from fasthep_smk.executors.submissions import Submissions
