@@ -10,6 +10,7 @@ is handed back when it is known to be gone without having started.
 from __future__ import annotations
 
 import importlib
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -131,7 +132,7 @@ class Queue:
     def _is_late(self, job: str, info: SnakemakeJobInfo) -> bool:
         since = self._since.get(job)
         rule = _members(info.job)[0].rule.name
-        return since is not None and self.clock() - since >= self._after[rule]
+        return since is not None and self.clock() - since >= self._after.get(rule, 0)
 
     def _forget(self, job: str) -> None:
         self._since.pop(job, None)
@@ -145,6 +146,15 @@ class Queue:
             return rule, ("", "")
         here = attempts[min(number(job), len(attempts)) - 1]
         return rule, (str(here.get("pool")), str(attempts[-1].get("pool")))
+
+    def hurry(self, info: SnakemakeJobInfo) -> None:
+        """Let a job whose pool starts none go to its fallback at the next look.
+
+        Where it is said for how long jobs wait, this one does, too.
+        """
+        rule, pools = self._route(info.job)
+        if rule not in self._after and pools[0] != pools[1]:
+            self._since[str(info.external_jobid)] = -math.inf
 
     def leave(self, job: SnakemakeJob) -> tuple[str, str] | None:
         """Hand a job back that its pool refuses: from now on it is in its fallback.
@@ -170,7 +180,7 @@ class Queue:
             logs = [str(next(iter(one.log), "")) for one in inner]
             places = ["/".join(layout.place_of_log(log)[1:]) for log in logs]
             numbers = [str(one.jobid) for one in inner]
-            time_of = self._after[rule] if waited is None else waited
+            time_of = self._after.get(rule, 0) if waited is None else waited
             self.tell(Moved(rule, places, numbers, time_of, pool, to))
             for one in inner:
                 _moved.add(_name(one))

@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import importlib
 import os
+import re
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -57,6 +58,9 @@ from fasthep_smk.util.snakemake_types import (
 )
 
 __all__ = ["Executor", "main"]
+
+#: Why jobs wait in a partition that takes them, and starts none (squeue(1), "JOB REASON CODES").
+_SHUT = re.compile(r"PENDING, Partition(Down|Inactive)")
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -124,6 +128,8 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             elif job.external_jobid in forgotten:
                 self._is_forgotten(job)
             else:
+                if _SHUT.search(state.said):
+                    self._queue.hurry(job)
                 left.append(job)
         for job in left:
             yield job

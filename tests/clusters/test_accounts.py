@@ -268,13 +268,17 @@ def test_a_limit_of_jobs_is_waited_for(slurm: Cluster, moody_reference: Path) ->
     is_right(folder, moody_reference)
 
 
+@pytest.mark.parametrize("partition", ["draining", pytest.param("closed", marks=LONG)])
 def test_what_a_partition_refuses_goes_to_the_fallback(
-    slurm: Cluster, moody_reference: Path
+    slurm: Cluster, moody_reference: Path, partition: str
 ) -> None:
-    places = {"gpu": {"partition": "draining"}, "default": {"partition": "standard"}}
-    folder = prepared(slurm, "slurm", after=3600, retries=1, places=places)
+    """It takes no jobs, or starts none; nobody has said for how long they may wait."""
+    places = {"gpu": {"partition": partition}, "default": {"partition": "standard"}}
+    never = {"fallback_after": None}
+    folder = prepared(slurm, "slurm", retries=1, places=places, execution=never)
     said = Run(slurm, folder / "workflow.yaml").ended()
-    assert "pool 'gpu' takes no jobs, they go to pool 'default': " in said
+    if partition == "draining":
+        assert "pool 'gpu' takes no jobs, they go to pool 'default': " in said
     assert "not taken by pool gpu: now in pool default" in said
     assert tries(folder) == {"data": 2, "dy": 1}
     is_right(folder, moody_reference)
