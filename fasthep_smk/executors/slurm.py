@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import importlib
 import os
-import re
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -58,9 +57,6 @@ from fasthep_smk.util.snakemake_types import (
 )
 
 __all__ = ["Executor", "main"]
-
-#: Why jobs wait in a partition that takes them, and starts none (squeue(1), "JOB REASON CODES").
-_SHUT = re.compile(r"PENDING, Partition(Down|Inactive)")
 
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
@@ -128,7 +124,7 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
             elif job.external_jobid in forgotten:
                 self._is_forgotten(job)
             else:
-                if _SHUT.search(state.said):
+                if state.shut:
                     self._queue.hurry(job)
                 left.append(job)
         for job in left:

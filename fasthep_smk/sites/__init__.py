@@ -89,13 +89,14 @@ class State:
 
     ``held``: it may go on when somebody lets it, and has waited for that ``since`` then (seconds
     since 1970). ``gone``: there is no such job. ``said`` is in the system's own words. ``node`` is
-    where it ran, if that is known.
+    where it ran, if that is known. ``shut``: it waits in a partition that starts none now.
     """
 
     kind: Literal["alive", "held", "done", "failed", "gone"]
     said: str = ""
     since: float = 0.0
     node: str = ""
+    shut: bool = False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from fasthep_smk.sites import Queued, QueueState, State
 from fasthep_smk.sites.commands import ask, number, order
@@ -177,10 +178,12 @@ def _state(said: str, reason: str = "", code: str = "", node: str = "") -> State
     """Return what a state means, as in ``CANCELLED by 1000`` or ``CANCELLED+``."""
     word = (said.split() or [""])[0].rstrip("+")
     node = "" if node.startswith(("(", "None")) else node
-    if word == "COMPLETED":
-        return State("done", _words(said, reason, code, node), node=node)
+    kind: Literal["done", "failed", "alive"] = "failed" if word in _FAILED else "alive"
     return State(
-        "failed" if word in _FAILED else "alive", _words(said, reason, code, node), node=node
+        "done" if word == "COMPLETED" else kind,
+        _words(said, reason, code, node),
+        node=node,
+        shut=reason in ("PartitionDown", "PartitionInactive"),
     )
 
 
