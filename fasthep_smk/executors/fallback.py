@@ -10,12 +10,16 @@ is handed back when it is known to be gone without having started.
 from __future__ import annotations
 
 import importlib
+import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors.job_events import Moved
@@ -30,6 +34,9 @@ from fasthep_smk.util.snakemake_types import (
     SnakemakeRule,
     job_scheduler,
 )
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.record import Asked
 
 __all__ = ["COUNTED", "Queue", "as_sent", "number", "prepare_routes"]
 
@@ -76,9 +83,10 @@ class Queue:
     def __post_init__(self) -> None:
         try:
             self._requests = read_requests(self.build)
+            self._rules: Mapping[str, Sequence[Asked]] = self._requests["rules"]
             self._after: Mapping[str, int] = self._requests["fallback_after"]
         except (OSError, ValueError, KeyError):
-            self._after = {}  # an older translation
+            self._rules, self._after = {}, {}  # an older translation
         #: When jobs were submitted that may go elsewhere, by their ids; those on hold.
         self._since: dict[str, float] = {}
         self._held: set[str] = set()
@@ -124,7 +132,7 @@ class Queue:
     def _is_late(self, job: str, info: SnakemakeJobInfo) -> bool:
         since = self._since.get(job)
         rule = _members(info.job)[0].rule.name
-        return since is not None and self.clock() - since >= self._after[rule]
+        return since is not None and self.clock() - since >= self._after.get(rule, 0)
 
     def _forget(self, job: str) -> None:
         self._since.pop(job, None)
@@ -133,14 +141,37 @@ class Queue:
     def _route(self, job: SnakemakeJob) -> tuple[str, tuple[str, str]]:
         """Return the rule of a job, or of all in a group, the pool that it is in and its last."""
         rule = _members(job)[0].rule.name
-        attempts = self._requests["rules"].get(rule) if rule in self._after else None
+        attempts = self._rules.get(rule)
         if not attempts:
             return rule, ("", "")
         here = attempts[min(number(job), len(attempts)) - 1]
         return rule, (str(here.get("pool")), str(attempts[-1].get("pool")))
 
-    def move(self, infos: Iterable[SnakemakeJobInfo]) -> None:
-        """Hand jobs back that are in no queue any more; from now on they are in their fallback."""
+    def hurry(self, info: SnakemakeJobInfo) -> None:
+        """Let a job whose pool starts none go to its fallback at the next look.
+
+        Where it is said for how long jobs wait, this one does, too.
+        """
+        rule, pools = self._route(info.job)
+        if rule not in self._after and pools[0] != pools[1]:
+            self._since[str(info.external_jobid)] = -math.inf
+
+    def leave(self, job: SnakemakeJob) -> tuple[str, str] | None:
+        """Hand a job back that its pool refuses: from now on it is in its fallback.
+
+        Returns both pools; ``None`` where it has nowhere else to go.
+        """
+        _, (pool, to) = self._route(job)
+        if pool == to:
+            return None
+        self.move([SubmittedJobInfo(job)], waited=0)
+        return pool, to
+
+    def move(self, infos: Iterable[SnakemakeJobInfo], waited: int | None = None) -> None:
+        """Hand jobs back that are in no queue any more; from now on they are in their fallback.
+
+        They have ``waited`` for so many seconds, or for as long as they may.
+        """
         by_route: dict[tuple[str, tuple[str, str]], list[SnakemakeJob]] = {}
         for info in infos:
             by_route.setdefault(self._route(info.job), []).append(info.job)
@@ -149,7 +180,8 @@ class Queue:
             logs = [str(next(iter(one.log), "")) for one in inner]
             places = ["/".join(layout.place_of_log(log)[1:]) for log in logs]
             numbers = [str(one.jobid) for one in inner]
-            self.tell(Moved(rule, places, numbers, self._after[rule], pool, to))
+            time_of = self._after.get(rule, 0) if waited is None else waited
+            self.tell(Moved(rule, places, numbers, time_of, pool, to))
             for one in inner:
                 _moved.add(_name(one))
             for job in jobs:

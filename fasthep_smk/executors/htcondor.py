@@ -10,40 +10,49 @@ failure of the job.
 
 from __future__ import annotations
 
-import functools
+import asyncio
 import importlib
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, MutableMapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, cast
 
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.job_events import Submitted
-from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted, lift_limits
-from fasthep_smk.executors.read_as_text import HTCONDOR_IS_SILENT
-from fasthep_smk.executors.start import be_snakemake
-from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
+from fasthep_smk.executors.start import be_snakemake, put_in_place_of
+from fasthep_smk.executors.submissions import (
+    ALIVE,
+    Forgotten,
+    Submissions,
+    TakingOver,
+    name_of,
+    prepare_to_take_over,
+)
 from fasthep_smk.executors.transfer_executor import Travelling
-from fasthep_smk.flow import patches
+from fasthep_smk.sites import State, htcondor
+from fasthep_smk.sites.commands import ask
 from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
 
-__all__ = ["Executor", "main", "patiently"]
+__all__ = ["Executor", "main"]
 
-#: How long to try for, and how long to wait between two tries, in seconds.
-_PATIENCE, _PAUSE = 1800, 5
 #: What a job sends back, in its folder on the worker.
 _OUTCOME = "outcome.tar"
-#: What the job is called that a thread submits.
-_naming = threading.local()
 plugin: Any = importlib.import_module("snakemake_executor_plugin_htcondor")
 
 #: Executable, arguments, files that go and that come, and where these come to.
 _Sent = tuple[str, str, list[str], list[str], list[str]]
-_Given = ParamSpec("_Given")
-_Answer = TypeVar("_Answer")
+
+
+class _Named:
+    """A job of Snakemake's that the plugin submits under a name that people understand."""
+
+    def __init__(self, job: SnakemakeJob, name: str) -> None:
+        self.job = job
+        self.resources = {**dict(job.resources.items()), "classad_JobBatchName": name}
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.job, name)
 
 
 class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
@@ -52,12 +61,11 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     def __init__(self, *arguments: object, **options: object) -> None:
         self._pace = Pace()
         self._submissions = Submissions("htcondor")
+        self._forgotten = Forgotten()
         super().__init__(*arguments, **options)
 
-    def run_job(self, job: SnakemakeJob) -> None:
-        """Take a job over, or submit it under a name that people understand."""
-        _naming.name = name_of(job)
-        super().run_job(job)
+    def _as_submitted(self, job: SnakemakeJob) -> SnakemakeJob:
+        return cast("SnakemakeJob", _Named(job, name_of(job)))
 
     def _number(self, batch_id: str) -> int:
         return int(batch_id)
@@ -65,29 +73,52 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
-        """Yield the jobs that have not ended."""
-        if active_jobs:
-            asked, leaving = self._queue.look(active_jobs)
-            left = len(leaving)
-            for job in leaving:
-                yield job
-            async for job in super().check_active_jobs(asked):
-                left += 1
-                yield job
-            if left < len(active_jobs):
-                self._pace.moved()
+        """Yield the jobs that have not ended, also those whose states are not known now."""
+        asked, left = self._queue.look(active_jobs)
+        ids = [str(job.external_jobid) for job in asked]
+        since = self._submissions.since
+        states = await asyncio.to_thread(htcondor.status, ids, Path.cwd(), since) if ids else {}
+        forgotten = self._forgotten.among(
+            {one for one in ids if states.get(one, ALIVE).kind == "gone"}
+        )
+        for job, batch_id in zip(asked, ids, strict=True):
+            state = states.get(batch_id, ALIVE)
+            if state.kind == "done":
+                self.report_job_success(job)
+            elif state.kind == "failed" or self._is_held_too_long(state):
+                if state.said.startswith("HTCondor: held"):
+                    ask(htcondor.cancel([batch_id]))  # let go later, it would run beside the next
+                self.report_job_error(job, msg=state.said)
+            elif batch_id in forgotten:
+                self._is_forgotten(job)
+            else:
+                left.append(job)
+        for job in left:
+            yield job
+        if len(left) < len(active_jobs):
+            self._pace.moved()
+        self._use_room(len(active_jobs) - len(left))
         most = self.workflow.remote_execution_settings.seconds_between_status_checks
         self.next_seconds_between_status_checks = self._pace.seconds(most)
 
+    def _is_held_too_long(self, state: State) -> bool:
+        return state.kind == "held" and time.time() - state.since >= self._held_timeout
+
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
+        job_info.job = _plain(job_info.job)
         self._submissions.taken(str(job_info.external_jobid))
         self._pace.moved()
-        report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
+
+    def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:
+        """Cancel jobs; what is left is cancelled at the end of the run."""
+        if active_jobs:
+            ask(htcondor.cancel(str(job.external_jobid) for job in active_jobs))
 
     def _get_exec_args_and_transfer_files(self, job: SnakemakeJob, needs_transfer: bool) -> _Sent:
         """Return executable, arguments, files that go and come, and where these come to."""
+        job = _plain(job)
         alone = self._tracker is None and not needs_transfer and not job.resources.get("universe")
         if alone and (command := command_of(job, self.workflow)):
             # A job starts in a folder of its own.
@@ -106,49 +137,18 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         return str(spool.node), " ".join(arguments), inputs, [_OUTCOME], back
 
 
+def _plain(job: SnakemakeJob) -> SnakemakeJob:
+    return job.job if isinstance(job, _Named) else job
+
+
 def main() -> None:
     """Run Snakemake's command line."""
-    be_snakemake(_change, begin=_begin)
-
-
-def _change() -> None:
-    patches.HTCONDOR.make(plugin, Executor=Executor)
-    schedd = importlib.import_module("htcondor2").Schedd
-    patches.HTCONDOR.make(schedd, __init__=patiently(schedd.__init__))
-    # A schedd that was restarted has another address: it is looked up again for each try.
-    submit = schedd.submit
-
-    def submit_named(
-        _self: object, job: MutableMapping[str, str], *arguments: object, **options: object
-    ) -> object:
-        job["batch_name"] = _naming.name
-        return submit(schedd(), job, *arguments, **options)
-
-    patches.HTCONDOR.make(schedd, submit=patiently(submit_named))
+    be_snakemake(lambda: put_in_place_of(plugin, Executor), begin=_begin)
 
 
 def _begin() -> None:
     prepare_to_take_over()
     lift_limits()
-
-
-def patiently(call: Callable[_Given, _Answer]) -> Callable[_Given, _Answer]:
-    """Return a function that calls again, for half an hour, while HTCondor does not answer."""
-
-    @functools.wraps(call)
-    def again(*arguments: _Given.args, **options: _Given.kwargs) -> _Answer:
-        end = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                return call(*arguments, **options)
-            except Exception as error:  # the bindings raise several kinds
-                if not HTCONDOR_IS_SILENT.search(str(error)) or time.monotonic() > end:
-                    raise
-                text = " ".join(str(error).split())
-                problem(f"HTCondor does not answer, trying again: {text}")
-                time.sleep(_PAUSE)
-
-    return again
 
 
 if __name__ == "__main__":

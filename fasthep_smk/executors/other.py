@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
-from fasthep_smk.executors.start import be_snakemake
+from fasthep_smk.executors.start import be_snakemake, put_in_place_of
 from fasthep_smk.executors.submissions import Submissions
-from fasthep_smk.flow import patches
 from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
@@ -108,7 +107,7 @@ def _change() -> None:
     name = read_requests(Path())["system"]
     plugin = importlib.import_module(module_of(name))
     executor = type("Executor", (Noting, plugin.Executor), {"_system": name})
-    patches.OTHER.make(plugin, Executor=executor)
+    put_in_place_of(plugin, executor)
     # A job that runs on this machine is not taken for a process of the run, and goes on without it.
     os.environ.pop(run_lock.MARK, None)
 

@@ -24,8 +24,11 @@ __all__ = [
     "IS_MISSING",
     "IS_REFUSED",
     "IS_RETRIED",
+    "IS_UNCLEAR",
     "IS_UNUSABLE",
     "MAY_PASS",
+    "NO_NUMBER",
+    "NO_ROOM",
     "SBATCH_HEARD_NOTHING",
     "SLURM_IS_SILENT",
     "SRUN_IS_SILENT",
@@ -54,6 +57,15 @@ IS_REFUSED = re.compile(
     r"SLURM sbatch failed[^']*The error message was '(.*?)'(?:\.| sbatch)"
     r"|^Job submission failed with exception: (?:WorkflowError: ?)?(.*)"
 )
+#: Of a job whose number was not understood.
+NO_NUMBER = "sbatch gives no number"
+#: The job may be in the queue: sbatch has ended well, or something around it has failed.
+IS_UNCLEAR = re.compile(
+    rf"{NO_NUMBER}|SLURM job submission failed"
+    r"|SLURM sbatch failed[^']*The error message was '(?:(?!sbatch: (?:error|fatal)).)*'\.?\s+"
+    r"sbatch call",
+    re.DOTALL,
+)
 #: srun, which starts what a Snakemake on the node runs, has one exit status for all errors, too.
 SRUN_IS_SILENT = re.compile(
     rf"^srun: error: .*{SLURM_IS_SILENT.pattern}", re.IGNORECASE | re.MULTILINE
@@ -72,6 +84,10 @@ MAY_PASS = re.compile(
     r"|standby mode|zero bytes|unexpected message|failed to send|create new cluster|\[Errno ",
     re.IGNORECASE,
 )
+
+
+#: And after these, which come before what else they say, when another job has ended.
+NO_ROOM = re.compile(r"(QOS|Assoc)(Max|Grp)Submit\w*|MAX_JOBS_(PER_OWNER|SUBMITTED)")
 
 
 def said_of_failed_job(message: str) -> str:

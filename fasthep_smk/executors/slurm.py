@@ -13,32 +13,40 @@ the job.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib
 import os
 import threading
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.job_events import Submitted
-from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import (
+    IS_UNCLEAR,
+    NO_NUMBER,
     SBATCH_HEARD_NOTHING,
-    SLURM_IS_SILENT,
     SRUN_IS_SILENT,
     said_by_sbatch,
 )
-from fasthep_smk.executors.refusals import refused
-from fasthep_smk.executors.start import be_snakemake
-from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of, prepare_to_take_over
+from fasthep_smk.executors.start import be_snakemake, put_in_place_of
+from fasthep_smk.executors.submissions import (
+    ALIVE,
+    Forgotten,
+    Submissions,
+    TakingOver,
+    name_of,
+    prepare_to_take_over,
+)
 from fasthep_smk.executors.transfer_executor import Travelling
 from fasthep_smk.flow import patches
-from fasthep_smk.sites import slurm
+from fasthep_smk.sites import State, slurm
 from fasthep_smk.storage import failures
 from fasthep_smk.util import files
 from fasthep_smk.util.names import shell
@@ -50,11 +58,6 @@ from fasthep_smk.util.snakemake_types import (
 
 __all__ = ["Executor", "main"]
 
-#: For how long to try to submit a job, and how long to wait between two tries, in seconds.
-_PATIENCE, _PAUSE = 1800, 5
-#: How often a job is submitted again that could not begin.
-_UNBEGUN = 5
-
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
@@ -62,11 +65,9 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
-        self._ended: set[str | None] = set()
-        self._silent_since: float | None = None
-        self._unbegun: Counter[int] = Counter()
+        self._naming = threading.local()
         self._pace = Pace()
-        self._forgotten = Forgotten()
+        self._forgotten = Forgotten(slurm.is_unknown)
         self._submissions = Submissions("slurm")
         super().__init__(*arguments, **options)
 
@@ -82,6 +83,20 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     def _name(self, job: SnakemakeJob) -> str:
         return _prefixed(self.workflow.executor_settings, name_of(job))
 
+    @property
+    def run_uuid(self) -> str:
+        """What the plugin calls the jobs of this run: here, the job that this thread submits."""
+        return getattr(self._naming, "name", self._run)
+
+    @run_uuid.setter
+    def run_uuid(self, run: str) -> None:
+        self._run = run
+
+    def run_job(self, job: SnakemakeJob) -> None:
+        """Take a job over, or submit it under a name that people understand."""
+        self._naming.name = self._name(job)
+        super().run_job(job)
+
     def __post_init__(self, *arguments: object, **options: object) -> None:
         super().__post_init__(*arguments, **options)
         # The plugin (2.8) loses jobs while it waits for an array to be complete.
@@ -91,42 +106,77 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
-        asked, leaving = self._queue.look(active_jobs)
-        _asked_for[:] = {str(job.external_jobid).partition("_")[0] for job in asked}
-        async for _ in super().check_active_jobs(asked):
-            pass
-        self._look_for_forgotten(asked)
-        for job in [*leaving, *asked]:
-            if job.external_jobid not in self._ended:
-                yield job
+        asked, left = self._queue.look(active_jobs)
+        states = await asyncio.to_thread(self._states, asked)
+        forgotten = self._forgotten.among(
+            {str(job.external_jobid) for job in asked if states.get(id(job), ALIVE).kind == "gone"}
+        )
+        for job in asked:
+            state = states.get(id(job), ALIVE)
+            if state.kind == "done":
+                self._remove_log(job)
+                self.report_job_success(job)
+            elif state.kind == "failed":
+                log = _log_of(job)
+                if state.said.startswith("Slurm: NODE_FAIL") and state.node:
+                    self._failed_nodes.add(state.node)
+                self.report_job_error(job, msg=state.said, aux_logs=[str(log)] if log else [])
+            elif job.external_jobid in forgotten:
+                self._is_forgotten(job)
+            else:
+                if state.shut:
+                    self._queue.hurry(job)
+                left.append(job)
+        for job in left:
+            yield job
+        self._use_room(len(active_jobs) - len(left))
         most = self.workflow.remote_execution_settings.seconds_between_status_checks
         self.next_seconds_between_status_checks = self._pace.seconds(most)
 
+    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
+        """Return what is known now of jobs, each asked for in the cluster that it went to."""
+        clusters: dict[object, list[SnakemakeJobInfo]] = {}
+        for job in jobs:
+            clusters.setdefault(_cluster_of(job.job), []).append(job)
+        found: dict[int, State] = {}
+        for cluster, some in clusters.items():
+            ids = [str(job.external_jobid) for job in some]
+            states = slurm.status(ids, Path.cwd(), cluster=cluster)
+            found |= {
+                id(job): states[one] for job, one in zip(some, ids, strict=True) if one in states
+            }
+        return found
+
+    def _remove_log(self, job: SnakemakeJobInfo) -> None:
+        """Remove what Slurm has captured of a job that is done, as the plugin does."""
+        if (log := _log_of(job)) and not self.workflow.executor_settings.keep_successful_logs:
+            with contextlib.suppress(OSError):
+                log.unlink()
+
     def _report_job_submission_threadsafe(self, job_info: SnakemakeJobInfo) -> None:
         """Take a job as submitted, in the thread that has submitted it."""
-        # A controller that has lost its state gives numbers again.
-        self._ended.discard(job_info.external_jobid)
         logfile = (getattr(job_info, "aux", None) or {}).get("slurm_logfile", "")
         self._submissions.taken(str(job_info.external_jobid), logfile)
         super()._report_job_submission_threadsafe(job_info)
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
         """Take a job as refused, unless it is unknown whether it was."""
-        if not SBATCH_HEARD_NOTHING.search(said_by_sbatch(msg)):
+        if not (IS_UNCLEAR.search(msg) or SBATCH_HEARD_NOTHING.search(said_by_sbatch(msg))):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
     def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
         self._report_job_submission_threadsafe(job_info)
 
+    def _info(self, job: SnakemakeJob, batch_id: str, captured: str = "") -> SubmittedJobInfo:
+        found = [captured] if captured else self.slurm_logdir.rglob(f"{batch_id}.log")
+        return super()._info(job, batch_id, str(next(iter(found), "")))
+
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
-        self._silent_since = None
         self._pace.moved()
-        report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
-        self._ended.add(job_info.external_jobid)
         self._pace.moved()
         super().report_job_success(job_info)
 
@@ -136,58 +186,23 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         """Take a job as failed; one that could not be submitted now is submitted later.
 
         So is one whose Snakemake on the node could not start it, as Slurm did not answer there.
-        Where sbatch has heard no answer, the job may be in the queue: that is looked up first.
         """
-        is_silent = job_info.external_jobid is None and SLURM_IS_SILENT.search(msg or "")
-        if is_silent and self._is_patient():
-            later = threading.Timer(_PAUSE, self._submit_again, [job_info.job])
-            later.daemon = True
-            later.start()
-            return
-        if job_info.external_jobid is None and (said := said_by_sbatch(msg or "")):
-            if SBATCH_HEARD_NOTHING.search(said) and self._is_patient():
-                self._look_later(job_info.job)
+        unclear = IS_UNCLEAR.search(msg or "") is not None
+        said = said_by_sbatch(msg or "") or "sbatch does not say why" * unclear
+        if job_info.external_jobid is None and said:
+            msg = self._not_taken(job_info.job, said, unclear=unclear)
+            if msg is None:
                 return
-            msg = refused(job_info.job, said)
-        self._ended.add(job_info.external_jobid)
         if self.wait and self._could_not_begin(job_info):
             self._begin_again(job_info, f"Slurm did not answer job {job_info.external_jobid}")
             return
         self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
 
-    def _look_for_forgotten(self, asked: list[SnakemakeJobInfo]) -> None:
-        """Submit jobs again that Slurm does not know any more; those that are done have ended."""
-        left = [
-            job
-            for job in asked
-            if job.external_jobid not in self._ended and not _is_on_another_cluster(job.job)
-        ]
-        waiting = {str(job.external_jobid): job for job in left}
-        for batch_id in self._forgotten.among(waiting):
-            job_info = waiting[batch_id]
-            if self._tracker is None and all(Path(path).exists() for path in job_info.job.output):
-                self.report_job_success(job_info)
-            elif self._unbegun[job_info.job.jobid] < _UNBEGUN:
-                self._ended.add(batch_id)
-                self._submissions.ended(batch_id)
-                self._begin_again(job_info, f"Slurm does not know job {batch_id} any more")
-            else:
-                self.report_job_error(
-                    job_info,
-                    msg=f"Slurm has lost this job {_UNBEGUN + 1} times: {batch_id} is the last one",
-                )
-
-    def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
-        """Let a job that Slurm has lost be submitted again, at the same attempt."""
-        self._unbegun[job_info.job.jobid] += 1
-        problem(f"{why}: it is submitted again")
-        self._hand_back(job_info.job)
-
     def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
         """Whether srun, in a batch job, has not reached the controller."""
         log = (job_info.aux or {}).get("slurm_logfile")
-        if log is None or self._unbegun[job_info.job.jobid] >= _UNBEGUN:
+        if log is None or self._is_lost_again(job_info.job):
             return False
         try:
             said = files.read_plain(log).decode(errors="replace")
@@ -198,83 +213,30 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)
 
-    def _is_patient(self) -> bool:
-        now = time.monotonic()
-        if self._silent_since is None:
-            self._silent_since = now
-            problem("Slurm does not answer, trying again")
-        return bool(self.wait) and now - self._silent_since < _PATIENCE
 
-
-class Forgotten:
-    """Jobs that are under way for us, and that Slurm did not know in two looks, a minute apart.
-
-    Its controller may have lost them with its state. Or they have ended while this process slept,
-    longer ago than Slurm tells, where it keeps no accounts.
-    """
-
-    def __init__(self, pause: float = 60.0) -> None:
-        self._pause, self._looked_at = pause, time.monotonic()
-        self._missed: set[str] = set()
-
-    def among(self, batch_ids: Iterable[str]) -> set[str]:
-        """Look again if it is time, and return the jobs that are forgotten."""
-        if time.monotonic() - self._looked_at < self._pause:
-            return set()
-        self._looked_at = time.monotonic()
-        if (missed := slurm.unlisted(batch_ids)) is None:
-            return set()
-        forgotten = set(filter(slurm.is_unknown, missed & self._missed))
-        self._missed = missed - forgotten
-        return forgotten
-
-
-def _is_on_another_cluster(job: SnakemakeJob) -> bool:
-    """Whether a job may be in the queue of a cluster that squeue here does not list.
+def _cluster_of(job: SnakemakeJob) -> object:
+    """Return the cluster that a job was submitted to; nothing, if it is the one here.
 
     Source: sbatch(1), "--clusters" and "SBATCH_CLUSTERS".
     """
-    return bool(job.resources.get("slurm_cluster") or os.environ.get("SBATCH_CLUSTERS"))
+    return job.resources.get("slurm_cluster") or os.environ.get("SBATCH_CLUSTERS")
 
 
-#: The jobs, by their numbers, whose states are asked for now.
-_asked_for: list[str] = []
+def _log_of(job: SnakemakeJobInfo) -> Path | None:
+    log = (job.aux or {}).get("slurm_logfile")
+    return log if log and log.name else None
 
 
-def _query_squeue(_run: str) -> str:
-    """Return the command that asks for states: those of all jobs of the user's."""
-    return shell(slurm.squeue("--format=%i|%T", "--states=all"))
-
-
-def _by_number(query: Callable[[str], str]) -> Callable[[str], str]:
-    """Return a query of sacct's for jobs by their numbers: each has a name of its own."""
-
-    def ask(run: str) -> str:
-        words = query(run).removesuffix(f" --name {run}")
-        return f"{words} --jobs {','.join(_asked_for) or '0'}"
-
-    return ask
+def _number(_first: str, printed: str) -> str:
+    """Return the number of a job in what sbatch has printed."""
+    if (found := slurm.number_in(printed)) is None:
+        raise WorkflowError(f"{NO_NUMBER}: {' '.join(printed.split())}")
+    return found
 
 
 def _prefixed(settings: NamingSettings, name: str) -> str:
     """Return a name as the site wants it."""
     return f"{settings.jobname_prefix}_{name}" if settings.jobname_prefix else name
-
-
-def _named(submit: Callable[..., str]) -> Callable[..., str]:
-    """Return the function that makes a job's command line, with a name that people understand."""
-
-    def get_submit_command(
-        job: SnakemakeJob,
-        params: Mapping[str, object],
-        *,
-        settings: NamingSettings,
-        **options: object,
-    ) -> str:
-        named = {**params, "run_uuid": _prefixed(settings, name_of(job))}
-        return submit(job, named, settings=settings, **options)
-
-    return get_submit_command
 
 
 def main() -> None:
@@ -283,13 +245,8 @@ def main() -> None:
 
 
 def _change() -> None:
-    patches.SLURM.make(
-        plugin,
-        Executor=Executor,
-        query_job_status_squeue=_query_squeue,
-        query_job_status_sacct=_by_number(plugin.query_job_status_sacct),
-    )
-    patches.SLURM_NAMES.make(plugin, get_submit_command=_named(plugin.get_submit_command))
+    put_in_place_of(plugin, Executor)
+    patches.SLURM.make(plugin, validate_or_get_slurm_job_id=_number)
 
 
 def _begin() -> None:

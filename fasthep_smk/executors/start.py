@@ -18,7 +18,10 @@ import signal
 import sys
 import threading
 import time
+import types
 from collections.abc import Callable, Iterable
+
+from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
 from fasthep_smk.executors import logger_plugin
 from fasthep_smk.executors.credential_gate import hold_jobs_back
@@ -34,7 +37,7 @@ from fasthep_smk.util.snakemake_types import (
     run_command_line,
 )
 
-__all__ = ["be_snakemake"]
+__all__ = ["be_snakemake", "put_in_place_of"]
 
 _TOLD_BY = "--told-by"
 
@@ -65,6 +68,14 @@ def be_snakemake(
         run_command_line()
     finally:
         gc.freeze()  # the end of the process is quicker
+
+
+def put_in_place_of(plugin: types.ModuleType, executor: type) -> None:
+    """Let Snakemake take an executor of ours in place of that of a plugin."""
+    importlib.import_module("snakemake.cli")  # the modules below it import each other
+    ours = types.ModuleType(plugin.__name__)
+    vars(ours).update(vars(plugin), Executor=executor)
+    ExecutorPluginRegistry().register_plugin(plugin.__name__, ours)
 
 
 def _wait_to_be_told(descriptor: int) -> None:

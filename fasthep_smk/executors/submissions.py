@@ -14,7 +14,8 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -26,9 +27,18 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 from fasthep_smk import sites
 from fasthep_smk.executors.direct import is_alone, words_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, HTCONDOR_HEARD_NOTHING
+from fasthep_smk.executors.job_events import Submitted
+from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.read_as_text import (
+    BEFORE_HTCONDOR,
+    HTCONDOR_HEARD_NOTHING,
+    HTCONDOR_IS_SILENT,
+    MAY_PASS,
+    NO_ROOM,
+)
 from fasthep_smk.executors.refusals import refused
 from fasthep_smk.flow import patches
+from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.job_settings import read_requests
@@ -39,6 +49,7 @@ from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Wor
 from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
+    from fasthep_smk.executors.fallback import Queue
     from fasthep_smk.sites import Queued
     from fasthep_smk.storage.job_settings import Requests
     from fasthep_smk.transfer.tracker import Tracker
@@ -48,11 +59,14 @@ if TYPE_CHECKING:
 
         wait: bool
         workflow: Workflow
+        _queue: Queue
         _tracker: Tracker | None
+
+        def __init__(self, *arguments: object, **options: object) -> None: ...
 
         def run_job(self, job: SnakemakeJob) -> None: ...
 
-        def report_job_submission(self, job_info: SnakemakeJobInfo) -> None: ...
+        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
 
         def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
 
@@ -67,14 +81,30 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["Submissions", "TakingOver", "name_of", "prepare_to_take_over"]
+__all__ = [
+    "ALIVE",
+    "Forgotten",
+    "Submissions",
+    "TakingOver",
+    "name_of",
+    "prepare_to_take_over",
+]
 
 #: For how many seconds an answer of the batch system is good enough.
 _FRESH = 5.0
+#: By so many seconds the clocks of this machine and of the batch system may differ.
+_SKEW = 60.0
 #: Seconds until the queue is looked at for a job whose submission had no answer.
 _LOOK = 5.0
 #: How long a submission under way may take when this process is asked to leave, in seconds.
-_PATIENCE = 60.0
+_TO_LEAVE = 60.0
+#: For how long to try to submit a job where nobody answers, and how long to wait between two tries;
+#: after how long it is looked whether there is room for more jobs; in seconds.
+_PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
+#: How often a job is submitted again that could not begin, or was lost.
+_UNBEGUN = 5
+#: Of a job of which nothing is known now.
+ALIVE = sites.State("alive")
 
 
 class Submissions:
@@ -82,7 +112,9 @@ class Submissions:
 
     def __init__(self, system: str) -> None:
         self._build = Path.cwd()
-        self._system = system
+        self.name, self.system = system, sites.system(system)
+        #: Before this, no job was submitted by this process, and none of its jobs has ended.
+        self.since = time.time() - _SKEW
         found = batch_jobs.read(self._build)
         self._earlier = {one.record: one for one in found if one.signature and one.batch_id}
         self._tokens: dict[str, str] = {}
@@ -106,7 +138,7 @@ class Submissions:
         if leaving:
             threading.Event().wait()  # until the process ends
         try:
-            self._told.job = _described(job, name, self._system, self._build, alone=alone)
+            self._told.job = _described(job, name, self.name, self._build, alone=alone)
             batch_jobs.submitting(self._build, self._told.job)
             yield
         finally:
@@ -121,7 +153,7 @@ class Submissions:
             return
         if job is None:  # one of an array
             job = BatchJob(
-                token=secrets.token_hex(8), record="", rule="", key="", system=self._system, name=""
+                token=secrets.token_hex(8), record="", rule="", key="", system=self.name, name=""
             )
             batch_jobs.submitting(self._build, job)
         batch_jobs.queued(self._build, job.token, batch_id, str(captured))
@@ -134,7 +166,7 @@ class Submissions:
                 return
             self._tokens[batch_id] = token = secrets.token_hex(8)
         told = {"record": "", "rule": "", "key": "", "name": "", "pilot": pool}
-        job = BatchJob(token=token, system=self._system, **told)
+        job = BatchJob(token=token, system=self.name, **told)
         batch_jobs.submitting(self._build, job)
         batch_jobs.queued(self._build, token, batch_id, "")
 
@@ -157,29 +189,26 @@ class Submissions:
             return False
         return any(one.token == token and one.again for one in batch_jobs.read(self._build))
 
-    def look_for(self, job: SnakemakeJob, name: str) -> bool:
-        """Look whether a submission has arrived whose answer was not heard.
+    def arrived(self, job: SnakemakeJob, name: str) -> str | None:
+        """Return the id of a submission whose answer was not understood; nothing if it has none.
 
-        It is taken over then, when the job is submitted again. Returns whether the batch system
-        has answered.
+        Of several, nobody would watch the earlier ones: they are cancelled. ``None``: the batch
+        system does not answer.
         """
-        queued = sites.system(self._system).queued(self._build)
-        if queued is None:
-            return False
-        arrived = [
-            one.batch_id
-            for one in queued
-            if one.name == name and one.state != "ending" and one.batch_id not in self._tokens
-        ]
-        record = _record_of(job)
-        noted = [one for one in batch_jobs.read(self._build) if one.record == record]
-        for one in [one for one in noted if not one.batch_id]:
-            if arrived:
-                self._earlier[record] = replace(one, batch_id=arrived.pop())
-                batch_jobs.queued(self._build, one.token, self._earlier[record].batch_id, "")
-            else:
+        found = sites.batch(self.name).arrived(self._build, name, self.since)
+        if found is None:
+            return None
+        *others, batch_id = [one for one in found if one not in self._tokens] or [""]
+        if others and name != job.name:  # rules that are not ours have one name for all their jobs
+            ask(self.system.cancel(others))
+        noted = [one for one in batch_jobs.read(self._build) if one.record == _record_of(job)]
+        for one in reversed([one for one in noted if not one.batch_id]):
+            if not batch_id or batch_id in self._tokens:
                 batch_jobs.ended(self._build, one.token)
-        return True
+            else:
+                batch_jobs.queued(self._build, one.token, batch_id, "")
+                self._tokens[batch_id] = one.token
+        return batch_id
 
     def is_left(self, job: SnakemakeJob) -> bool:
         """Whether an earlier run has submitted this job."""
@@ -207,12 +236,12 @@ class Submissions:
         """End this process when no submission is under way; all jobs stay in the queue."""
         with self._lock:
             self._leaving = True
-        until(lambda: not self._under_way, seconds=_PATIENCE, pause=0.05)
+        until(lambda: not self._under_way, seconds=_TO_LEAVE, pause=0.05)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _ask(self) -> list[Queued] | None:
         if time.monotonic() - self._asked_at > _FRESH:
-            self._queued = sites.system(self._system).queued(self._build)
+            self._queued = self.system.queued(self._build)
             self._asked_at = time.monotonic()
         return self._queued
 
@@ -221,6 +250,15 @@ class TakingOver(_Executor):
     """To be laid over a plugin's executor: takes over what an earlier run has submitted."""
 
     _submissions: Submissions
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self._silent_since: float | None = None
+        #: Jobs that the batch system has no room for, and when one is tried again.
+        self._crowded: deque[SnakemakeJob] = deque()
+        self._room_at = 0.0
+        self._told: set[str] = set()
+        self._unbegun: Counter[int] = Counter()
+        super().__init__(*arguments, **options)
 
     def run_job(self, job: SnakemakeJob) -> None:
         """Take a job over, or submit it."""
@@ -231,42 +269,148 @@ class TakingOver(_Executor):
                 self._hand_over(job)
             return
         one, goes_on = earlier
-        info = SubmittedJobInfo(
-            job,
-            external_jobid=self._number(one.batch_id),
-            aux={"slurm_logfile": Path(one.captured)},
-        )
+        info = self._info(job, one.batch_id, one.captured)
         if goes_on:
             self._report_taken_over(info)
         else:
             self.report_job_success(info)
 
+    def _info(self, job: SnakemakeJob, batch_id: str, captured: str = "") -> SubmittedJobInfo:
+        aux = {"slurm_logfile": Path(captured)}
+        return SubmittedJobInfo(job, external_jobid=self._number(batch_id), aux=aux)
+
     def _hand_over(self, job: SnakemakeJob) -> None:
         """Submit a job; that it is refused is its failure, not that of the run."""
         try:
-            super().run_job(job)
-        except WorkflowError as error:
-            if HTCONDOR_HEARD_NOTHING.search(str(error)):
-                self._look_later(job)
-                return
-            self._submissions.refused()
+            super().run_job(self._as_submitted(job))
+        except Exception as error:
             said = BEFORE_HTCONDOR.sub("", masked(str(error)))
-            self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
+            if not (isinstance(error, WorkflowError) or HTCONDOR_IS_SILENT.search(said)):
+                raise
+            if not HTCONDOR_HEARD_NOTHING.search(said):
+                self._submissions.refused()
+            if why := self._not_taken(job, said):
+                self.report_job_error(SubmittedJobInfo(job), msg=why)
 
-    def _look_later(self, job: SnakemakeJob) -> None:
-        """Submit a job again, at the same attempt, unless it has arrived unheard."""
+    def _not_taken(self, job: SnakemakeJob, said: str, *, unclear: bool = False) -> str | None:
+        """Return what to report of a job that was not taken, by what the batch system says of it.
+
+        Nothing, where it is submitted again at the same attempt: the batch system does not answer,
+        or has no room now, or it is looked up whether the job has arrived. Or it goes to its
+        fallback. ``unclear``: it may have arrived, and was refused if it has not.
+        """
+        system = sites.batch(self._submissions.name)
+        if not self.wait:
+            return refused(job, said)
+        if unclear:
+            self._look_later(job, said)
+        elif system.NO_ANSWER.search(said) and self._is_patient(said):
+            self._later(_PAUSE, lambda: self._submit_again(job))
+        elif system.NO_WORD.search(said) and self._is_patient(said):
+            self._look_later(job)
+        elif NO_ROOM.search(said):
+            self._wait_for_room(job, said)
+        elif MAY_PASS.search(said) or not (pools := self._queue.leave(job)):
+            return refused(job, said)
+        else:
+            self._tell("pool {!r} takes no jobs, they go to pool {!r}".format(*pools), f": {said}")
+        return None
+
+    def _is_patient(self, said: str) -> bool:
+        """Whether a batch system that does not answer is waited for: for half an hour."""
+        now = time.monotonic()
+        if self._silent_since is None:
+            self._silent_since = now
+            title = sites.title(self._submissions.name)
+            problem(f"{title} does not answer, trying again: {' '.join(said.split())}")
+        return now - self._silent_since < _PATIENCE
+
+    def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
+        """Let a job wait until the batch system takes more of this user's."""
+        title = sites.title(self._submissions.name)
+        what = f"{title} takes no more jobs now, the others wait for that"
+        if what not in self._told:
+            queued = self._submissions.system.queued(Path.cwd())
+            fix = f"; workers: {len(queued)} of its pool keeps within that" if queued else ""
+            self._tell(what, f": {said}{fix}")
+        self._crowded.append(job)
+
+    def _use_room(self, ended: int) -> None:
+        """Submit as many jobs again as have ended, or one now and then: others make room, too."""
+        now = time.monotonic()
+        count = ended or (self._room_at <= now)
+        if not self._crowded or not count:
+            return
+        self._room_at = now + _ROOM
+        for job in [self._crowded.popleft() for _ in range(min(count, len(self._crowded)))]:
+            self._submit_again(job)
+
+    def _tell(self, what: str, more: str = "") -> None:
+        """Tell the user something, once."""
+        if what not in self._told:
+            self._told.add(what)
+            problem(f"{what}{more}")
+
+    def _look_later(self, job: SnakemakeJob, said: str = "") -> None:
+        """Look whether a job has arrived unheard; otherwise it is submitted again, or was refused.
+
+        ``said`` is what was said of one that was refused.
+        """
 
         def look() -> None:
-            if not self.wait:  # somebody has stopped the run
-                return
-            if self._submissions.look_for(job, self._name(job)):
-                self._submit_again(job)
+            arrived = self._submissions.arrived(job, self._name(job))
+            if arrived is None:
+                self._look_later(job, said)
+            elif arrived:
+                self._report_taken_over(self._info(job, arrived))
+            elif said:
+                self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
             else:
-                self._look_later(job)
+                self._submit_again(job)
 
-        later = threading.Timer(_LOOK, look)
+        self._later(_LOOK, look)
+
+    def _later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Do something later, unless somebody has stopped the run; again, if the disk is full."""
+
+        def begin() -> None:
+            try:
+                if self.wait:
+                    call()
+            except OSError:
+                self._later(seconds, call)
+
+        later = threading.Timer(seconds, begin)
         later.daemon = True
         later.start()
+
+    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
+        self._silent_since = None
+        report(Submitted(str(job_info.external_jobid)))
+        super().report_job_submission(job_info, **options)
+
+    def _is_forgotten(self, job_info: SnakemakeJobInfo) -> None:
+        """Submit a job again that the batch system does not know any more, unless it is done."""
+        batch_id, title = str(job_info.external_jobid), sites.title(self._submissions.name)
+        if self._tracker is None and all(Path(path).exists() for path in job_info.job.output):
+            self.report_job_success(job_info)
+        elif not self._is_lost_again(job_info.job):
+            self._submissions.ended(batch_id)
+            self._begin_again(job_info, f"{title} does not know job {batch_id} any more")
+        else:
+            self.report_job_error(
+                job_info,
+                msg=f"{title} has lost this job {_UNBEGUN + 1} times: {batch_id} is the last one",
+            )
+
+    def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
+        """Let a job that was lost be submitted again, at the same attempt."""
+        self._unbegun[job_info.job.jobid] += 1
+        problem(f"{why}: it is submitted again")
+        self._hand_back(job_info.job)
+
+    def _is_lost_again(self, job: SnakemakeJob) -> bool:
+        return self._unbegun[job.jobid] >= _UNBEGUN
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         self._submissions.ended(str(job_info.external_jobid))
@@ -290,9 +434,37 @@ class TakingOver(_Executor):
         """Return what a job is called in the queue."""
         return name_of(job)
 
+    def _as_submitted(self, job: SnakemakeJob) -> SnakemakeJob:
+        """Return a job as the plugin is to submit it."""
+        return job
+
     def _number(self, batch_id: str) -> str | int:
         """Return the id of a job as the plugin knows it."""
         return batch_id
+
+
+class Forgotten:
+    """Jobs that are under way for us, and that nobody knew in two looks, a minute apart.
+
+    Its controller may have lost them with its state. Or they have ended while this process slept,
+    longer ago than it tells. ``confirm`` says of one that it is known to be unknown.
+    """
+
+    def __init__(
+        self, confirm: Callable[[str], bool] = lambda _job: True, *, pause: float = 60.0
+    ) -> None:
+        self._confirm = confirm
+        self._pause, self._looked_at = pause, time.monotonic()
+        self._missed: set[str] = set()
+
+    def among(self, missed: set[str]) -> set[str]:
+        """Take in which jobs nobody knows; return those that are forgotten if it is time."""
+        if time.monotonic() - self._looked_at < self._pause:
+            return set()
+        self._looked_at = time.monotonic()
+        forgotten = set(filter(self._confirm, missed & self._missed))
+        self._missed = missed - forgotten
+        return forgotten
 
 
 #: Those of this process: one, or none.
@@ -326,9 +498,12 @@ def prepare_to_take_over() -> None:
 
 
 def name_of(job: SnakemakeJob) -> str:
-    """Return a job's rule, and its dataset and partition."""
-    words = None if job.is_group() else words_of(job)
-    return f"{words[0]}:{'/'.join(words[1:])}".rstrip(":") if words else job.name
+    """Return a job's rule, and its dataset and partition; of several in a group, the first."""
+    first = next(iter(sorted(getattr(job, "jobs", []), key=_record_of)), job)
+    words = None if first.is_group() else words_of(first)
+    if words is None:
+        return job.name
+    return ":".join(filter(None, (job.name if job.is_group() else words[0], "/".join(words[1:]))))
 
 
 def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone: bool) -> BatchJob:

@@ -141,7 +141,7 @@ def drop_done(build: Path) -> None:
     noted = batch_jobs.read(build)
     done = {one.token for one in noted if one.record and (build / one.record).exists()}
     if done:
-        found = find(build)
+        found = find(build, patience=_ARRIVAL)
         if found is None:
             raise RunFailed(_unanswered(noted, "an earlier run"))
         drop = [left for left in found if left.job.token in done]
@@ -182,7 +182,7 @@ def take_back(build: Path) -> str | None:
     Returns a word for the user if the batch system does not answer.
     """
     noted = batch_jobs.read(build)
-    found = find(build) if noted else []
+    found = find(build, patience=_SHORT) if noted else []
     still = [Left(one, _nowhere(one)) for one in noted] if found is None else found
     if found:
         still = _cancel(build, found, _SHORT)

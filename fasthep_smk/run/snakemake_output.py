@@ -178,8 +178,8 @@ class Reader:
         count = len(event.numbers)
         one = " ".join(["job", event.rule, *event.places[:1]]).strip()
         jobs = one if count == 1 else f"{count} jobs of {event.rule}"
-        waited = format_duration(event.waited)
-        self.say(f"{jobs} waited {waited} for pool {event.pool}: now in pool {event.to}")
+        waited = f"waited {format_duration(event.waited)} for" if event.waited else "not taken by"
+        self.say(f"{jobs} {waited} pool {event.pool}: now in pool {event.to}")
 
     def _problem(self, event: job_events.Problem) -> None:
         self.problem(event.text)

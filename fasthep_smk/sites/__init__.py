@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,6 +31,7 @@ __all__ = [
     "NotSubmitted",
     "QueueState",
     "Queued",
+    "State",
     "System",
     "Unanswered",
     "batch",
@@ -79,6 +81,22 @@ class Queued:
     where: str
     reason: str = ""
     held: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """What a batch system says of a job that was submitted.
+
+    ``held``: it may go on when somebody lets it, and has waited for that ``since`` then (seconds
+    since 1970). ``gone``: there is no such job. ``said`` is in the system's own words. ``node`` is
+    where it ran, if that is known. ``shut``: it waits in a partition that starts none now.
+    """
+
+    kind: Literal["alive", "held", "done", "failed", "gone"]
+    said: str = ""
+    since: float = 0.0
+    node: str = ""
+    shut: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,10 @@ class System(Protocol):
 class Batch(Protocol):
     """What the modules of batch systems offer besides: jobs that are not Snakemake's."""
 
+    #: What is said of a job that is not taken: it has not reached the system; it may have.
+    NO_ANSWER: re.Pattern[str]
+    NO_WORD: re.Pattern[str]
+
     submit: Callable[[str, str, Attempt, Path], str]
     """Submit a shell command under a name, with what an attempt asks for; return the batch id.
 
@@ -182,6 +204,19 @@ class Batch(Protocol):
 
     What it prints goes to a file, without a suffix here. Raises ``NotSubmitted``; ``Unanswered``
     where it is unknown whether it was.
+    """
+
+    status: Callable[..., Mapping[str, State]]
+    """Return what is known now of jobs, by their ids: ``status(ids, folder, since)``.
+
+    One that is missing is not known now. Jobs of others, and of other folders, that have the same
+    id are none of them. ``since`` is when the first of them may have ended, in seconds since 1970.
+    """
+
+    arrived: Callable[[Path, str, float], list[str] | None]
+    """Return the ids of jobs of a name that were submitted from a folder since a time.
+
+    In whatever state they are, the latest last; ``None`` if the system does not answer.
     """
 
     most_memory: Callable[[Attempt], int | None]

@@ -22,17 +22,23 @@ class Answer(NamedTuple):
     problem: str
 
 
-def ask(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
+def ask(
+    command: Sequence[str], variables: Mapping[str, str] | None = None, *, seconds: int = _TIMEOUT
+) -> str | None:
     """Return what a command prints; ``None`` where it is missing, fails or does not answer.
 
-    ``variables`` are added to its environment.
+    ``variables`` are added to its environment. It has so many ``seconds``.
     """
-    answer = order(command, variables=variables)
+    answer = order(command, variables=variables, seconds=seconds)
     return answer.text if answer.well else None
 
 
 def order(
-    command: Sequence[str], text: str = "", *, variables: Mapping[str, str] | None = None
+    command: Sequence[str],
+    text: str = "",
+    *,
+    variables: Mapping[str, str] | None = None,
+    seconds: int = _TIMEOUT,
 ) -> Answer:
     """Run a command that reads ``text``; ``variables`` are added to its environment."""
     if shutil.which(command[0]) is None:
@@ -44,12 +50,12 @@ def order(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_TIMEOUT,
+            timeout=seconds,
             check=False,
             env={**os.environ, **(variables or {})},
         )
     except subprocess.TimeoutExpired:
-        return Answer(False, "", f"{command[0]} has not answered for {_TIMEOUT} seconds")
+        return Answer(False, "", f"{command[0]} has not answered for {seconds} seconds")
     except OSError as error:
         return Answer(False, "", f"{command[0]}: {error}")
     return Answer(done.returncode == 0, done.stdout, " ".join(done.stderr.split()))

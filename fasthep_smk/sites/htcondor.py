@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import Draft, NotSubmitted, Queued, QueueState, Unanswered
+from fasthep_smk.sites import Draft, NotSubmitted, Unanswered
 from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites.htcondor_queue import (
+    ONCE,
+    RUNNING,
+    ads_of,
+    arrived,
+    fate,
+    hold,
+    queued,
+    status,
+    withdraw,
+)
 from fasthep_smk.sites.nodes import Node, in_words
 from fasthep_smk.util import units
-from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Finding, not_among
 
 if TYPE_CHECKING:
@@ -32,6 +42,7 @@ __all__ = [
     "RETRIES",
     "SNAKEMAKE",
     "TRAVELLING",
+    "arrived",
     "batch_job",
     "cancel",
     "fate",
@@ -46,6 +57,7 @@ __all__ = [
     "settings",
     "slot",
     "slots",
+    "status",
     "submit",
     "unsaid",
     "withdraw",
@@ -82,6 +94,9 @@ NO_ANSWER = re.compile(r"failed to connect|unable to locate|can't find address",
 #: Something may have: the schedd's last answer was not heard.
 NO_WORD = re.compile(r"commit transaction|timed out|timeout|end.of.message", re.IGNORECASE)
 
+#: What ``condor_submit -terse`` prints of a job, beside what a site may add.
+_SUBMITTED = re.compile(r"^(\d{1,20})\.\d+ - \1\.\d+\s*$", re.MULTILINE | re.ASCII)
+
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
     "requirements": "requirements",
@@ -96,15 +111,6 @@ _RESOURCES = {
 }
 #: With one of these a pool says itself how long its jobs may last.
 _OWN_TIME = ("job_flavour", "max_runtime")
-#: HTCondor's numbers for the states of a job.
-_IDLE, _RUNNING, _REMOVED, _COMPLETED, _HELD = 1, 2, 3, 4, 5
-#: One that has started once is removed when it would wait to start again.
-_ONCE = f"JobStatus == {_IDLE} && NumShadowStarts > 0"
-#: What a job's record says of its end.
-_OF_AN_END = (
-    "JobStatus", "HoldReason", "LastHoldReason", "RemoveReason", "ExitSignal", "ExitCode",
-    "NumShadowStarts",
-)  # fmt: skip
 #: What a slot's record says of it, and of its GPUs.
 _OF_A_SLOT = (
     "SlotType", "TotalSlotCpus", "TotalSlotMemory", "TotalSlotDisk", "TotalSlotGPUs",
@@ -191,7 +197,7 @@ def nodes() -> list[Node]:
             disk=number(str(ad.get("TotalSlotDisk"))) * 1024 or None,
             models=tuple(str(ad[name]) for name in _MODELS if gpus and ad.get(name))[:1],
         )
-        for ad in _ads(["condor_status"], *_OF_A_SLOT, *_MODELS)
+        for ad in ads_of(["condor_status"], *_OF_A_SLOT, *_MODELS)
         if ad.get("SlotType") != "Dynamic"
     ]
 
@@ -261,58 +267,6 @@ def problems(attempts: Iterable[Attempt], _site: Site) -> Iterable[Finding]:
         )
 
 
-def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Put idle jobs on hold; return which are, never having started. ``None``: unknown.
-
-    Source: condor_hold(1). The schedd looks at a job and holds it in one step: none is running.
-    """
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    reason = "waited too long for its pool: it goes to another"
-    ask(["condor_hold", "-reason", reason, "-constraint", _that_wait(jobs, _IDLE)])
-    found = _waiting(jobs)
-    return {
-        job: None
-        if found is None or found.get(job) == (_IDLE, True)
-        else found.get(job) == (_HELD, True)
-        for job in jobs
-    }
-
-
-def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Remove jobs on hold; return which are gone. ``None``: unknown.
-
-    Source: condor_rm(1). Nothing but its removal ends a job that is on hold.
-    """
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    ask(["condor_rm", "-constraint", _that_wait(jobs, _HELD)])
-    found = _waiting(jobs)
-    gone = {None: True, (_HELD, True): None, (_REMOVED, True): None}
-    return {job: None if found is None else gone.get(found.get(job), False) for job in jobs}
-
-
-def _that_wait(jobs: Iterable[str], status: int) -> str:
-    """Return the constraint of jobs that are in a state and have never started."""
-    listed = ",".join(jobs)
-    new = "(NumShadowStarts =?= undefined || NumShadowStarts == 0)"
-    return f'member(string(ClusterId), split("{listed}", ",")) && JobStatus == {status} && {new}'
-
-
-def _waiting(jobs: Iterable[str]) -> dict[str, tuple[int, bool]] | None:
-    """Return of jobs in the queue the state, and whether they have never started."""
-    text = ask(["condor_q", *jobs, "-af", "ClusterId", "JobStatus", "NumShadowStarts"])
-    if text is None:
-        return None
-    lines = [line.split() for line in text.splitlines()]
-    return {
-        job: (number(status), starts in ("undefined", "0"))
-        for job, status, starts in (line for line in lines if len(line) == 3)
-    }
-
-
 def batch_job() -> str | None:
     """Return the id of the HTCondor job that this process runs in, from its ClassAd."""
     return _in_ad("_CONDOR_JOB_AD", r"^ClusterId = (\d+)")
@@ -369,14 +323,6 @@ def _share(slot: tuple[int, int, int]) -> dict[str, int | str]:
     return {"cpus": 1, "memory": f"{units.whole_mb(slot[1] // max(slot[0], 1))}MB"}
 
 
-def fate(job: str) -> str | None:
-    """Return how HTCondor says a job ended: why it was held or removed, or its exit code."""
-    for command in (["condor_q", job], ["condor_history", "-limit", "1", job]):
-        for ad in _ads(command, *_OF_AN_END):
-            return f"HTCondor: {_ending(ad)}"
-    return None
-
-
 #: What HTCondor complains of, and the option of ours that it comes from.
 _REMEDIES = (
     ("accounting|acct ?group", "accounting_group: GROUP"),
@@ -395,24 +341,6 @@ def remedy(said: str) -> str | None:
     return None
 
 
-def _ending(ad: JsonObject) -> str:
-    status = ad.get("JobStatus")
-    if status == _HELD:
-        return f"held: {ad.get('HoldReason', 'no reason given')}"
-    if status == _REMOVED:
-        said = f"removed: {ad.get('RemoveReason', 'no reason given')}"
-        if _ONCE in said:
-            return "evicted from its machine, or that was lost: it is not started twice"
-        return f"held: {ad['LastHoldReason']}; {said}" if "LastHoldReason" in ad else said
-    if status in (_IDLE, _RUNNING):  # how it has ended before is no matter
-        again = number(str(ad.get("NumShadowStarts", 0))) > (status == _RUNNING)
-        now = "waits" if status == _IDLE else "runs"
-        return f"evicted from its machine, it {now} again" if again else f"it {now}"
-    if "ExitSignal" in ad:
-        return f"ended by signal {ad['ExitSignal']}"
-    return f"exit code {ad['ExitCode']}" if "ExitCode" in ad else f"job status {status}"
-
-
 def _held_at(seconds: int) -> Mapping[str, str]:
     """Return what holds a job at its time also where ``allowed_execute_duration`` does not.
 
@@ -423,7 +351,7 @@ def _held_at(seconds: int) -> Mapping[str, str]:
     over = f"{since} =!= undefined && time() - {since} > {seconds}"
     limit = units.format_duration(seconds)
     return {
-        "periodic_hold": f"JobStatus == {_RUNNING} && {over}",
+        "periodic_hold": f"JobStatus == {RUNNING} && {over}",
         "periodic_hold_reason": f'"The job exceeded allowed execute duration of {limit}"',
     }
 
@@ -442,7 +370,7 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
         "initialdir": str(Path.cwd()),
         "JobBatchName": name,
         "request_cpus": request.cpus,
-        "periodic_remove": _ONCE,
+        "periodic_remove": ONCE,
         "output": f"{output}.log",
         "error": f"{output}.err",
         "log": f"{output}.events",
@@ -467,12 +395,12 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     if any("\n" in f"{key}{value}" for key, value in lines.items()):
         raise NotSubmitted("a setting of its pool has a line break")
     answer = order(["condor_submit", "-terse", "-"], f"{text}queue\n")
-    job = answer.text.partition(".")[0].strip()
-    if not answer.well or not job.isdigit():
-        said = answer.problem or "condor_submit gives no number"
-        silent = NO_ANSWER.search(said) or "has not answered" in said
-        raise (Unanswered if silent else NotSubmitted)(said)
-    return job
+    found = _SUBMITTED.findall(answer.text)
+    if answer.well and found:
+        return str(found[-1])
+    said = answer.problem or "condor_submit gives no number"
+    silent = answer.well or NO_ANSWER.search(said) or "has not answered" in said
+    raise (Unanswered if silent else NotSubmitted)(said)
 
 
 def unsaid() -> Mapping[str, str]:
@@ -492,32 +420,6 @@ def unsaid() -> Mapping[str, str]:
     return found
 
 
-def queued(folder: Path) -> list[Queued] | None:
-    """Return the jobs that were submitted from a folder."""
-    run = str(folder.resolve()).replace("\\", "\\\\").replace('"', '\\"')
-    names = ("ClusterId", "JobStatus", "JobBatchName", "HoldReason", "LastRejMatchReason")
-    ads = _answer(["condor_q", "-constraint", f'Iwd == "{run}"'], *names)
-    return None if ads is None else [found for ad in ads if (found := _queued(ad))]
-
-
-def _queued(ad: JsonObject) -> Queued | None:
-    """Return what an ad says; one that has ended is still shown for a moment."""
-    status, name = ad.get("JobStatus"), str(ad.get("JobBatchName", ""))
-    if status == _COMPLETED or not str(ad.get("ClusterId", "")).isdigit():
-        return None
-    state: QueueState = "running"
-    reason = ""
-    if status == _HELD:
-        state, reason = "waiting", f"held: {ad.get('HoldReason', 'no reason given')}"
-    elif status == _IDLE:
-        said = str(ad.get("LastRejMatchReason", "")).strip()
-        state, reason = "waiting", said or "not yet matched with a slot"
-    elif status == _REMOVED:
-        state = "ending"
-    at, held = f"rule {name.partition(':')[0]}", status == _HELD
-    return Queued(str(ad["ClusterId"]), name, state, at, reason, held)
-
-
 def cancel(jobs: Iterable[str]) -> Sequence[str]:
     """Return the command that removes jobs.
 
@@ -525,20 +427,3 @@ def cancel(jobs: Iterable[str]) -> Sequence[str]:
     what a run has made since.
     """
     return ["condor_rm", *jobs]
-
-
-def _ads(command: list[str], *names: str) -> list[JsonObject]:
-    """Return these attributes of the jobs that a command of HTCondor's lists."""
-    return _answer(command, *names) or []
-
-
-def _answer(command: list[str], *names: str) -> list[JsonObject] | None:
-    """Return the same; ``None`` if HTCondor does not answer."""
-    text = ask([*command, "-json", "-attributes", ",".join(names)])
-    if text is None:
-        return None
-    try:
-        found = json.loads(text) if text.strip() else []
-    except (ValueError, RecursionError):
-        return None
-    return [ad for ad in found if isinstance(ad, dict)] if isinstance(found, list) else None

@@ -6,14 +6,13 @@ import os
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config import queues
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.sites import NotSubmitted, Queued, QueueState, Unanswered
-from fasthep_smk.sites.commands import ask, number, order
+from fasthep_smk.sites import NotSubmitted, Unanswered
+from fasthep_smk.sites.commands import ask, order
 from fasthep_smk.sites.slurm_limits import fits, too_large
 from fasthep_smk.sites.slurm_partitions import (
     PARTITIONS,
@@ -22,12 +21,19 @@ from fasthep_smk.sites.slurm_partitions import (
     draft,
     partitions,
 )
+from fasthep_smk.sites.slurm_queue import (
+    arrived,
+    fate,
+    hold,
+    is_unknown,
+    queued,
+    status,
+    withdraw,
+)
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.names import shell
-from fasthep_smk.util.processes import in_words
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
@@ -46,6 +52,7 @@ __all__ = [
     "SNAKEMAKE",
     "TRAVELLING",
     "Partition",
+    "arrived",
     "batch_job",
     "cancel",
     "draft",
@@ -54,6 +61,7 @@ __all__ = [
     "is_unknown",
     "longest",
     "machine",
+    "number_in",
     "partitions",
     "problems",
     "queued",
@@ -61,10 +69,9 @@ __all__ = [
     "resources",
     "settings",
     "slot",
-    "squeue",
+    "status",
     "submit",
     "unavailable",
-    "unlisted",
     "unsaid",
     "withdraw",
 ]
@@ -95,21 +102,14 @@ TRAVELLING: Mapping[str, object] = {}
 NOT_IN_FOLDERS = frozenset("$`\n\r\0")
 NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 
-#: Slurm's words for jobs that do not run: pending, cancelled or ended and not yet gone.
-_STATES: Mapping[str, QueueState] = {"PD": "waiting", "CG": "ending", "CA": "ending"}
-
-#: Why jobs are pending that do not start by themselves (squeue(1), "JOB REASON CODES").
-_FOR_EVER = re.compile(
-    "JobHeld|JobHold|BadConstraints|Invalid|DependencyNeverSatisfied|Partition(Config|Down|Inactive"
-    "|NodeLimit|TimeLimit)|AccountNotAllowed|QOSNotAllowed|(QOS|Assoc)Max.*PerJob|NodeDown$"
-)
 #: sbatch has one exit status for all errors. Nothing has reached the controller: a job is not
 #: queued, and can be submitted again.
 NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
 #: Something may have: sbatch has heard no answer.
 NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 
-_NO_JOB = re.compile(r"invalid job id", re.IGNORECASE)
+#: What ``sbatch --parsable`` prints of a job, with the cluster that it is in, where it names that.
+_SUBMITTED = re.compile(r"\s*(\d{1,20})(;\S*)?\s*", re.ASCII)
 
 #: Our option → the plugin's resource, where the value passes as it is.
 _RESOURCES = {
@@ -290,119 +290,9 @@ def _place(attempt: Attempt, leaf: str) -> str:
     return attempt.place(leaf if leaf in attempt.origins else next(inner, leaf))
 
 
-def squeue(*options: str) -> list[str]:
-    """Return the command that lists the user's jobs, also in partitions that the site hides."""
-    return ["squeue", "--noheader", "--all", f"--user={os.getuid()}", *options]
-
-
-def queued(folder: Path) -> list[Queued] | None:
-    """Return the user's jobs that were submitted from a folder; of an array, its first number."""
-    text = ask(squeue("--format=%F|%t|%P|%r|%j|%Z"))
-    if text is None:
-        return None
-    found = []
-    for line in text.splitlines():
-        job, state, partition, reason, rest = (*line.split("|", 4), *[""] * 4)[:5]
-        name, _, where = rest.rpartition("|")
-        if job.isdigit() and _is_same(where, folder):
-            at = f"partition {partition}"
-            held = state == "PD" and _FOR_EVER.match(reason) is not None
-            found.append(Queued(job, name, _STATES.get(state, "running"), at, reason, held))
-    return found
-
-
 def cancel(jobs: Iterable[str]) -> Sequence[str]:
     """Return the command that cancels jobs."""
     return ["scancel", "--quiet", *jobs]
-
-
-def hold(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Put pending jobs on hold; return which are, never having started. ``None``: unknown.
-
-    Source: scontrol(1). It holds running jobs, too, for when they are requeued: those are let go.
-    """
-    jobs = list(jobs)
-    found = _listed(jobs)
-    if waiting := [job for job, one in found.items() if one and one.waits]:
-        ask(["scontrol", "hold", ",".join(waiting)])
-        found = _listed(jobs)
-    started = [job for job, one in found.items() if one and one.held and one.state == "RUNNING"]
-    if started:
-        ask(["scontrol", "release", ",".join(started)])
-    return {
-        job: None if one is None or (one.waits and not one.held) else one.waits
-        for job, one in found.items()
-    }
-
-
-def withdraw(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-    """Cancel jobs on hold; return which are gone without having started. ``None``: unknown.
-
-    Source: scancel(1).
-    """
-    jobs = list(jobs)
-    if not jobs:
-        return {}
-    ask(["scancel", "--state=PENDING", *jobs])
-    found = _listed(jobs)
-    return {job: None if one is None else one.is_gone for job, one in found.items()}
-
-
-@dataclass(frozen=True)
-class _Listed:
-    """What squeue says of a job; ``is_new``: it has never started, here or on another node."""
-
-    state: str = ""
-    held: bool = False
-    is_new: bool = False
-
-    @property
-    def waits(self) -> bool:
-        return self.state == "PENDING" and self.is_new
-
-    @property
-    def is_gone(self) -> bool | None:
-        """Whether a job that was on hold has left the queue; Slurm forgets it some time later."""
-        if self.waits:
-            return None
-        return not self.state or (self.state == "CANCELLED" and self.is_new)
-
-
-def _listed(jobs: list[str]) -> dict[str, _Listed | None]:
-    """Return what squeue says of jobs of the user; ``None`` if it does not answer."""
-    if not jobs:
-        return {}
-    names = ("JobArrayID", "State", "Reason", "RestartCnt", "NodeList")
-    columns = ",".join(f"{name}:|" for name in names)
-    text = ask(squeue("--array", "--states=all", f"-O{columns}"))
-    if text is None:
-        return dict.fromkeys(jobs)
-    found: dict[str, _Listed | None] = {job: _Listed() for job in jobs}
-    for line in text.splitlines():
-        job, *said = (part.strip() for part in line.split("|"))
-        if job in found and len(said) >= 4:
-            state, reason, restarts, nodes = said[:4]
-            found[job] = _Listed(
-                state, reason.startswith("JobHeld"), (restarts, nodes) == ("0", "")
-            )
-    return found
-
-
-def unlisted(jobs: Iterable[str]) -> set[str] | None:
-    """Return which jobs squeue does not list, in no state; ``None`` if it does not answer."""
-    found = _listed(list(jobs))
-    if None in found.values():
-        return None
-    return {job for job, one in found.items() if one and not one.state}
-
-
-def is_unknown(job: str) -> bool:
-    """Whether the controller says that it has no such job; an empty list of squeue's says less.
-
-    It forgets jobs some minutes after their end, and all that it has not written down if it dies.
-    """
-    answer = order(["scontrol", "--all", "show", "job", "--oneliner", job])
-    return not answer.well and _NO_JOB.search(answer.problem) is not None
 
 
 def batch_job() -> str | None:
@@ -414,39 +304,6 @@ def slot() -> str | None:
     """Return the partition that this process runs in."""
     name = os.environ.get("SLURM_JOB_PARTITION")
     return f"partition {name}" if name else None
-
-
-def _is_same(where: str, folder: Path) -> bool:
-    if Path(where) == folder:
-        return True
-    try:
-        return Path(where).resolve() == folder.resolve()
-    except (OSError, ValueError):  # no file can have this name
-        return False
-
-
-def fate(job: str) -> str | None:
-    """Return how Slurm says a job ended: its state, reason, exit code, node, and its last word."""
-    text = ask(["scontrol", "show", "job", "--oneliner", job])
-    if text is None:
-        return None
-    found = dict(item.partition("=")[::2] for item in text.split())
-    state = found.get("JobState", "unknown state")
-    reason = found.get("Reason", "None")
-    said = f"Slurm: {state}" + (f", {reason}" if reason not in ("None", "") else "")
-    if found.get("ExitCode", "0:0") != "0:0":
-        said += f", {_in_words(found['ExitCode'])}"
-    if not (found.get("NodeList") or "(null)").startswith("("):
-        said += f", node {found['NodeList']}"
-    word = _last_word(text)
-    return f"{said}: {word}" if word else said
-
-
-def _in_words(code: str) -> str:
-    """Return an exit code of Slurm's; a shell makes 128 and more of a signal."""
-    status, _, killed_by = code.partition(":")
-    signal = number(killed_by) or max(number(status) - 128, 0)
-    return f"exit code {code}" + (f", {in_words(-signal)}" if signal else "")
 
 
 def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
@@ -472,11 +329,23 @@ def submit(command: str, name: str, attempt: Attempt, output: Path) -> str:
     extra = options.get("extra") or []
     words += extra if isinstance(extra, list) else shlex.split(extra)
     answer = order(words, f"#!/bin/sh\nexec {command}\n")
-    job = answer.text.strip().partition(";")[0]
-    if not answer.well or not job.isdigit():
-        said = answer.problem or answer.text.strip() or "sbatch gives no number"
-        raise (Unanswered if NO_ANSWER.search(said) or NO_WORD.search(said) else NotSubmitted)(said)
-    return job
+    job = number_in(answer.text)
+    if answer.well and job:
+        return job
+    said = answer.problem or answer.text.strip()
+    is_silent = NO_ANSWER.search(said) or NO_WORD.search(said)
+    if not (answer.well or job):
+        raise (Unanswered if is_silent else NotSubmitted)(said or "sbatch does not say why")
+    raise Unanswered(f"sbatch gives no number: {said}")  # it may be in the queue
+
+
+def number_in(text: str) -> str | None:
+    """Return the number of a job in what sbatch prints, to which sites add lines of their own.
+
+    It is the last line that is nothing but a number, or that and the name of a cluster.
+    """
+    found = [one[1] for one in map(_SUBMITTED.fullmatch, text.splitlines()) if one]
+    return found[-1] if found else None
 
 
 def unsaid() -> Mapping[str, str]:
@@ -526,18 +395,3 @@ def remedy(said: str) -> str | None:
             "ask for less (resources: of the pool): 'sinfo --format=\"%R %c %m\"' lists the nodes"
         )
     return None
-
-
-def _last_word(record: str) -> str | None:
-    """Return what Slurm wrote into a job's log when it killed it.
-
-    The job's state does not say it: the plugin runs jobs as steps, and of what happens to a step
-    the state has the exit code only.
-    """
-    path = re.search(r"StdErr=(.+?)(?: Std\w+=| Power=|$)", record, re.MULTILINE)
-    try:
-        text = read_plain(Path(path[1])).decode(errors="replace") if path else ""
-    except (OSError, ValueError):  # the name is not one of a file
-        return None
-    found = re.search(r"^slurmstepd\S*: error: (?:\*\*\* )?(.+?)(?: \*\*\*)?$", text, re.MULTILINE)
-    return found[1] if found else None

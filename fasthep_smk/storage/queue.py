@@ -92,14 +92,14 @@ def noted(build: Path) -> list[Waited]:
 def find(build: Path, *, patience: float = 0.0) -> list[Left] | None:
     """Return what a batch system still has of a build folder's jobs.
 
-    A submission whose process was killed may still arrive: ``patience`` is for how long. ``None``
-    if a system does not answer.
+    A submission whose process was killed may still arrive, and a command may fail now and then:
+    ``patience`` is for how long to ask again. ``None`` if a system does not answer.
     """
     noted = batch_jobs.read(build)
 
     def is_complete(found: list[Left] | None) -> bool:
         seen = {left.job.token for left in found or ()}
-        return found is None or all(one.batch_id or one.token in seen for one in noted)
+        return found is not None and all(one.batch_id or one.token in seen for one in noted)
 
     return until(
         lambda: _matching(noted, build), seconds=patience, pause=_PAUSE, enough=is_complete

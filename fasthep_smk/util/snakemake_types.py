@@ -104,10 +104,13 @@ class _RemoteExecution(Protocol):
 
 
 class NamingSettings(Protocol):
-    """What Slurm's plugin is told of names of jobs."""
+    """What Slurm's plugin is told of names of jobs, and of what is left of them."""
 
     @property
     def jobname_prefix(self) -> str | None: ...
+
+    @property
+    def keep_successful_logs(self) -> bool: ...
 
 
 class Scheduler(Protocol):

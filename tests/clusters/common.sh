@@ -161,7 +161,8 @@ add_user() {
     chown "$CLUSTER_UID:$CLUSTER_UID" "$FOLDER/home" "$FOLDER/shared"
     etc=$(mktemp -d "$FOLDER/run/etc.XXXX")
     chmod 755 "$etc"
-    cp -a "$1/." "$etc"
+    # A package or a command that adds an account may remove a file of its own meanwhile.
+    cp -a "$1/." "$etc" || [ -s "$etc/passwd" ]
     for name in passwd group; do
         sed -i "/^$CLUSTER_USER:/d" "$etc/$name"
         case $name in

@@ -76,6 +76,13 @@ def slurm() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
+def accounts() -> Iterator[Cluster]:
+    """The same Slurm with accounting, and with another cluster in the same database."""
+    with cluster("slurm_accounts", {"SLURM_CONF": "etc/slurm.conf"}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def htcondor() -> Iterator[Cluster]:
     """An HTCondor pool with slots of 16 GB, of 128 GB and with a GPU."""
     with cluster("htcondor", {"CONDOR_CONFIG": "condor_config"}) as running:

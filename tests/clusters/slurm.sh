@@ -34,7 +34,7 @@ install() { install_packages slurmctld slurmctld slurmd slurm-client munge; }
 configure() {
     local host port here
     host=$(hostname -s)
-    port=$(free_ports 5)
+    port=$(free_ports 10)
     here="NodeHostname=$host NodeAddr=127.0.0.1"
     # A process of Slurm's trusts whoever has the key, so it is this cluster's own.
     (umask 077 && dd if=/dev/urandom of="$FOLDER/state/munge.key" bs=128 count=1 status=none)
@@ -107,6 +107,7 @@ daemons() {
         --key-file "$FOLDER/state/munge.key" --pid-file "$FOLDER/run/munged.pid" \
         --seed-file "$FOLDER/state/munge.seed" --log-file "$FOLDER/log/munged.log" &
     within 10 test -S "$FOLDER/state/munge.socket"
+    accounts
     keep slurmctld slurmctld -D &
     if [ -n "${FASTHEP_SMK_TEST_BARE:-}" ]; then
         mkdir -p "$FOLDER/spool"
@@ -120,6 +121,9 @@ daemons() {
     # One that ends takes the others along: a cluster is whole, or is seen not to run.
     wait -n
 }
+
+# What is there before the controller: nothing, but for slurm_accounts.sh.
+accounts() { :; }
 
 # bare NODE: its daemon, in a view of the machine without Python and without the user's files.
 bare() {
@@ -181,9 +185,14 @@ is_ready() {
 
 describe() { echo "export SLURM_CONF=$FOLDER/etc/slurm.conf"; }
 
-if [ "${1:-}" = bare ]; then
-    FOLDER=$2
-    bare "$3"
-else
-    main "$@"
-fi
+# slurm_accounts.sh changes some of these functions, and then does the same.
+begin() {
+    if [ "${1:-}" = bare ]; then
+        FOLDER=$2
+        bare "$3"
+    else
+        main "$@"
+    fi
+}
+
+[ "${BASH_SOURCE[0]}" != "$0" ] || begin "$@"

@@ -9,6 +9,7 @@ import re
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -460,6 +461,70 @@ def test_a_job_held_at_its_last_attempt_ends_with_the_reason(htcondor: Cluster) 
     assert "failed: HTCondor: held: looks odd (by user physicist)" in said
     assert f"htcondor job {job}" in said
     assert is_empty_within(htcondor, folder, 10)
+
+
+def test_a_job_that_is_held_for_ever_fails_at_once(htcondor: Cluster) -> None:
+    """Over its memory in one call, of which it does not hear itself; others wait five minutes."""
+    folder = in_trouble(
+        htcondor,
+        pool={"resources": {"memory": "600MB"}, "config": {"retries": 0}},
+        settings={"htcondor-held-timeout": 300},
+        ends={"data": "memory"},
+    )
+    said = Run(htcondor, folder).ended(status=1, seconds=100)
+    assert "over its memory, 600 MB, of pool 'default' (HTCondor: held: " in said
+    assert is_empty_within(htcondor, folder, 10)
+
+
+#: As HTCondor holds a job at its time; allowed_execute_duration does not always.
+OVER_TIME = "periodic_hold = JobStatus == 2 && time() - EnteredCurrentStatus > 2"
+
+
+def test_each_end_is_heard(htcondor: Cluster) -> None:
+    """What HTCondor says of jobs, in its queue and in its history."""
+    folder = htcondor.new_folder()
+    ends = {
+        "runs": ("sleep 300", "", "alive HTCondor: it runs"),
+        "waits": ("true", "requirements = false", "alive HTCondor: it waits"),
+        "done": ("true", "", "done HTCondor: exit code 0"),
+        "exit 3": ("exit 3", "", "failed HTCondor: exit code 3"),
+        "signal": ("kill -9 $$", "", "failed HTCondor: ended by signal 9"),
+        "removed": ("sleep 300", "", "failed HTCondor: removed: via condor_rm"),
+        "held": ("sleep 300", "", "held HTCondor: held: looks odd"),
+        "over time": ("sleep 300", OVER_TIME, "failed HTCondor: held: "),
+    }
+    jobs = {}
+    for name, (command, line, _) in ends.items():
+        words = f"executable = /bin/sh\narguments = -c '{command}'\n{line}\nqueue\n"
+        words = words.replace("-c '", "\"-c '").replace("'\n", "'\"\n")
+        (folder / "submit").write_text(words)
+        done = htcondor.run("condor_submit", "-terse", "submit", cwd=folder)
+        jobs[name] = done.stdout.partition(".")[0]
+    code = (
+        "import sys, json; from pathlib import Path; from fasthep_smk.sites import htcondor;"
+        "found = htcondor.status(sys.argv[2:], Path(sys.argv[1]), 1e9);"
+        "print(json.dumps({job: f'{one.kind} {one.said}' for job, one in found.items()}))"
+    )
+
+    def found(place: Path) -> dict[str, str]:
+        command = [sys.executable, "-c", code, place, *jobs.values(), "99999"]
+        told: dict[str, str] = json.loads(htcondor.run(*command, cwd=folder).stdout)
+        return told
+
+    def until(condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, found(folder)
+            time.sleep(0.5)
+
+    under_way = [jobs["removed"], jobs["held"]]
+    until(lambda: all("runs" in found(folder)[job] for job in under_way))
+    htcondor.run("condor_rm", jobs["removed"])
+    htcondor.run("condor_hold", "-reason", "looks odd", jobs["held"])
+    until(lambda: all(found(folder)[jobs[name]].startswith(ends[name][2]) for name in ends))
+    assert found(folder)["99999"] == "gone "
+    assert set(found(htcondor.shared).values()) == {"gone "}  # of another folder
+    htcondor.run("condor_rm", *jobs.values())
 
 
 def test_what_htcondor_refuses_is_said_once(htcondor: Cluster) -> None:

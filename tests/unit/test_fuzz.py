@@ -51,12 +51,13 @@ from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run import lock
 from fasthep_smk.run.display import Lines
 from fasthep_smk.run.snakemake_output import Reader
-from fasthep_smk.sites import commands, htcondor, slurm
+from fasthep_smk.sites import commands, htcondor, slurm, slurm_queue
 from fasthep_smk.storage import batch_jobs, failures, layout, observed, pickles, products, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about
 from fasthep_smk.util import files
 from tests.support.credentials import proxy, token, voms_extension
+from tests.support.squeue import listed
 
 #: How many changed inputs each parser gets.
 COUNT = int(os.environ.get("FASTHEP_SMK_FUZZ", "500"))
@@ -68,10 +69,8 @@ CONDOR_Q = [
     {"ClusterId": 5, "JobStatus": 3, "RemoveReason": "by user", "LastHoldReason": "disk"},
     {"JobStatus": 4, "ExitSignal": 9, "ExitCode": 1},
 ]
-SQUEUE = """\
-41|PD|cpu|Resources|stage_A:dy/0_0|{folder}
-42|R|cpu|None|finish|/other
-"""
+SQUEUE = listed("41|PD|cpu|Resources|stage_A:dy/0_0|{folder}", "42|R|cpu|None|finish|/other")
+SACCT = "41|CANCELLED by 1000|0:15|n1|{folder}\n42|COMPLETED|0:0|n1|/other\n"
 SUBMITTED = """\
 {"token": "a", "record": "r.json", "rule": "A", "key": "dy", "system": "slurm", "name": "A:dy"}
 {"token": "a", "batch_id": "17", "captured": "out/17.log"}
@@ -316,7 +315,7 @@ class Bench:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.text: str | None = ""
-        for module in (commands, slurm, htcondor):
+        for module in (commands, slurm, slurm_queue, htcondor):
             monkeypatch.setattr(module, "order", self._order)
 
     def _order(self, *_: object, **_more: object) -> commands.Answer:
@@ -344,6 +343,15 @@ def squeue(bench: Bench, content: bytes) -> None:
     for one in slurm.queued(bench.folder) or ():
         assert one.batch_id.isdigit()
         assert isinstance(one.reason, str)
+
+
+def status(bench: Bench, content: bytes) -> None:
+    """The same is the answer of squeue and of sacct."""
+    bench.answer(content)
+    for system in (slurm, htcondor):
+        for job, one in system.status(["41", "42"], bench.folder).items():
+            assert job in ("41", "42")
+            assert one.kind in ("alive", "held", "done", "failed", "gone")
 
 
 def held_in_squeue(bench: Bench, content: bytes) -> None:
@@ -520,6 +528,9 @@ Read = Callable[[Bench, bytes], None]
 #: What makes a changed input, and what reads it.
 PARSERS: dict[str, tuple[Make, Read]] = {
     "squeue": (of_bytes(SQUEUE), squeue),
+    "states of squeue": (of_bytes(SQUEUE), status),
+    "states of sacct": (of_bytes(SACCT), status),
+    "states of condor_q": (of_bytes(json.dumps(CONDOR_Q)), status),
     "scontrol show job": (of_bytes(SCONTROL), scontrol),
     "a job's stderr on Slurm": (of_bytes(STDERR), stderr_of_slurm),
     "scontrol show config": (

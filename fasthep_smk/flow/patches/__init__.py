@@ -26,7 +26,6 @@ JOB_FIELDS = ("_resources", "_scheduler_resources")
 
 _SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
 _SLURM = "snakemake_executor_plugin_slurm"
-_HTCONDOR = "snakemake_executor_plugin_htcondor"
 _A_RELEASE = "a release has the fix"
 _EVALUATING = (
     "build_lepton_met_candidate", "build_pairs", "build_recoil", "choose", "cutflow", "define",
@@ -286,46 +285,11 @@ TEMPORARY_FOLDER = Patch(
 # --- Snakemake's executors for batch systems ---
 
 SLURM = Patch(
-    replaces=(
-        f"{_SLURM}:Executor",
-        f"{_SLURM}:query_job_status_squeue",
-        f"{_SLURM}:query_job_status_sacct",
-    ),
+    replaces=(f"{_SLURM}:validate_or_get_slurm_job_id",),
     seen_with="snakemake-executor-plugin-slurm 2.8.0",
-    why="jobs under way are forgotten when Slurm does not answer; states are asked for by name",
-    upstream="slurm-plugin-forgets-jobs.md",
+    why="a job beside whose number sbatch prints something else is refused, or taken for another",
+    upstream="slurm-plugin-reads-banners.md",
     until=_A_RELEASE,
     module="executors/slurm.py",
-    test="tests/clusters/test_slurm.py",
-)
-OTHER = Patch(
-    replaces=("snakemake_executor_plugin_cluster_generic:Executor",),
-    seen_with="snakemake-executor-plugin-cluster-generic 1.0.9",
-    why="of any plugin but those below: which jobs of a killed run are in its queue is unknown",
-    upstream="snakemake-forgets-batch-jobs.md",
-    until="executors can tell which jobs run already",
-    module="executors/other.py",
-    test="tests/clusters/test_grid_engine.py",
-)
-SLURM_NAMES = Patch(
-    replaces=(f"{_SLURM}:get_submit_command",),
-    seen_with="snakemake-executor-plugin-slurm 2.8.0",
-    why="squeue shows the rule, dataset and partition of a job, not a number of the run",
-    upstream="slurm-plugin-names-jobs-by-run.md",
-    until="a job's name can be chosen",
-    module="executors/slurm.py",
-    test="tests/clusters/test_slurm.py",
-)
-HTCONDOR = Patch(
-    replaces=(
-        f"{_HTCONDOR}:Executor",
-        "htcondor2:Schedd.__init__",
-        "htcondor2:Schedd.submit",
-    ),
-    seen_with="snakemake-executor-plugin-htcondor 0.3.0",
-    why="the run is given up when the schedd does not answer once",
-    upstream="htcondor-plugin-gives-up.md",
-    until=_A_RELEASE,
-    module="executors/htcondor.py",
-    test="tests/clusters/test_htcondor.py",
+    test="tests/clusters/test_accounts.py",
 )

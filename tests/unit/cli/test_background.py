@@ -10,6 +10,7 @@ from fasthep_smk.cli import background
 from fasthep_smk.storage import batch_jobs
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.util.errors import RunFailed
+from tests.support.squeue import listed
 
 NAME = "stage_Mass:dy/0_0"
 
@@ -33,7 +34,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         batch_id="17",
     )
     batch_jobs.submitting(build, job)
-    command(tmp_path, "squeue", f'[ -e {tmp_path}/gone ] || echo "17|R|cpu|None|{NAME}|{build}"')
+    line = listed(f"17|R|cpu|None|{NAME}|{build}").strip()
+    command(tmp_path, "squeue", f'[ -e {tmp_path}/gone ] || echo "{line}"')
     return build
 
 

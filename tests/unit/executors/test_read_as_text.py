@@ -75,6 +75,29 @@ def test_the_plugin_for_slurm_says_what_sbatch_said() -> None:
     assert read_as_text.said_by_sbatch(said) == refusal
 
 
+@pytest.mark.parametrize(
+    ("said", "unclear"),
+    [
+        ("sbatch: error: Invalid account\nsbatch: error: Batch job submission failed", False),
+        ("*** news ***\nsbatch: error: user's size and/or time limits", False),
+        ("sbatch: fatal: no script", False),
+        ("the wrapper has failed: it isn't one of Slurm's", True),
+        ("", True),
+    ],
+)
+def test_a_job_may_be_in_the_queue_of_which_sbatch_says_no_error(said: str, unclear: bool) -> None:
+    """As where something around it fails, which had submitted the job before."""
+    plugin = importlib.import_module("snakemake_executor_plugin_slurm")
+    for text in texts_of(plugin, "The error message was"):
+        told = text.replace("\\n", "\n").replace("\\'", "'").replace("{e.output.strip()}", said)
+        told = f"{told}\n    sbatch call:\n        sbatch --wrap='sbatch: error'"
+        if "sbatch failed" in text and "array" not in text:
+            assert bool(read_as_text.IS_UNCLEAR.search(told)) == unclear
+        elif "submission failed" in text:
+            assert read_as_text.IS_UNCLEAR.search(f"Job submission failed with exception: {told}")
+    assert read_as_text.IS_UNCLEAR.search(f"{read_as_text.NO_NUMBER}: hello")
+
+
 @pytest.fixture
 def silent_slurm(tmp_path: Path) -> dict[str, str]:
     """The environment of a Slurm whose controller is not there."""
@@ -150,6 +173,10 @@ def test_slurm_has_refusals_that_pass() -> None:
     assert "job submit limit" in said
     assert read_as_text.MAY_PASS.search("job submit limit")
     assert not read_as_text.MAY_PASS.search("Invalid account or account/partition combination")
+    words = re.findall(r"^(?:QOS|Assoc)\w*Submit\w*$", said, re.MULTILINE)
+    assert {"QOSMaxSubmitJobPerUserLimit", "AssocMaxSubmitJobLimit"} <= set(words)
+    assert all(map(read_as_text.NO_ROOM.fullmatch, words)), words
+    assert not read_as_text.NO_ROOM.search("QOSMaxWallDurationPerJobLimit")
 
 
 @pytest.mark.parametrize(

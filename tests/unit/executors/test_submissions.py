@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ import pytest
 
 from fasthep_smk.executors import submissions
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of
-from fasthep_smk.sites import slurm
+from fasthep_smk.sites import slurm_queue
 from fasthep_smk.storage import batch_jobs
+from tests.support.squeue import listed
 
 RECORD = "smk/work/stage_Mass/dy/0_0/record.json"
 
@@ -54,8 +56,9 @@ def submit(*, alone: bool = True, **more: Any) -> None:
 
 
 def squeue(monkeypatch: pytest.MonkeyPatch, build: Path, *jobs: str) -> None:
-    lines = [f"{one}|R|cpu|None|stage_Mass:dy/0_0|{build}\n" for one in jobs]
-    monkeypatch.setattr(slurm, "ask", lambda _: "".join(lines))
+    lines = [f"{one}|R|cpu|None|stage_Mass:dy/0_0|{build}" for one in jobs]
+    text = listed(*lines, submitted=time.time())
+    monkeypatch.setattr(slurm_queue, "ask", lambda *_, **_more: text)
 
 
 @pytest.mark.parametrize(("attempt", "asked"), [(1, "small"), (2, "large"), (3, "large")])
@@ -100,7 +103,7 @@ def test_while_slurm_does_not_answer_a_job_is_not_submitted_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     submit()
-    monkeypatch.setattr(slurm, "ask", lambda _: None)
+    monkeypatch.setattr(slurm_queue, "ask", lambda *_, **_more: None)
     earlier = Submissions("slurm").take_over(job())
     assert earlier is not None
     assert earlier[1]
@@ -123,6 +126,15 @@ def test_other_jobs_are_called_by_their_rules() -> None:
     assert name_of(job(shellcmd="python fit.py")) == "stage_Mass"
     assert name_of(job(is_group=lambda: True, name="group7")) == "group7"
     assert name_of(job(shellcmd="sh smk/worker finish.log 1 1 stage_Mass")) == "stage_Mass"
+
+
+def test_a_group_of_jobs_has_a_name_of_its_own() -> None:
+    """By that alone a submission is found again whose answer was not understood."""
+    inner = [
+        job(shellcmd=f"sh smk/worker {part}.log 1 1 stage_Mass dy {part}", output=[part])
+        for part in ("1_0", "0_0")
+    ]
+    assert name_of(job(is_group=lambda: True, name="group7", jobs=inner)) == "group7:dy/0_0"
 
 
 LEAVING = """\
@@ -203,10 +215,7 @@ def test_a_job_that_has_arrived_unheard_is_taken_over(
 ) -> None:
     here = unheard()
     squeue(monkeypatch, build, "18")
-    assert here.look_for(job(), name_of(job()))
-    found = here.take_over(job())
-    assert found is not None
-    assert (found[0].batch_id, found[1]) == ("18", True)
+    assert here.arrived(job(), name_of(job())) == "18"
     assert [one.batch_id for one in batch_jobs.read(build)] == ["18"]
 
 
@@ -215,8 +224,7 @@ def test_a_job_that_has_not_arrived_is_submitted_again(
 ) -> None:
     here = unheard()
     squeue(monkeypatch, build)
-    assert here.look_for(job(), name_of(job()))
-    assert here.take_over(job()) is None
+    assert here.arrived(job(), name_of(job())) == ""
     assert batch_jobs.read(build) == []
 
 
@@ -224,8 +232,8 @@ def test_a_queue_that_does_not_answer_is_asked_again(
     build: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = unheard()
-    monkeypatch.setattr(slurm, "ask", lambda _: None)
-    assert not here.look_for(job(), name_of(job()))
+    monkeypatch.setattr(slurm_queue, "ask", lambda *_, **_more: None)
+    assert here.arrived(job(), name_of(job())) is None
     assert len(batch_jobs.read(build)) == 1
 
 

@@ -11,10 +11,11 @@ import pytest
 from fasthep_smk.cli import background
 from fasthep_smk.report import status
 from fasthep_smk.run import earlier_jobs
-from fasthep_smk.sites import slurm
+from fasthep_smk.sites import slurm_queue
 from fasthep_smk.storage import batch_jobs
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.util.errors import RunFailed, WrongArgument
+from tests.support.squeue import listed
 
 
 @pytest.fixture
@@ -23,13 +24,13 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "smk/tasks").mkdir(parents=True)
     queue = {"41": "R|gpu|None|pilot:gpu", "42": "PD|gpu|Resources|A:dy", "43": "R|gpu|None|A:data"}
 
-    def ask(command: list[str]) -> str:
+    def ask(command: list[str], *_: object, **_more: object) -> str:
         if command[0] == "scancel":
             for job in command[2:]:
                 del queue[job]
-        return "".join(f"{job}|{said}|{tmp_path}\n" for job, said in queue.items())
+        return listed(*(f"{job}|{said}|{tmp_path}" for job, said in queue.items()))
 
-    monkeypatch.setattr(slurm, "ask", ask)
+    monkeypatch.setattr(slurm_queue, "ask", ask)
     monkeypatch.setattr(earlier_jobs, "ask", ask)
     for number, name, pool in (("41", "", "gpu"), ("42", "A:dy", ""), ("43", "A:data", "")):
         told: dict[str, Any] = {"record": name, "rule": "A", "key": "", "pilot": pool}

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.sites import Queued, QueueState, slurm
+from fasthep_smk.sites import Queued, QueueState, slurm_queue
 from fasthep_smk.storage import batch_jobs, layout, queue
 from fasthep_smk.storage.batch_jobs import BatchJob
+from tests.support.squeue import listed
 
 
 def submitted(build: Path, *jobs: tuple[str, str, str]) -> None:
@@ -28,7 +29,11 @@ def submitted(build: Path, *jobs: tuple[str, str, str]) -> None:
 def squeue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Lines that squeue prints, but for the folder."""
     lines: list[str] = []
-    monkeypatch.setattr(slurm, "ask", lambda _: "".join(f"{one}|{tmp_path}\n" for one in lines))
+
+    def ask(*_: object, **_more: object) -> str:
+        return listed(*(f"{one}|{tmp_path}" for one in lines))
+
+    monkeypatch.setattr(slurm_queue, "ask", ask)
     return lines
 
 
@@ -77,7 +82,7 @@ def test_where_slurm_does_not_answer_nothing_is_known(
 ) -> None:
     assert queue.find(tmp_path) == []  # nobody is asked
     submitted(tmp_path, ("1", "dy", "41"))
-    monkeypatch.setattr(slurm, "ask", lambda _: None)
+    monkeypatch.setattr(slurm_queue, "ask", lambda *_, **_more: None)
     assert queue.find(tmp_path) is None
 
 
