@@ -1,33 +1,27 @@
-"""Runs in the background: ``run --detach``, ``attach``, ``cancel`` and ``retry``."""
+"""Runs and jobs that go on elsewhere: ``cancel`` and ``retry``."""
 
 from __future__ import annotations
 
 import contextlib
 import operator
 import os
-import shutil
 import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from fasthep_smk import sites
 from fasthep_smk.run import earlier_jobs, lock
 from fasthep_smk.sites.commands import order
 from fasthep_smk.storage import batch_jobs, layout, run_lock
-from fasthep_smk.storage.jobs import find_build, is_done, read_jobs
+from fasthep_smk.storage.jobs import find_build
 from fasthep_smk.storage.queue import Left, find
 from fasthep_smk.storage.run_lock import Holder
-from fasthep_smk.util.errors import RunFailed, SmkError, WrongArgument, nearest
+from fasthep_smk.util.errors import RunFailed, WrongArgument, nearest
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.waiting import until
 
-__all__ = ["attach", "cancel", "detach", "retry"]
+__all__ = ["cancel", "retry"]
 
 _PAUSE = 0.2
 #: How long a run may take to end that is stopped: its batch jobs are cancelled first.
@@ -36,90 +30,6 @@ _STOPS = 120.0
 _BEGINS = 10.0
 #: How long one batch job may take to leave the queue that is cancelled.
 _GOES = 15.0
-_READ = 1 << 16
-
-
-def detach(words: Sequence[str], build: Path) -> int:
-    """Start a run in a session of its own; return when its jobs are under way, or it has ended.
-
-    Until then it says here what it has to say; later it says it to a file.
-    """
-    run = subprocess.Popen(
-        [sys.executable, "-P", "-m", "fasthep_smk", *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**os.environ, layout.DETACHED: "yes"},
-        start_new_session=True,
-    )
-    assert run.stdout is not None
-    relay = threading.Thread(target=_relay, args=(run.stdout.fileno(),), daemon=True)
-    relay.start()
-    try:
-        while run.poll() is None and not _works(build, run.pid):
-            time.sleep(_PAUSE)
-    except KeyboardInterrupt:
-        run.send_signal(signal.SIGINT)
-        run.wait()
-        raise
-    if run.returncode is not None:
-        relay.join(5)
-        return run.returncode
-    log = build / layout.OUTPUT
-    run.send_signal(signal.SIGHUP)
-    until(lambda: log.exists() or run.poll() is not None, seconds=10, pause=_PAUSE)
-    print(f"the run goes on as process {run.pid}; its output is in {log}")
-    for verb, what in (
-        ("attach", "shows its output"),
-        ("status", "shows its progress"),
-        ("cancel", "stops"),
-    ):
-        print(f"    {shell(['fasthep-smk', verb, build])}    {what}")
-    return 0
-
-
-def _relay(descriptor: int) -> None:
-    with contextlib.suppress(OSError):
-        while said := os.read(descriptor, _READ):
-            sys.stderr.write(said.decode(errors="replace"))
-            sys.stderr.flush()
-
-
-def _works(build: Path, pid: int) -> bool:
-    """Whether a run has got so far that its Snakemake is at work."""
-    who = run_lock.note_of(build / layout.LOCK)
-    return who.pid == pid and who.snakemake is not None
-
-
-def attach(folder: Path) -> int:
-    """Show what a run in the background says until it ends; return 1 if jobs are left to do."""
-    build = find_build(folder)
-    log = build / layout.OUTPUT
-    who = run_lock.holder(build)
-    if who is not None and not log.exists():
-        raise SmkError(
-            f"the run in {build} has a terminal of its own: {_process(who)} writes there\n"
-            f"    hint: {shell(['fasthep-smk', 'status', folder])!r} shows its progress"
-        )
-    if not log.exists():
-        print(f"no run in the background in {build}")
-    else:
-        with log.open("rb") as stream:
-            try:
-                _follow(stream, build)
-            except KeyboardInterrupt:
-                print("\nthe run goes on", file=sys.stderr)
-                return 130
-    return int(not all(is_done(build, job) for job in read_jobs(build)))
-
-
-def _follow(stream: BinaryIO, build: Path) -> None:
-    going = True
-    while going:
-        going = run_lock.holder(build) is not None
-        shutil.copyfileobj(stream, sys.stdout.buffer)
-        sys.stdout.flush()
-        time.sleep(_PAUSE)
 
 
 def cancel(folder: Path) -> int:

@@ -51,21 +51,6 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
     compare.add_argument("other", type=values.folder, metavar="OTHER", help="another one")
     compare.add_argument("--json", action="store_true", help="as JSON")
     add_trust(compare)
-    watch = commands.add_parser(
-        "watch",
-        help="show that page in a browser, and renew it while a run goes on",
-        description="Serve the page on a build folder to browsers of this machine, and open it if "
-        "there is one. Who asks must know the address that is printed. Changes nothing; Ctrl-C "
-        "ends it.",
-    )
-    watch.add_argument(
-        "--port",
-        type=values.port,
-        default=0,
-        metavar="N",
-        help="at this port (default: a free one)",
-    )
-    watch.add_argument("--no-browser", action="store_true", help="only print the address")
     sizes = commands.add_parser(
         "sizes",
         help="what jobs took, and what the next ones should ask for: a file for --sizes",
@@ -74,12 +59,6 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         "version control, and given to a run with --sizes.",
     )
     sizes.add_argument("--json", action="store_true", help="the same as JSON, in bytes and seconds")
-    attach = commands.add_parser(
-        "attach",
-        help="show the output of a run in the background",
-        description="Show the output of a run that was started with --detach, or that has lost its "
-        "terminal, until it ends; Ctrl-C ends this, not the run. Exit status 1 if jobs are left.",
-    )
     cancel = commands.add_parser(
         "cancel",
         help="stop a run, and cancel the jobs that it has in a batch system",
@@ -108,7 +87,7 @@ def add_build_folder(commands: Commands, run: Parser) -> None:
         help="all intermediates: only results stay, the next run starts from nothing",
     )
     clean.add_argument("-n", "--dry-run", action="store_true", help="show what would be freed")
-    for command in (status, report, watch, sizes, attach, cancel, retry, clean):
+    for command in (status, report, sizes, cancel, retry, clean):
         command.add_argument(
             "build",
             type=values.folder,

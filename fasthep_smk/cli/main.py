@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.cli import console
 from fasthep_smk.cli.parser import make_parser, misplaced, parse
-from fasthep_smk.storage.layout import DETACHED
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import SmkError, UsageError
 from fasthep_smk.util.names import shell
@@ -57,9 +55,7 @@ def _main(arguments: list[str]) -> int:
             )
         close_new_files()
         _check_build(options)
-        if options.command == "run" and options.detach and DETACHED not in os.environ:
-            status = _detach(options, arguments)
-        elif options.command == "run":
+        if options.command == "run":
             status = _run(options, extra)
         else:
             status = _RUN_NOTHING[options.command](options)
@@ -95,15 +91,6 @@ def _check_build(options: argparse.Namespace) -> None:
             check_build(folder, option=shown)
     if (archives := getattr(options, "output", None)) and not options.trust_build:
         check_build(archives, option="--output", noun="folder")
-
-
-def _detach(options: argparse.Namespace, arguments: list[str]) -> int:
-    from fasthep_smk.cli import background
-    from fasthep_smk.storage.outdir import build_folder
-
-    if options.dry_run:
-        raise UsageError("--detach has no effect with --dry-run, which starts no run")
-    return background.detach(arguments, build_folder(options.outdir))
 
 
 def _run(options: argparse.Namespace, extra: list[str]) -> int:
@@ -391,12 +378,6 @@ def _compare(options: argparse.Namespace) -> int:
     return status
 
 
-def _watch(options: argparse.Namespace) -> int:
-    from fasthep_smk.cli import watch
-
-    return watch.watch(options.build, port=options.port, browser=not options.no_browser)
-
-
 def _sizes(options: argparse.Namespace) -> int:
     from fasthep_smk.report import sizes
     from fasthep_smk.storage.jobs import find_build
@@ -416,12 +397,6 @@ def _clean(options: argparse.Namespace) -> int:
     freed = clean.clean(options.build, everything=options.all, dry_run=options.dry_run)
     print(clean.as_text(freed, everything=options.all, dry_run=options.dry_run), end="")
     return 0
-
-
-def _attach(options: argparse.Namespace) -> int:
-    from fasthep_smk.cli import background
-
-    return background.attach(options.build)
 
 
 def _cancel(options: argparse.Namespace) -> int:
@@ -524,9 +499,7 @@ _RUN_NOTHING: dict[str, Callable[[argparse.Namespace], int]] = {
     "translate": _translate,
     "check": _check,
     "site": _site,
-    "watch": _watch,
     "clean": _clean,
-    "attach": _attach,
     "cancel": _cancel,
     "retry": _retry,
     "export": _export,

@@ -255,12 +255,6 @@ def make_parser() -> Parser:
         "this number (3) or share of all partitions (1%%)",
     )
     run.add_argument(
-        "--detach",
-        action="store_true",
-        help="go on in the background once jobs are under way; 'fasthep-smk attach' shows what "
-        "the run says",
-    )
-    run.add_argument(
         "--notify",
         metavar="COMMAND",
         help="run this command of a shell when the run has ended, however it has; it finds "
@@ -462,7 +456,7 @@ def misplaced(extra: list[str]) -> str | None:
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
         "--identity", "--bundle", "--allow-expiring",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
-        "--trust-build", "--cancel", "--detach", "--sizes", "--notify",
+        "--trust-build", "--cancel", "--sizes", "--notify",
         "--sample", "--partitions", "--events",
     )  # fmt: skip
     words = [word.partition("=")[0] for word in extra]

@@ -17,7 +17,6 @@ __all__ = [
     "jobs",
     "limit",
     "partitions",
-    "port",
     "positive",
     "sample",
     "sample_of_events",
@@ -25,7 +24,6 @@ __all__ = [
 
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
 _POWERS = {"": 1, "k": 1000, "m": 1_000_000}
-_LAST_PORT = 65_535
 
 
 def folder(text: str) -> Path:
@@ -41,13 +39,6 @@ def positive(text: str) -> int:
         value = 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a positive whole number")
-    return value
-
-
-def port(text: str) -> int:
-    value = positive(text)
-    if value > _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port, which is at most {_LAST_PORT}")
     return value
 
 

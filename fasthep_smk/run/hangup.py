@@ -1,7 +1,6 @@
 """A run outlives its terminal: when that is closed, the run goes on and speaks to a file.
 
-SIGHUP is what a process gets then. `fasthep-smk run --detach` sends it to a run as soon as its jobs
-are under way.
+SIGHUP is what a process gets then.
 """
 
 from __future__ import annotations
@@ -22,16 +21,15 @@ def outliving_the_terminal(build: Path) -> Iterator[None]:
     """Let what is said in the block go to a file once the terminal is gone.
 
     Output that goes to a file already stays there. Where we were started with SIGHUP ignored,
-    as by ``nohup``, this was seen to, unless we were detached: our output has no terminal then.
+    as by ``nohup``, this was seen to.
     """
-    detached = os.environ.pop(layout.DETACHED, "")
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL and not detached:
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_DFL:
         yield
         return
     log = build / layout.OUTPUT
     log.unlink(missing_ok=True)
     # A terminal that is gone is none any more.
-    lost = [one for one in (1, 2) if detached or os.isatty(one)]
+    lost = [one for one in (1, 2) if os.isatty(one)]
 
     def go_on(_number: int, _frame: object) -> None:
         _speak_to(log, lost)

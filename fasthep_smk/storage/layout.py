@@ -18,7 +18,6 @@ __all__ = [
     "CAPTURED",
     "COMPILED",
     "DEPOT",
-    "DETACHED",
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "EXPORTED",
@@ -145,8 +144,6 @@ IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
-#: Tells a run that its output is not read once its jobs are under way.
-DETACHED = "FASTHEP_SMK_DETACHED"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
 _OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph", REPORT})

@@ -1,4 +1,4 @@
-"""Runs without a terminal on real systems: ``--detach``, ``attach``, ``retry``, ``cancel``."""
+"""Runs without a terminal on real systems, ``retry`` and ``cancel``."""
 
 from __future__ import annotations
 
@@ -50,21 +50,17 @@ def ask(cluster: Cluster, folder: Path, *words: str) -> subprocess.CompletedProc
 
 
 @on_both("slurm")
-def test_a_detached_run_goes_on_with_a_job_that_is_wanted_again(
-    cluster: Cluster, folder: Path
-) -> None:
+def test_a_run_goes_on_with_a_job_that_is_wanted_again(cluster: Cluster, folder: Path) -> None:
     """The job had one attempt, and has it still. No Snakemake ran on its node."""
-    started = ask(cluster, folder, "workflow.yaml", "--profile", "site", "--detach")
-    assert started.returncode == 0, started.stderr
-    assert "the run goes on as process" in started.stdout
+    run = start(cluster, folder / "workflow.yaml", "--profile", "site")
     until(lambda: tried(folder) == 1)
     set_mood(folder)
     again = ask(cluster, folder, "retry", NAME)
     assert again.returncode == 0, again.stderr
     assert f"({NAME}) cancelled: the run submits it again" in again.stdout
-    attached = ask(cluster, folder, "attach")
-    assert attached.returncode == 0, attached.stdout + attached.stderr
-    assert "jobs done; results in" in attached.stdout
+    said, _ = run.communicate(timeout=100)
+    assert run.returncode == 0, said
+    assert "jobs done; results in" in said
     assert tried(folder) == 2
     above = (folder / "above.txt").read_text()
     assert "fasthep_smk.worker" in above or "smk/worker" in above

@@ -25,7 +25,6 @@ NOT_HERE = {
     r"--profile (slurm|htcondor|cern|my_)|--strategy slurm|site init": "a batch system",
     r"fasthep-smk pack": "minutes; tests/unit/transfer/environment does it",
     r"fasthep-smk retry": "a job in a queue; tests/clusters/test_earlier_jobs.py does it",
-    r"fasthep-smk watch": "it ends with Ctrl-C; test_report.py does it",
     r"fasthep-smk compare": "two runs; tests/unit/report/test_compare.py does it",
     r"^fasthep run .*--backend": "pools that FAST-HEP refuses; test_backend.py does it",
     r"-j 8": "eight cores",

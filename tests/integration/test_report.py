@@ -6,23 +6,20 @@ import json
 import math
 import pickle
 import re
-import signal
 import stat
 import statistics
-import subprocess
 import sys
 import threading
-import urllib.request
 from html import unescape
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
 
-from fasthep_smk.report import facts, page, watch
+from fasthep_smk.report import document, facts, page
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.browser import printed, show
 from tests.support.recomputed import differences
@@ -252,51 +249,32 @@ def test_a_browser_draws_it_and_asks_nobody(ran: Path, tmp_path: Path) -> None:
         assert "<svg" in chart or 'class="plot' in chart, name
 
 
-def test_it_is_served_until_ctrl_c(ran: Path) -> None:
-    command = [*COMMAND, "watch", "--no-browser"]
-    served = subprocess.Popen(
-        command,
-        cwd=ran.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-        # What has started the tests may ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    assert served.stdout is not None
-    url, told = (served.stdout.readline().strip() for _ in range(2))
-    assert told == f"shows {ran}; Ctrl-C ends this, not the run"
-    with urllib.request.urlopen(url, timeout=30) as answer:
-        text = answer.read().decode()
-    assert f"<title>finished: {ran.parent.name}/build</title>" in text
-    links = re.findall(r'<a href="\./([^"]*)"', text)
-    for link in links:
-        with urllib.request.urlopen(url + link, timeout=30) as answer:
-            assert answer.read() == (ran / unquote(link)).read_bytes()
-    assert any(link.endswith(".pkl") for link in links)
-    served.send_signal(signal.SIGINT)
-    rest, _ = served.communicate(timeout=30)
-    assert rest.endswith("\nno longer served\n")
-    assert served.returncode == 0
-
-
 def test_a_page_reloads_itself_as_long_as_a_run_goes_on(
     ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second page is that of a run that has ended."""
-    monkeypatch.setattr(page, "pause", lambda _took: 1.0)
     goes_on = iter([True] * 3)  # it is asked thrice for a page
     monkeypatch.setattr(facts.Facts, "is_running", property(lambda _: next(goes_on, False)))
     asked: list[str] = []
-    monkeypatch.setattr(watch._Answer, "log_request", lambda self, *_: asked.append(self.path))
-    with watch.Server(ran) as server:
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            gathered = facts.gather(ran)
+            text = page.as_html(gathered, document.report_on(gathered), renewed=1.0)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        found = show(server.url, tmp_path)
+        found = show(f"http://127.0.0.1:{server.server_port}/", tmp_path)
         server.shutdown()
         thread.join()
     assert found.console == []
     assert 'class="verdict finished"' in found.document
-    assert [urlsplit(server.url).path] * 2 == asked
+    assert asked == ["/", "/"]
 
 
 def test_it_can_be_printed(ran: Path, tmp_path: Path) -> None:

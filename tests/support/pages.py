@@ -47,7 +47,18 @@ LANGUAGES = ("yaml", "sh", "python", "snakemake", "diff", "text", "{toctree}")
 OTHERS = (
     *("cd", "export", "eval", "source", "sh", "git", "python", "jupyter", "sbatch", "squeue"),
     *("voms-proxy-init", "tests/clusters/slurm.sh", "tests/clusters/htcondor.sh", ".venv/bin/pip"),
-    *(".venv/bin/pre-commit", "apt-get", "ls", "man", "tail"),
+    *(
+        ".venv/bin/pre-commit",
+        "apt-get",
+        "ls",
+        "man",
+        "nohup",
+        "scp",
+        "sleep",
+        "ssh",
+        "tail",
+        "tmux",
+    ),
 )
 
 
