@@ -221,18 +221,25 @@ def test_a_pipe_in_place_of_a_record_is_a_job_that_runs_again(project: Path) -> 
     assert record.is_file()
 
 
-@pytest.mark.parametrize("name", ["smk/work", "smk/old", "smk/stage", "debug/distributed/logs"])
+@pytest.mark.parametrize(
+    "name",
+    ["smk", "smk/work", "smk/old", "smk/stage", "debug", "debug/distributed/logs", ".snakemake"],
+)
 def test_clean_follows_no_link(project: Path, smk: Run, name: str) -> None:
+    """Of a copy of somebody else's folder, which is the user's own with all links."""
     outside = project / "outside"
     (outside / "empty/deeper").mkdir(parents=True)
-    (outside / "record.json").write_text("kept")
+    for inner in ("", "work/", "stage/", "log/"):
+        (outside / inner).mkdir(exist_ok=True)
+        (outside / inner / "record.json").write_text("kept")
     place = project / "build" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         place.rename(project / "aside")
     place.symlink_to(outside)
     smk("clean", "--all", cwd=project)
-    assert (outside / "record.json").read_text() == "kept"
+    for inner in ("", "work/", "stage/", "log/"):
+        assert (outside / inner / "record.json").read_text() == "kept"
     assert (outside / "empty/deeper").is_dir()
 
 
