@@ -290,18 +290,21 @@ def is_own(entry: os.DirEntry[str] | Path) -> bool:
     )
 
 
-def problem_above(path: Path, *, owners: bool = True) -> str | None:
+def problem_above(path: Path, *, workflow: Path | None = None) -> str | None:
     """Return what is wrong with the folders above a path: who could put another one in its place.
 
-    None may be writable by others, unless it is sticky, as ``/tmp`` is. With ``owners``, each must
-    be the user's or of an account of the system's, such as a batch system's.
+    None may be writable by others, unless it is sticky, as ``/tmp`` is; and each must be the user's
+    or of an account of the system's, such as a batch system's. Where a ``workflow`` is run, owners
+    do not count, nor folders above it: who may write there can change it as well.
     """
     known = (os.geteuid(), _unknown_user())
+    allowed = set[Path]() if workflow is None else set(_above(workflow))
     for folder in _above(path):
         status = folder.stat()
-        if owners and status.st_uid not in known and status.st_uid >= _FIRST_USER:
+        if workflow is None and status.st_uid not in known and status.st_uid >= _FIRST_USER:
             return f"{folder} belongs to another user ({_user(status.st_uid)})"
-        if is_open(folder, status) and not status.st_mode & stat.S_ISVTX:
+        is_sticky = status.st_mode & stat.S_ISVTX
+        if folder not in allowed and not is_sticky and is_open(folder, status):
             return f"others may rename what lies in {folder}: chmod +t it"
     return None
 
