@@ -35,6 +35,7 @@ __all__ = [
     "LOGS",
     "NOT_MADE",
     "OBSERVED",
+    "OF_FASTHEP",
     "OLD",
     "OLD_RESULTS",
     "OUTPUT",
@@ -148,8 +149,13 @@ FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 #: Tells a run that its output is not read once its jobs are under way.
 DETACHED = "FASTHEP_SMK_DETACHED"
 
-#: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
-_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph", REPORT})
+#: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does. Nor
+#: ``profiles`` and ``default``: Snakemake alone takes what is there for options, and runs it.
+_OF_RUN = frozenset(
+    {"smk", ".snakemake", "compile", "debug", "default", "execution", "graph", "profiles", REPORT}
+)
+#: Where FAST-HEP's own operations write.
+OF_FASTHEP = frozenset({"artifacts", "render", "reports", "run_summary.yaml"})
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"
