@@ -309,6 +309,8 @@ def _let_jobs_end(folder: Path, reader: Reader, *, until: Callable[[], bool]) ->
 def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[str]) -> list[str]:
     # Run in the build folder: Snakemake would expand variables and globs in the profile's path.
     arguments = ["--profile", str(written.profile.relative_to(written.build))]
+    # It would run what profiles/default says in the build folder, which is for results.
+    arguments += ["--workflow-profile", "none"]
     if jobs is not None:
         arguments += ["--cores" if system == "local" else "--jobs", str(jobs)]
     return [*arguments, *extra]

@@ -60,7 +60,7 @@ def run_whole(
         from fasthep_smk.run import pipeline
         from fasthep_smk.translate.translation import Start
 
-        if problem := problem_above(build, owners=False):
+        if problem := problem_above(build, workflow=settings.workflow):
             instead = f"they can put a folder of theirs in the place of {settings.outdir}"
             pipeline.warn([f"{problem}, else {instead} while this run goes on"])
         start = Start(settings=settings, root=Path.cwd(), build=build, aside=folder / "aside")

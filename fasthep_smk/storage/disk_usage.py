@@ -51,8 +51,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 #: Where files are written that are not complete at first.
 _WRITTEN = ("smk", "artifacts", "compile", "graph", "render", "reports")
-#: Folders of ours that somebody may have put on another disk, with a link in their place.
-_MAY_BE_LINKS = ("smk", "debug", "artifacts", ".snakemake")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +196,11 @@ def is_reached(build: Path, folder: str) -> bool:
 
 
 def _is_followed(path: str, entry: os.DirEntry[str] | Path) -> bool:
-    """Whether this is a link to a folder on another disk, which the user has put there."""
-    return path in _MAY_BE_LINKS and entry.is_dir() and is_own(entry)
+    """Whether this is our folder, which the user has put on another disk with a link here.
+
+    A link that came with a copy of somebody else's leads anywhere: what is there has to be ours.
+    """
+    return path == layout.SMK and Path(entry, "plans").is_dir() and is_own(entry)
 
 
 def _kind(file: File, found: Survey, recorded: set[str]) -> Kind:

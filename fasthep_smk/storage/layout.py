@@ -34,6 +34,7 @@ __all__ = [
     "LOGS",
     "NOT_MADE",
     "OBSERVED",
+    "OF_FASTHEP",
     "OLD",
     "OLD_RESULTS",
     "OUTPUT",
@@ -145,8 +146,13 @@ SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
 
-#: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does.
-_OF_RUN = frozenset({"smk", ".snakemake", "compile", "debug", "execution", "graph", REPORT})
+#: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does. Nor
+#: ``profiles`` and ``default``: Snakemake alone takes what is there for options, and runs it.
+_OF_RUN = frozenset(
+    {"smk", ".snakemake", "compile", "debug", "default", "execution", "graph", "profiles", REPORT}
+)
+#: Where FAST-HEP's own operations write.
+OF_FASTHEP = frozenset({"artifacts", "render", "reports", "run_summary.yaml"})
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"

@@ -301,7 +301,12 @@ class _Reader:
         self._archive: zipfile.ZipFile | None = None
 
     def value(self, entry: ProductEntry) -> object:
-        return from_plain(entry["value"], leaf=self._leaf)
+        try:
+            return from_plain(entry["value"], leaf=self._leaf)
+        except (Damaged, MemoryError, OSError):
+            raise
+        except Exception as error:  # a pickle may raise anything, and so what a worker has made up
+            raise _corrupt(self.folder / RECORD, f"cannot be read: {error}") from error
 
     def close(self) -> None:
         if self._archive is not None:
@@ -315,10 +320,7 @@ class _Reader:
             cls = hist.NamedHist if item.get("named") else hist.Hist
             return cls(from_uhi(uhi_zip.read(self._open(), item["member"])))
         if kind == "pickle":
-            try:
-                return self._pickle(item["member"])
-            except Exception as error:  # a pickle may raise anything
-                raise _corrupt(self.folder / ARCHIVE, f"cannot be read: {error}") from error
+            return self._pickle(item["member"])
         return _reference_from_plain(item)
 
     def _pickle(self, member: str) -> object:

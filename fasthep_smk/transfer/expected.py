@@ -61,9 +61,10 @@ class Expected:
             return name.rpartition("/")[0] in self._by_folder
         if name.startswith(f"{layout.LOGS}/"):
             return name in self._logs or _ATTEMPT.sub(".log", name) in self._logs
-        return (
-            name in self._single or _OBSERVED.fullmatch(name) is not None or layout.is_result(name)
-        )
+        if name in self._single or _OBSERVED.fullmatch(name):
+            return True
+        is_anywhere = name.partition("/")[0] in layout.OF_FASTHEP or not self._holds_project
+        return is_anywhere and layout.is_result(name)
 
     def may_remove(self, name: str) -> bool:
         """Whether the job may find that a file of another job is damaged."""
@@ -123,12 +124,22 @@ class Expected:
         return None if mine else "is the note of another job"
 
     @cached_property
+    def _run(self) -> Launch:
+        run: Launch = json.loads((self._build / layout.RUN).read_text(encoding="utf-8"))
+        return run
+
+    @cached_property
     def _listed(self) -> list[str]:
         """The classes whose objects may be sent back: none to a probe."""
+        return self._run["pickles_of"] if self._jobs else []
+
+    @cached_property
+    def _holds_project(self) -> bool:
+        """Whether the user's own files are there, too, as with ``--outdir .``."""
         if not self._jobs:
-            return []
-        run: Launch = json.loads((self._build / layout.RUN).read_text(encoding="utf-8"))
-        return run["pickles_of"]
+            return False
+        mine = (self._run["launch_folder"], self._run["workflow"], *self._run["own_folders"])
+        return any(Path(one).resolve().is_relative_to(self._build.resolve()) for one in mine)
 
     @cached_property
     def _notes(self) -> dict[str, str]:

@@ -11,6 +11,7 @@ folders are closed, and so is what the command makes (:func:`close_new_files`, :
 from __future__ import annotations
 
 import contextlib
+import errno
 import grp
 import os
 import pwd
@@ -44,6 +45,8 @@ _FIRST_USER = 1000
 _NAMED_USER, _NAMED_GROUP, _MASK = 0x02, 0x08, 0x10
 _WHO = {_NAMED_USER: "user", 0x04: "group", _NAMED_GROUP: "group", 0x20: "other"}
 _ACCESS, _DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
+#: Folders that were not there when they were checked.
+_missing = set[Path]()
 #: Rights of an NFSv4 ACL by which a file or folder can be changed: to write, append, delete what is
 #: below, and change the ACL or the owner (RFC 7530, 6.2.1.3).
 _NFS4_WRITE = 0x2 | 0x4 | 0x40 | 0x40000 | 0x80000
@@ -65,13 +68,15 @@ def make_own(folder: Path) -> None:
     A default ACL, which wins over the umask, is not handed on to what will be made in it.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be made, or was not there when it was checked, and is somebody else's.
     """
     if not folder.parent.exists():
         make_own(folder.parent)
     try:
         folder.mkdir(mode=0o755)
     except FileExistsError:
+        if folder in _missing and os.lstat(folder).st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "another user has just made it") from None
         folder.mkdir(exist_ok=True)  # a file in its place is an error
     else:
         with contextlib.suppress(OSError):  # there is none
@@ -86,6 +91,8 @@ def check_build(build: Path, *, option: str, noun: str = "build folder") -> None
     Raises:
         Findings: what is wrong with it, and the fix.
     """
+    if not os.path.lexists(build):
+        _missing.add(build.absolute())
     findings: list[Finding] = []
     pending, seen = [build], set[Path]()
     while pending:
@@ -163,7 +170,8 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
                 elif status.st_uid not in mine:
                     found[_FOREIGN].append(entry.path)
                 elif stat.S_ISLNK(status.st_mode):
-                    links += [entry.path] if entry.is_dir() else []
+                    # (A DirEntry would raise for a loop, and all that comes after it be left out.)
+                    links += [entry.path] if os.path.isdir(entry.path) else []  # noqa: PTH112
                 elif is_reached and status.st_mode & 0o022 and is_open(entry.path, status):
                     found[_OPEN] += [entry.path] if not folder.startswith(unused) else []
     return found, links
@@ -201,18 +209,24 @@ def _rights(path: str) -> str:
     return ", ".join(words)
 
 
-def _writers(path: str | Path, kind: str) -> list[str]:
-    """Return the entries of an ACL by which others than the owner may write (acl(5))."""
+def _writers(path: str | Path, kind: str, *, without: Collection[str] = ()) -> list[str]:
+    """Return the entries of an ACL by which others than the owner and root may write (acl(5)).
+
+    ``without`` an ACL, it is what is given.
+    """
     try:
         acl = os.getxattr(path, kind)
     except OSError:  # there is none
-        return []
+        return list(without)
+    owner = os.stat(path).st_uid  # noqa: PTH116 (of many paths, which are texts)
     entries = list(struct.iter_unpack("<HHI", acl[4:]))
     most = next((rights for who, rights, _ in entries if who == _MASK), 7)
     return [
         f"{_WHO[who]}:{_named(who, number)}"
         for who, rights, number in entries
         if who in _WHO and rights & 2 and (most & 2 or _WHO[who] == "other")
+        if not (who == _NAMED_USER and number in (owner, 0))
+        if not (who == _NAMED_GROUP and _is_of_one(number, owner))
     ]
 
 
@@ -244,9 +258,8 @@ def is_open(path: str | Path, status: os.stat_result | None = None) -> bool:
     status = status or os.stat(path)  # noqa: PTH116 (of many paths, which are texts)
     if status.st_mode & stat.S_IWOTH:
         return True
-    if status.st_mode & stat.S_IWGRP and (
-        not _is_of_one(status.st_gid, status.st_uid) or set(_writers(path, _ACCESS)) - {"group:"}
-    ):
+    own = {"group:"} if _is_of_one(status.st_gid, status.st_uid) else set[str]()
+    if status.st_mode & stat.S_IWGRP and {*_writers(path, _ACCESS, without=["group:"])} - own:
         return True
     return bool(_nfs4_writers(path))
 
@@ -277,18 +290,21 @@ def is_own(entry: os.DirEntry[str] | Path) -> bool:
     )
 
 
-def problem_above(path: Path, *, owners: bool = True) -> str | None:
+def problem_above(path: Path, *, workflow: Path | None = None) -> str | None:
     """Return what is wrong with the folders above a path: who could put another one in its place.
 
-    None may be writable by others, unless it is sticky, as ``/tmp`` is. With ``owners``, each must
-    be the user's or of an account of the system's, such as a batch system's.
+    None may be writable by others, unless it is sticky, as ``/tmp`` is; and each must be the user's
+    or of an account of the system's, such as a batch system's. Where a ``workflow`` is run, owners
+    do not count, nor folders above it: who may write there can change it as well.
     """
     known = (os.geteuid(), _unknown_user())
+    allowed = set[Path]() if workflow is None else set(_above(workflow))
     for folder in _above(path):
         status = folder.stat()
-        if owners and status.st_uid not in known and status.st_uid >= _FIRST_USER:
+        if workflow is None and status.st_uid not in known and status.st_uid >= _FIRST_USER:
             return f"{folder} belongs to another user ({_user(status.st_uid)})"
-        if is_open(folder, status) and not status.st_mode & stat.S_ISVTX:
+        is_sticky = status.st_mode & stat.S_ISVTX
+        if folder not in allowed and not is_sticky and is_open(folder, status):
             return f"others may rename what lies in {folder}: chmod +t it"
     return None
 

@@ -139,6 +139,8 @@ FOREIGN = [
     ".snakemake/config",
     "compile/nominal/plan.yaml",
     "execution/run_summary.yaml",
+    "profiles/default/config.yaml",
+    "default/config.yaml",
     "../outside.txt",
     "artifacts/../../outside.txt",
     "/tmp/smk-outside.txt",
@@ -158,6 +160,19 @@ def test_a_file_that_the_job_may_not_make_is_refused(
 ) -> None:
     sent.content[name] = b"#!/bin/sh\ntouch canary\n"
     refused(build, sent, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["workflow.yaml", "my_ops.py", ".git/hooks/post-checkout"])
+def test_a_project_in_the_build_folder_is_not_changed(
+    build: Path, sent: Sent, tmp_path: Path, name: str
+) -> None:
+    """As with ``--outdir .``; in a folder for results, it is one."""
+    sent.content[name] = b"sent"
+    run = json.loads((build / layout.RUN).read_text())
+    (build / layout.RUN).write_text(json.dumps({**run, "launch_folder": str(build)}))
+    refused(build, sent, tmp_path)
+    (build / layout.RUN).write_text(json.dumps(run))
+    assert accept(build, tmp_path / "outcome.tar", RULE, PLACE).status == 0
 
 
 def refused(build: Path, sent: Sent, folder: Path) -> str:

@@ -160,6 +160,30 @@ def test_a_command_that_runs_nothing_runs_nothing(project: Path, smk: Run, comma
     assert not (project / CANARY).exists()
 
 
+@pytest.mark.parametrize("name", ["default", "profiles/default"])
+@pytest.mark.parametrize("command", ["run", "dry run", "why"])
+def test_options_that_lie_there_are_not_taken(
+    project: Path, smk: Run, command: str, name: str
+) -> None:
+    """Of a copy, which is the user's own: Snakemake runs the templates of such profiles.
+
+    It looks for them where it would find a Snakefile of its own accord.
+    """
+    (project / "build/Snakefile").touch()
+    place = project / "build" / name
+    place.mkdir(parents=True)
+    touch = f"touch {project / CANARY}"
+    (place / "config.yaml").write_text(
+        "__use_yte__: true\n__definitions__:\n  - import os\n"
+        f"  - os.system({touch!r})\nkeep-going: true\n"
+    )
+    text = (project / "workflow.yaml").read_text().replace("high: 100", "high: 90")
+    (project / "workflow.yaml").write_text(text)
+    done = smk(*COMMANDS[command], cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert not (project / CANARY).exists()
+
+
 @needs_root
 def test_a_run_makes_its_own_code_anew(project: Path, smk: Run) -> None:
     plant(project / "build")
@@ -221,18 +245,25 @@ def test_a_pipe_in_place_of_a_record_is_a_job_that_runs_again(project: Path) -> 
     assert record.is_file()
 
 
-@pytest.mark.parametrize("name", ["smk/work", "smk/old", "smk/stage", "debug/distributed/logs"])
+@pytest.mark.parametrize(
+    "name",
+    ["smk", "smk/work", "smk/old", "smk/stage", "debug", "debug/distributed/logs", ".snakemake"],
+)
 def test_clean_follows_no_link(project: Path, smk: Run, name: str) -> None:
+    """Of a copy of somebody else's folder, which is the user's own with all links."""
     outside = project / "outside"
     (outside / "empty/deeper").mkdir(parents=True)
-    (outside / "record.json").write_text("kept")
+    for inner in ("", "work/", "stage/", "log/"):
+        (outside / inner).mkdir(exist_ok=True)
+        (outside / inner / "record.json").write_text("kept")
     place = project / "build" / name
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         place.rename(project / "aside")
     place.symlink_to(outside)
     smk("clean", "--all", cwd=project)
-    assert (outside / "record.json").read_text() == "kept"
+    for inner in ("", "work/", "stage/", "log/"):
+        assert (outside / inner / "record.json").read_text() == "kept"
     assert (outside / "empty/deeper").is_dir()
 
 

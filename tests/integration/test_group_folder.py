@@ -356,10 +356,16 @@ def test_links_of_ones_own_are_followed_and_looked_at(
 def test_another_build_folder_in_the_place_of_ones_own_is_refused(
     shared: Shared, built: Path, smk: Run
 ) -> None:
-    """Whoever may write to the folder above may rename it."""
+    """Whoever may write to the folder above may rename it: if the workflow is there, that, too."""
+    pool = shared.top / "pool"
+    pool.mkdir()
+    pool.chmod(0o777)
+    done = smk("workflow.yaml", "-o", str(pool / "other"), cwd=shared.project)
+    assert done.returncode == 0, done.stderr
+    assert f"others may rename what lies in {pool}: chmod +t it, else" in done.stderr
     done = smk("workflow.yaml", "-o", "other", cwd=shared.project)
     assert done.returncode == 0, done.stderr
-    assert f"others may rename what lies in {shared.project}: chmod +t it, else" in done.stderr
+    assert "may rename" not in done.stderr
     shutil.copytree(built, shared.build, symlinks=True)
     script = f"mv {shared.build} {shared.build}.was && mkdir -p {shared.build}/smk"
     subprocess.run(shared.as_colleague("sh", "-c", script), check=True)

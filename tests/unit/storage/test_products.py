@@ -313,6 +313,28 @@ def test_only_what_was_looked_at_is_unpickled(tmp_path: Path) -> None:
         products.load(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$": "numpy", "dtype": "O", "shape": [1], "v": "AAAAAAAAAAA="},
+        {"$": "histogram", "member": "p9"},
+        {"$": "stream", "file": "A.arrow", "meta": {}},
+        {"$": "set", "v": [[1]]},
+        {"$": ["text"]},
+    ],
+    ids=repr,
+)
+def test_what_is_not_as_we_write_it_is_damaged(tmp_path: Path, value: Any) -> None:
+    """A worker may have made it up: its job runs again."""
+    stream = Product("stage.A", "stream", "event_stream", ak.Array({"x": [1]}), "A.arrow")
+    save(tmp_path, stream, Product("stage.B", "hist", "other", Own(1)))
+    record = products.read_record(tmp_path)
+    record["products"][0]["value"] = value
+    products.write_record(tmp_path, record)
+    with pytest.raises(products.Damaged, match="cannot be read"):
+        products.load(tmp_path)
+
+
 # --- folders and records --------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.util import ownership
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.ownership import check_build, is_open, make_own
@@ -37,6 +39,7 @@ def setfacl(*words: str | Path) -> None:
         ("group:nogroup:rwx,mask::r-x", False),
         ("group:nogroup:r-x,group::rwx,mask::rwx", False),  # its group is the user's own
         ("other::rwx", True),
+        (f"user:{os.geteuid()}:rwx,user:0:rwx,group:{os.getegid()}:rwx", False),
     ],
 )
 def test_an_acl_may_let_others_write(as_user_makes: Path, entries: str, wanted: bool) -> None:
@@ -54,6 +57,7 @@ def test_an_acl_may_let_others_write(as_user_makes: Path, entries: str, wanted: 
         ("user:nobody:rwx", True),
         ("user:nobody:rwx,mask::r-x", False),
         ("other::rwx", True),
+        (f"user:{os.geteuid()}:rwx,user:0:rwx,group:{os.getegid()}:rwx", False),
     ],
 )
 def test_a_default_acl_may_let_others_write(tmp_path: Path, entries: str, wanted: bool) -> None:
@@ -75,6 +79,38 @@ def test_what_is_made_inherits_no_acl(as_user_makes: Path) -> None:
         assert not is_open(folder)
         assert "system.posix_acl_default" not in os.listxattr(folder)
     check_build(as_user_makes / "one", option="BUILD")
+
+
+def test_the_group_of_a_folder_counts_by_its_own_entry(as_user_makes: Path) -> None:
+    """Its mode is that of the mask."""
+    setfacl("-m", f"user:{os.geteuid()}:rwx,group::r-x,mask::rwx", as_user_makes)
+    if os.geteuid() == 0:
+        shutil.chown(as_user_makes, group="nogroup")
+    assert as_user_makes.stat().st_mode & 0o020
+    assert not is_open(as_user_makes)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE ANOTHER USER'S FILES")
+def test_who_makes_a_folder_after_it_was_looked_at_is_refused(tmp_path: Path) -> None:
+    for name in ("build", "link"):
+        check_build(tmp_path / name, option="--outdir")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for name in ("build", "link"):
+        os.chown(tmp_path / name, 54321, 54321, follow_symlinks=False)
+        with pytest.raises(Findings, match="another user has just made it"):
+            make_folder(tmp_path / name, Path(name))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT CAN MAKE ANOTHER USER'S FILES")
+def test_a_link_that_leads_nowhere_hides_nothing(tmp_path: Path) -> None:
+    """Whichever the file system lists first."""
+    for number in range(50):
+        (tmp_path / f"file{number}").touch()
+        os.chown(tmp_path / f"file{number}", 54321, 54321)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(Findings, match="and 49 more"):
+        check_build(tmp_path, option="BUILD")
 
 
 def test_nobody_reaches_what_is_in_a_closed_folder(tmp_path: Path) -> None:
