@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ from fasthep_smk.flow.patches.evaluated import forget_evaluated, look_at_inputs
 from fasthep_smk.flow.rng import FILE
 from fasthep_smk.flow.stage_error import Exited, StageError, stage_of
 from fasthep_smk.flow.summary import CHANGED, Run, listed
+from fasthep_smk.util.masking import masked
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
@@ -64,7 +68,7 @@ class _Hooks(upstream.HookManager):  # type: ignore[misc]
                 isolation.enter_modules(node)
         names = ctx.keys() & self.modified_by(node)
         before = {name: ctx[name] for name in names}
-        with super().around_node(node=node, inputs=inputs, ctx=ctx):
+        with super().around_node(node=node, inputs=inputs, ctx=ctx), _only_here():
             yield
         if isolation is not None and not isolation.has_hooks:
             self._tell(node, isolation.leave_modules(node, self.outputs), ctx)
@@ -409,6 +413,26 @@ def _outline(
         "representation": representation,
         "type": type(value).__name__,
     }
+
+
+@contextmanager
+def _only_here() -> Iterator[None]:
+    """End what an operation has forked in the block, and that leaves it: it is not the job."""
+    me, status = os.getpid(), 0
+    try:
+        yield
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise
+    except BaseException:
+        status = 1
+        raise
+    finally:
+        if os.getpid() != me:
+            if status == 1:
+                print(masked(traceback.format_exc()), end="", file=sys.stderr)
+            sys.stdout.flush()
+            os._exit(status & 0xFF)
 
 
 def prepare_build(plan: Plan, build: Path) -> None:

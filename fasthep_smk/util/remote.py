@@ -40,6 +40,7 @@ _AT_A_TIME, _TIMEOUT = 32, 10
 #: told XRootD. Its own client tries for minutes.
 _CONNECTS, _ANSWERS = "XRD_CONNECTIONWINDOW", "XRD_REQUESTTIMEOUT"
 _SECONDS = {_CONNECTS: 6, _ANSWERS: 8}
+_DAY = 86_400
 #: What XRootD's protocol begins with, by client and server: the number of the stream, 0.
 _GREETING, _GREETED = struct.pack(">5i", 0, 0, 0, 4, 2012), bytes(2)
 #: How a name begins that FAST-HEP hands to uproot as it is.
@@ -157,7 +158,7 @@ def silent_servers(names: Iterable[str]) -> dict[str, str]:
 
 def _seconds(variable: str) -> int:
     said = os.environ.get(variable, "").strip()
-    return int(said) if said.isdecimal() else _SECONDS[variable]
+    return min(max(1, int(said)), _DAY) if said.isdecimal() else _SECONDS[variable]
 
 
 def _problem(name: str, server: str) -> str:
@@ -192,10 +193,12 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 
 def _problem_http(url: str) -> str:
     request = urllib.request.Request(url, method="HEAD")
+    # Who reads the file asks no proxy of the environment either.
+    opener = urllib.request.build_opener(_Stay, urllib.request.ProxyHandler({}))
     try:
-        urllib.request.build_opener(_Stay).open(request, timeout=_SECONDS[_ANSWERS]).close()
-    except (urllib.error.HTTPError, http.client.HTTPException):
-        pass
+        opener.open(request, timeout=_SECONDS[_ANSWERS]).close()
+    except (urllib.error.HTTPError, http.client.HTTPException, ValueError):
+        pass  # an answer; or a name that is no URL: who reads the file says so
     except urllib.error.URLError as error:
         if isinstance(error.reason, OSError) and not isinstance(error.reason, ssl.SSLError):
             raise error.reason from None

@@ -52,6 +52,8 @@ DONE = "done"
 LOOK = 1.0
 #: Seconds that a job gets for what it leaves to the end of Python.
 _GRACE = 10.0
+#: Of many threads, this many characters are named: there is little room for last words.
+_LONGEST = 300
 #: Lets a job print where its threads are, and end.
 _LAST_CALL = signal.SIGUSR2
 
@@ -119,7 +121,7 @@ def _say_what_is_waited_for() -> None:
     main = threading.main_thread()
     left = [repr(one.name) for one in threading.enumerate() if not one.daemon and one is not main]
     if left:
-        say_also(at=f"thread {', '.join(left)}")
+        say_also(at=f"thread {', '.join(left)[:_LONGEST]}")
         atexit.register(say_also, at="")  # it is called before all others
 
 

@@ -103,6 +103,10 @@ HANDLER = "an exit handler or library of an operation had not ended in time, and
 #: What keeps a process from ending well that has written its record; and what is said of it.
 BAD_ENDS = {
     "thread": ("threading.Thread(target=hang, name='Counter').start()", "thread 'Counter' had not"),
+    "many threads": (
+        "[threading.Thread(target=hang, name=f'Counter {n:0>90}').start() for n in range(50)]",
+        "thread 'Counter 000",
+    ),
     "pool": (
         "KEPT.append(ThreadPoolExecutor(1, 'Pool')); KEPT[-1].submit(hang)",
         "thread 'Pool_0' had not",
@@ -299,6 +303,26 @@ def test_what_ends_a_job_too_early_is_named(
         assert any('own_ops.py", line' in log.read_text() for log in logs)
 
 
+@pytest.mark.parametrize(
+    "start", chosen(STARTS, lambda start: start in ("cold", "forked bundle")), indirect=True
+)
+def test_what_an_operation_forks_and_lets_go_is_not_the_job(
+    own: Callable[[str], Path], start: tuple[str, ...]
+) -> None:
+    folder = own(
+        "def what(name):\n"
+        "    for end in (lambda: None, lambda: sys.exit(7), lambda: sys.exit(), lambda: 1 / 0):\n"
+        "        if (pid := os.fork()) == 0:\n"
+        "            return end()\n"
+        "        note('status', os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    done = run(*start, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len(records(folder / "build")) == 3
+    assert noted(folder, "status") == sorted("0701" * 3)
+    assert "warning" not in done.stderr
+
+
 @pytest.mark.parametrize("start", some(STARTS, 1), indirect=True)
 def test_an_exit_status_is_the_jobs(own: Callable[[str], Path], start: tuple[str, ...]) -> None:
     folder = own("def what(name): sys.exit('enough')\n")
@@ -319,7 +343,7 @@ def test_a_job_counts_once_its_record_is_there(
     folder = own(ENDS.format(turns={kind: code for kind, (code, _) in BAD_ENDS.items()}))
     done = run(*start, "-j", "8", "--chunk-size", "12", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert len(records(folder / "build")) == 16
+    assert len(records(folder / "build")) == 16 > len(BAD_ENDS)
     logs = [path.read_text() for path in folder.glob("build/debug/distributed/logs/**/*.log")]
     for kind, (_, named) in BAD_ENDS.items():
         assert (folder / "left" / f"turn {kind}").exists()

@@ -167,7 +167,10 @@ def test_all_that_do_not_answer_are_named_together(
 
 
 def test_a_server_that_is_slow_or_wants_a_credential_is_not_dead(
-    xrootd: Server, slow: Callable[[int], int], tmp_path: Path
+    xrootd: Server,
+    slow: Callable[[int], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keys = tmp_path / "keys"
     tmp_path.chmod(0o755)
@@ -184,7 +187,9 @@ def test_a_server_that_is_slow_or_wants_a_credential_is_not_dead(
     names = [f"root://me@127.0.0.1:{port}//dy_0.root" for port in ports]
     for port in (here.server_port, slow(here.server_port)):
         names += [f"http://127.0.0.1:{port}/x", f"https://127.0.0.1:{port}/x"]
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{free_port()}")  # no reader uses it
     try:
+        assert silent_servers([f"http://127.0.0.1:{here.server_port}/ü.root"]) == {}
         assert silent_servers(names) == {}
     finally:
         here.shutdown()
@@ -223,3 +228,12 @@ def test_who_has_told_xrootd_how_long_to_wait_is_obeyed(
         f"127.0.0.1:{silent}": "no answer in time"
     }
     assert seconds <= time.monotonic() - began < seconds + 5
+
+
+@pytest.mark.parametrize("seconds", ["0", "9" * 20])
+def test_a_time_that_makes_no_sense_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    monkeypatch.setenv("XRD_CONNECTIONWINDOW", seconds)
+    name = f"127.0.0.1:{free_port()}"
+    assert silent_servers([f"root://{name}//a.root"]) == {name: "Connection refused"}
