@@ -300,7 +300,8 @@ def _with_copies_of_columns(packed: Any, new: list[bool]) -> Any:
 
 
 def _is_writable(array: ak.Array) -> bool:
-    return all(buffer.flags.writeable for buffer in ak.to_buffers(array)[2].values())
+    buffers = ak.to_buffers(array)[2].values()
+    return all(getattr(buffer.flags, "writeable", True) for buffer in buffers)  # on a GPU, always
 
 
 def _differ(one: object, other: object) -> bool:

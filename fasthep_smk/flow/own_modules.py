@@ -335,6 +335,8 @@ def _separated(layout: Any, arrays: list[Any]) -> Any:
         contents = [_separated(content, arrays) for content in layout.contents]
         pairs = zip(contents, layout.contents, strict=True)
         return layout.copy(contents=contents) if any(a is not b for a, b in pairs) else layout
+    if layout.backend.name != "cpu":
+        return layout
     buffers = ak.to_buffers(layout)[2].values()
     if any(np.may_share_memory(buffer, array) for buffer in buffers for array in arrays):
         return ak.copy(ak.Array(layout)).layout
