@@ -501,7 +501,7 @@ def name_of(job: SnakemakeJob) -> str:
     """Return a job's rule, and its dataset and partition; of several in a group, the first."""
     first = next(iter(sorted(getattr(job, "jobs", []), key=_record_of)), job)
     words = None if first.is_group() else words_of(first)
-    if words is None:
+    if not words:
         return job.name
     return ":".join(filter(None, (job.name if job.is_group() else words[0], "/".join(words[1:]))))
 

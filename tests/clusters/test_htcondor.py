@@ -472,7 +472,12 @@ def test_a_job_that_is_held_for_ever_fails_at_once(htcondor: Cluster) -> None:
         ends={"data": "memory"},
     )
     said = Run(htcondor, folder).ended(status=1, seconds=100)
-    assert "over its memory, 600 MB, of pool 'default' (HTCondor: held: " in said
+    # On a busy machine, the job hears of it before HTCondor has looked.
+    of_condor, of_job = (
+        "over its memory, 600 MB, of pool 'default' (HTCondor: held: ",
+        "more memory is",
+    )
+    assert of_condor in said or of_job in said
     assert is_empty_within(htcondor, folder, 10)
 
 
