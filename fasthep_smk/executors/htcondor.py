@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import shutil
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -75,6 +76,10 @@ class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignor
     ) -> AsyncIterator[SnakemakeJobInfo]:
         """Yield the jobs that have not ended, also those whose states are not known now."""
         asked, left = self._queue.look(active_jobs)
+        if shutil.which("condor_q") is None:  # the plugin asks by HTCondor's library
+            async for job in super().check_active_jobs(asked):
+                left.append(job)
+            asked = []
         ids = [str(job.external_jobid) for job in asked]
         since = self._submissions.since
         states = await asyncio.to_thread(htcondor.status, ids, Path.cwd(), since) if ids else {}
