@@ -87,13 +87,18 @@ def run(folder: Path, *before: str, words: tuple[str, ...] = OWN) -> tuple[int, 
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("locks", ["not shared", "none"])
+@pytest.fixture(params=["not shared", "none"])
+def apart(slow: Path, request: pytest.FixtureRequest) -> tuple[Path, Path, tuple[str, ...]]:
+    """Two ways to one folder where flock does not tell of each other, and how commands begin."""
+    if request.param == "none":
+        return slow, slow, without_locks()
+    return *request.getfixturevalue("mounts"), ()
+
+
 def test_a_second_run_is_refused_and_both_keep_their_results(
-    slow: Path, request: pytest.FixtureRequest, locks: str
+    slow: Path, apart: tuple[Path, Path, tuple[str, ...]]
 ) -> None:
-    shared = locks == "none"
-    one, other = (slow, slow) if shared else request.getfixturevalue("mounts")
-    before = without_locks() if shared else ()
+    one, other, before = apart
     first = start(one, *before)
     smk = (sys.executable, "-m", "fasthep_smk")
     for words in (OWN, (*smk, "clean"), (*smk, "workflow.yaml", "-n")):
@@ -111,13 +116,10 @@ def test_a_second_run_is_refused_and_both_keep_their_results(
     assert "everything was up to date" in said
 
 
-@pytest.mark.parametrize("locks", ["not shared", "none"])
 def test_a_run_that_was_killed_goes_on(
-    slow: Path, request: pytest.FixtureRequest, locks: str
+    slow: Path, apart: tuple[Path, Path, tuple[str, ...]]
 ) -> None:
-    shared = locks == "none"
-    one, other = (slow, slow) if shared else request.getfixturevalue("mounts")
-    before = without_locks() if shared else ()
+    one, other, before = apart
     first = start(one, *before)
     left = [snakemake_of(slow), *tries(slow)]
     first.kill()
