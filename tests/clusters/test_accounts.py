@@ -183,10 +183,22 @@ def test_each_end_is_heard_of_the_controller(
 def test_each_end_is_heard_of_accounting(slurm: Cluster, ends: tuple[Path, dict[str, str]]) -> None:
     """The controller lists nothing any more; who goes on there is known to nobody."""
     folder, jobs = ends
-    found = status(slurm, folder, *jobs.values(), variables=behind(folder, "silent"))
-    for name, job in jobs.items():
-        end = "gone|failed Slurm: TIMEOUT" if "alive" in ENDS[name] else ENDS[name]
-        assert re.match(end, found[job]), (name, found[job])
+    expected = {
+        job: "gone|failed Slurm: TIMEOUT" if "alive" in ENDS[name] else ENDS[name]
+        for name, job in jobs.items()
+    }
+    variables = behind(folder, "silent")
+    found: dict[str, str] = {}
+
+    def wrong() -> list[str]:
+        found.update(status(slurm, folder, *expected, variables=variables))
+        return [job for job, end in expected.items() if not re.match(end, found[job])]
+
+    # The controller sends accounting what has ended in batches, some seconds later.
+    late = time.monotonic() + 60
+    while wrong() and time.monotonic() < late:
+        time.sleep(1)
+    assert not wrong(), (jobs, found)
     assert found[jobs["cancelled"]].startswith("failed Slurm: CANCELLED by 20001")
 
 
