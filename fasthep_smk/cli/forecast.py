@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import time
 from dataclasses import asdict
 
 from tabulate import tabulate
 
+from fasthep_smk.cli.steps import imagined, placed
+from fasthep_smk.cli.why import unbundled
 from fasthep_smk.plan.forecast import Forecast
+from fasthep_smk.run import pipeline
+from fasthep_smk.run.forecast import forecast_of, not_done
+from fasthep_smk.run.lock import Held
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.units import about_bytes, format_duration
 
-__all__ = ["as_data", "as_text", "line"]
+__all__ = ["as_data", "as_text", "do_forecast", "line"]
 
 _HOUR = 3600
+
+
+def do_forecast(options: argparse.Namespace) -> int:
+    """Print what the rest of a run will take."""
+    try:
+        with imagined(options) as translation:
+            outcome = unbundled(pipeline.dry_run(translation), translation)
+            forecast = forecast_of(translation, outcome.folders)
+    except Held:  # by a run, which has taken over what it could
+        with placed(options) as translated:
+            forecast = forecast_of(translated, not_done(translated))
+    if options.json:
+        print(json.dumps(as_data(forecast), indent=1))
+    else:
+        print(as_text(forecast), end="")
+    return 0
 
 
 def as_data(found: Forecast) -> JsonObject:
