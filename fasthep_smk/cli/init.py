@@ -6,6 +6,7 @@ And the profile of a project by which ``fasthep run`` finds the backend: ``enabl
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import runpy
 from collections.abc import Callable
@@ -30,9 +31,8 @@ _MAKES_EVENTS = "make_events.py"
 def do_init(options: argparse.Namespace) -> int:
     """Write a first analysis, and say what to do next."""
     if options.from_root is not None:
-        from fasthep_smk.cli.from_root import init_from_root
-
-        found = init_from_root(options.from_root, options.folder, options.tree)
+        from_root = importlib.import_module("fasthep_smk.contrib.measure.from_root")
+        found = from_root.init_from_root(options.from_root, options.folder, options.tree)
         print(found.as_text(), end="")
         written = found.written
     elif options.tree is not None:

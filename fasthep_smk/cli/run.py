@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from functools import partial
 from pathlib import Path
@@ -58,12 +59,8 @@ def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
         print(results_in(build), end="")
         print(found.disk)
         if found.translation.sample is not None:
-            from fasthep_smk.cli import forecast
-            from fasthep_smk.run.forecast import forecast_of, not_done
-
-            rest = forecast_of(found.translation, not_done(found.translation))
-            said = "forecast of the rest, without a sample:"
-            print(forecast.line(rest).replace("forecast:", said, 1))
+            forecast = importlib.import_module("fasthep_smk.contrib.measure.forecast")
+            print(forecast.of_rest(found.translation))
     # Now: who follows a run in the background looks until the folder is free; and where both go to
     # one file, an error is last.
     sys.stdout.flush()

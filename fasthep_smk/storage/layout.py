@@ -21,6 +21,7 @@ __all__ = [
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "EXPORTED",
+    "FLAME_GRAPHS",
     "FORK_SERVER",
     "HANDED_OVER",
     "HOW_TO_ASK",
@@ -153,6 +154,8 @@ _OF_RUN = frozenset(
 )
 #: Where FAST-HEP's own operations write.
 OF_FASTHEP = frozenset({"artifacts", "render", "reports", "run_summary.yaml"})
+#: The folder of flame graphs, in that of results.
+FLAME_GRAPHS = "profiles"
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"

@@ -16,6 +16,12 @@ ENTRANCES = {"__init__", "__main__", "api", "py"}  # py.typed
 #: Modules that are named by a text in a room below theirs: each is started or read by another
 #: process, or opened as a file, so nothing is imported upwards.
 NAMED_BELOW = {
+    # The optional parts, which are imported when they are used.
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.forecast"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.ops"),
+    ("fasthep_smk.cli.run", "fasthep_smk.contrib.measure.forecast"),
+    ("fasthep_smk.cli.init", "fasthep_smk.contrib.measure.from_root"),
+    ("fasthep_smk.flow.reads", "fasthep_smk.contrib.measure.modifiers"),
     # Files of the build folder say what Snakemake starts or imports.
     ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
     ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),
