@@ -16,6 +16,7 @@ __all__ = [
     "BUNDLES",
     "CACHED",
     "CAPTURED",
+    "COLD",
     "COMPILED",
     "DEPOT",
     "ENVIRONMENT",
@@ -146,6 +147,8 @@ IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
+#: The file beside its socket that says why jobs are not forked, a line for each.
+COLD = "cold"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does. Nor
 #: ``profiles`` and ``default``: Snakemake alone takes what is there for options, and runs it.
