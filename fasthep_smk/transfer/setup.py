@@ -30,7 +30,7 @@ __all__ = ["Setup", "prepared"]
 
 @contextlib.contextmanager
 def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterator[list[str]]:
-    """Prepare what is sent with a run's jobs; yield arguments for Snakemake, none if nothing is.
+    """Prepare what is sent with a run's jobs; yield arguments for Snakemake.
 
     Their environment is packed, unless workers have it. ``tell`` is told what takes a while.
 
@@ -38,9 +38,6 @@ def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterato
         Findings: the environment cannot be packed, or what was packed does not work.
     """
     placement = translation.placement
-    if not placement.transfers:
-        yield []
-        return
     assert placement.environment is not None, (
         "loading refuses a site that sends jobs without an environment"
     )
