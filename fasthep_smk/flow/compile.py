@@ -19,7 +19,7 @@ from fasthep_smk.flow import context_use, op_identity, plan_files, upstream
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
-from fasthep_smk.util import disk_full, files, system_errors
+from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, nearest
 from fasthep_smk.util.yaml_files import load
@@ -183,7 +183,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
     except UnicodeDecodeError as error:
         raise Findings([unreadable_finding(_not_utf8(workflow))]) from error
     except OSError as error:
-        if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
+        if disk_full.shown(error) or build in Path(os.fsdecode(error.filename or "")).parents:
             raise
         if error.filename is None:
             raise Findings([_compiler_finding(workflow, error)]) from error

@@ -24,7 +24,6 @@ from fasthep_smk.report.tables import Section
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.system_errors import in_the_way
 from fasthep_smk.util.units import about_bytes
 
 __all__ = ["as_html", "pause", "write"]
@@ -90,7 +89,11 @@ def _refuse_other(path: Path) -> None:
             raise  # what cannot be read may be anybody's
         return
     if begins and begins != _BEGINNING.encode():
-        raise Findings([in_the_way(path, "this file is not one that fasthep-smk has written")])
+        raise Findings.one(
+            "this file is not one that fasthep-smk has written",
+            file=str(path),
+            hint="move it away, then run the same command again",
+        )
 
 
 def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:

@@ -16,7 +16,7 @@ from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.observed import Checks
 from fasthep_smk.storage.record import Record, write_record
 from fasthep_smk.storage.task_table import Part
-from fasthep_smk.util import files, system_errors
+from fasthep_smk.util import files
 from fasthep_smk.util.files import FileFacts
 
 __all__ = ["Reuse", "archive_results", "asked", "note_rewritten", "reuse_results"]
@@ -155,7 +155,7 @@ class _Comparison:
                 if os.path.lexists(path):
                     self.unusable[job.folder] = "its record is damaged, or of another version"
                     self.result.unreadable.append(path)
-                    system_errors.clear(path)
+                    path.unlink()
             elif record["signature"] != job.signature:
                 self.before[job.folder] = record
                 self.store.archive(self.build / job.folder)

@@ -25,7 +25,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fasthep_smk.storage import batch_jobs, failures, layout, obstacles, queue
+from fasthep_smk.storage import batch_jobs, failures, layout, queue
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.storage.run_lock import (
@@ -40,8 +40,8 @@ from fasthep_smk.storage.run_lock import (
     note_of,
     read_lock,
 )
-from fasthep_smk.util import disk_full, files, system_errors
-from fasthep_smk.util.errors import Findings, SmkError
+from fasthep_smk.util import disk_full, files
+from fasthep_smk.util.errors import SmkError, refused_by_system
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import make_own
 from fasthep_smk.util.threads import meanwhile
@@ -134,9 +134,8 @@ def look(build: Path) -> None:
 
     Raises:
         Held: who does.
-        Findings: something else is where files of ours belong.
+        Findings: Snakemake has locked the folder.
     """
-    obstacles.check_folders(build)
     if who := holder(build):
         raise Held.by(who, build)
     if locks_of_snakemake(build):
@@ -144,14 +143,13 @@ def look(build: Path) -> None:
 
 
 def _open(path: Path, build: Path) -> int:
-    """Return a descriptor of the lock; an empty folder in its place is removed."""
+    """Return a descriptor of the lock."""
     try:
-        obstacles.check_folders(build)
         make_own(path.parent)
         make_own(build / ".snakemake")
-        if path.is_dir() or (path.is_symlink() and not path.exists()):
-            system_errors.clear(path)
         # A link would have another file written to, a FIFO would wait for somebody.
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, "is a symbolic link, not a file", str(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -160,7 +158,7 @@ def _open(path: Path, build: Path) -> int:
     except OSError as error:
         if disk_full.shown(error):
             raise
-        raise Findings([system_errors.finding(error)]) from error
+        raise refused_by_system(error) from error
 
 
 def _date_back(build: Path) -> None:
@@ -243,7 +241,7 @@ def _starting(lock: Path) -> Iterator[None]:
             made = os.open(claim, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
             if note_of(claim).is_orphan or time.monotonic() > end:
-                system_errors.clear(claim)
+                claim.unlink(missing_ok=True)
             time.sleep(0.05)
         except OSError:
             break  # the disk is full

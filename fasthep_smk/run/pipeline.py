@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need, report_page
-from fasthep_smk.storage import batch_jobs, failures, obstacles
+from fasthep_smk.storage import batch_jobs, failures
 from fasthep_smk.storage.missing_report import said_by_jobs
 from fasthep_smk.translate.input_files import server_findings
 from fasthep_smk.translate.placement import capped
@@ -132,11 +132,10 @@ def run(session: Session) -> Finished:
 def _run_jobs(session: Session) -> Finished:
     """Run the jobs that have to run, as ``run``."""
     translation = session.translation
-    settings, build = translation.settings, translation.build
+    settings = translation.settings
     # Imported when needed: a run with nothing to do needs none of it.
     from fasthep_smk.run import engine, recovery
 
-    obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
     warn(credential_need.warnings_of(translation, valid=translation.reuse.valid))
     _refuse_silent(translation)
     with contextlib.ExitStack() as until_the_end:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from fasthep_smk import sites
 from fasthep_smk.storage import failures, last_run, layout, queue
 from fasthep_smk.storage.last_run import LastRun, Outcome
-from fasthep_smk.util import system_errors
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
@@ -101,7 +100,7 @@ def write_page(build: Path) -> None:
         if isinstance(error, Findings):
             text, fix = error.findings[0].problem, error.findings[0].hint
         else:
-            text, fix = printable(failures.one_line(error)), system_errors.fix(error, build)
+            text, fix = printable(failures.one_line(error)), None
         hint = f"; {printable(fix)}" if fix else ""
         warning = f"fasthep-smk: warning: {layout.REPORT} was not written: {text}{hint}"
         print(warning, file=sys.stderr)

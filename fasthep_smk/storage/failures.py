@@ -343,7 +343,9 @@ def forget(build: Path, but: Collection[str] = ()) -> None:
     Those of the batch jobs in ``but`` stay: they go on.
     """
     kept = [note for note in read_all(build) if note.batch_job in but] if but else []
-    shutil.rmtree(build / "smk" / "failures", ignore_errors=True)
+    folder = build / "smk" / "failures"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)  # jobs could not say that they cannot make it
     for one in kept:
         note(build, one)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.storage import layout, obstacles
+from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 
@@ -27,10 +27,9 @@ def check_places(aside: Path, build: Path, sources: Iterable[Path]) -> None:
     ``sources`` are the workflow and all files that it is made of.
 
     Raises:
-        Findings: something else is in the place of a file or folder, or one of the sources is.
+        Findings: one of the sources is in the place of a file.
     """
     compiled = _compiled(aside)
-    obstacles.check_files(build, compiled)
     own = {_identity(source): source for source in sources}
     for name in compiled:
         source = own.get(_identity(build / name))

@@ -9,8 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fasthep_smk.util import system_errors
-from fasthep_smk.util.errors import Finding, Findings, SmkError
+from fasthep_smk.util.errors import Finding, SmkError, refused_by_system
 
 __all__ = ["DiskFull", "finding", "is_full", "said", "saying", "shown", "temporary", "told"]
 
@@ -59,7 +58,7 @@ def told(error: OSError) -> str:
             "the current folder was deleted, or cannot be entered\n"
             "    hint: change to a folder that exists, then run the same command again"
         )
-    return str(Findings([system_errors.finding(error)]))
+    return str(refused_by_system(error))
 
 
 def said(text: str) -> bool:

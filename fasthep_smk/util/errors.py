@@ -8,6 +8,7 @@ what was expected, and what to do. Several findings are collected and raised tog
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,7 @@ __all__ = [
     "is_slip",
     "nearest",
     "not_among",
+    "refused_by_system",
     "slips_among",
 ]
 
@@ -177,3 +179,10 @@ class JobsFailed(RunFailed):
         super().__init__(message)
         self.reasons = reasons
         self.done = done
+
+
+def refused_by_system(error: OSError) -> Findings:
+    """Return what the system has said, and of which file."""
+    name = error.filename2 or error.filename
+    said = error.strerror or str(error)
+    return Findings.one(said, file=None if name is None else os.fsdecode(name))

@@ -28,7 +28,7 @@ from fasthep_smk.storage.job_settings import MOVED, attempts_of, heard, read_req
 from fasthep_smk.storage.observed import Surroundings, environment_of, inherited, save
 from fasthep_smk.storage.record import Asked, Attempt, Content, Record, Used
 from fasthep_smk.storage.task_table import TaskTable, UnreadableTable
-from fasthep_smk.util import disk_full, files, last_words, system_errors
+from fasthep_smk.util import disk_full, files, last_words
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.units import format_bytes
@@ -299,7 +299,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
             started,
             problem=problem,
             kind=kind,
-            fix=fix or system_errors.fix(cause_of(error), job.build) or column_fix(error, job),
+            fix=fix or column_fix(error, job),
             at=getattr(error, "at", None),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),

@@ -245,21 +245,6 @@ def test_a_snapshot_of_an_earlier_compilation_goes(analysis: Path, smk: Run) -> 
     assert not (build / "compile/inputs").exists()
 
 
-@pytest.mark.parametrize("name", ["plan.yaml", "deps.yaml"])
-def test_what_is_in_the_way_is_named_before_anything_is_written(
-    analysis: Path, smk: Run, name: str
-) -> None:
-    build = analysis / "build"
-    (build / "compile" / name).mkdir(parents=True)
-    (build / "compile" / name / "mine.txt").write_text("mine")
-    for words in (["translate"], ["-n"], ["run"]):
-        done = smk(*words, "workflow.yaml", cwd=analysis)
-        assert done.returncode == 1, done.stderr
-        assert f"{build}/compile/{name}" in done.stderr
-        assert "is a folder; a file of this name is needed" in done.stderr
-    assert [path.name for path in (build / "compile").iterdir()] == [name]
-
-
 @pytest.mark.parametrize("name", ["compile/plan.yaml", "including.yaml"])
 def test_the_workflow_is_not_replaced_by_its_plan(analysis: Path, smk: Run, name: str) -> None:
     (analysis / "compile").mkdir()

@@ -206,35 +206,18 @@ def replace_by_folder(path: Path) -> None:
     path.mkdir()
 
 
-def test_empty_folders_in_the_places_of_files_are_removed(done: Path) -> None:
-    paths = [done / "build" / name for name in OURS]
-    for path in paths:
-        replace_by_folder(path)
-    succeed(done)
-    assert [path for path in paths if not path.is_file()] == []
-
-
 @pytest.mark.parametrize("name", some(OURS, 2))
 def test_a_folder_with_something_in_it_is_left_alone(done: Path, name: str) -> None:
     path = done / "build" / name
     replace_by_folder(path)
     (path / "mine.txt").write_text("mine")
-    said = refused(RUN, done, str(path), "move it away, then run the same command again")
+    said = refused(RUN, done, str(path))
     assert (path / "mine.txt").read_text() == "mine"
     if "to run" in said:  # what was done by then is not done again
         assert "failed" in said
     path.rename(done / "moved")
     succeed(done)
     assert path.is_file()
-
-
-@pytest.mark.long
-def test_a_provenance_record_may_be_a_folder(done: Path) -> None:
-    records = list((done / "build/artifacts/provenance/records").iterdir())
-    for path in records:
-        replace_by_folder(path)
-    succeed(done)
-    assert not [path for path in records if path.is_dir()]
 
 
 FOLDERS = [
@@ -271,7 +254,7 @@ def test_something_else_in_the_place_of_a_folder_is_named(done: Path, name: str,
         path.write_text("mine")
     else:
         path.symlink_to("nowhere/at/all")
-    refused(RUN, done, str(path), "move it away, then run the same command again")
+    refused(RUN, done, str(path))
     assert path.is_symlink() or path.read_text() == "mine"
     path.unlink()
     succeed(done)
@@ -358,7 +341,7 @@ def test_an_answer_that_cannot_be_written_is_a_failure(done: Path, command: str)
 
 @pytest.mark.parametrize("blocks", some([20, 1, 40], 1))
 def test_a_limit_on_the_size_of_files_is_named(fresh: Path, finished: Path, blocks: int) -> None:
-    said = refused(f"ulimit -f {blocks}; {RUN}", fresh, "ulimit -f unlimited")
+    said = refused(f"ulimit -f {blocks}; {RUN}", fresh, "File too large")
     assert "did you mean" not in said
     succeed(fresh)
     assert compare_builds(finished / "build", fresh / "build") == []
@@ -368,7 +351,7 @@ def test_a_limit_that_a_job_meets_is_named(fresh: Path) -> None:
     (fresh / "workflow.yaml").write_text(WORKFLOW.replace("nbins: 20", "nbins: 20000"))
     done = sh(f"ulimit -f 100; {RUN}", fresh)
     assert done.returncode == 1
-    assert "fix:       ulimit -f unlimited, then run the same command again" in done.stderr
+    assert "File too large" in done.stderr
     assert "1 job to run: 1 x finish" in succeed(fresh)
 
 
@@ -377,12 +360,12 @@ def test_a_page_that_is_too_large_is_named_and_the_run_is_complete(
 ) -> None:
     said = succeed(fresh, f"ulimit -f 100; {RUN}")
     assert "warning: report.html was not written" in said
-    assert "ulimit -f unlimited" in said
+    assert "File too large" in said
     assert compare_builds(finished / "build", fresh / "build") == []
 
 
 def test_a_limit_on_open_files_is_named(fresh: Path, finished: Path) -> None:
-    refused(f"ulimit -n 10; {RUN}", fresh, "ulimit -n 1024")
+    refused(f"ulimit -n 10; {RUN}", fresh, "Too many open files")
     succeed(fresh, f"ulimit -n 40; {RUN}")
     assert compare_builds(finished / "build", fresh / "build") == []
 
@@ -424,7 +407,7 @@ def test_a_read_only_build_folder_is_named(
     done: Path, read_only: Callable[[Path], None], command: str
 ) -> None:
     read_only(done / "build")
-    refused(command, done, f"{done}/build/smk", "Read-only file system", "choose another --outdir")
+    refused(command, done, f"{done}/build/smk", "Read-only file system")
     assert sh(f"{SMK} status", done).returncode == 0
     for asking in ("explain workflow.yaml", "why workflow.yaml", "workflow.yaml -n"):
         assert sh(f"{SMK} {asking}", done).returncode == 0
