@@ -235,7 +235,7 @@ def make_parser() -> Parser:
         command.add_argument(
             "--allow-expiring",
             action="store_true",
-            help="run with credentials that expire before the run may end: jobs wait until they "
+            help="run with credentials that expire before a job may end: jobs wait until they "
             "are renewed",
         )
     for command in (run, forecast):

@@ -34,7 +34,7 @@ def look(kinds: Iterable[Kind] = KINDS) -> dict[Kind, Credential]:
 class Problem:
     """Something wrong with a required credential, and what to do about it.
 
-    ``early``: it is valid now, and expires before the run may end.
+    ``early``: it is valid now, and expires before a job that starts now may end.
     """
 
     required: Requirement
@@ -68,7 +68,9 @@ def _problems(
     required: Requirement, found: Credential | None, now: float, until: float | None
 ) -> Iterator[Problem]:
     name = NAMES[required.kind]
-    wanted = f"a valid {name}" + (f" until {moment(until)}, when the run may end" if until else "")
+    wanted = f"a valid {name}" + (
+        f" until {moment(until)}, when the longest job may end" if until else ""
+    )
     fix = renewal(required, found, (until or now) - now)
     if found is None:
         yield Problem(required, f"there is no {name}", None, wanted, fix)
@@ -92,7 +94,7 @@ def _problems(
         yield Problem(required, f"the {name} has expired", shown, wanted, fix)
     elif until is not None and found.end is not None and found.end < until:
         shown = f"{found.where}: expires {moment(found.end)}"
-        what = f"the {name} expires before the run may end"
+        what = f"the {name} expires before the longest job may end"
         yield Problem(required, what, shown, wanted, fix, early=True)
 
 

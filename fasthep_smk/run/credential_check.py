@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 from fasthep_smk.config.credentials import Kind, Requirement
 from fasthep_smk.credentials import tokens
 from fasthep_smk.credentials.checks import Problem, look, problems, renewal
-from fasthep_smk.credentials.credential import Credential, moment
+from fasthep_smk.credentials.credential import Credential
 from fasthep_smk.plan.rules import reads_remote
-from fasthep_smk.run.duration import Duration, longest
-from fasthep_smk.run.loads import loads_of
+from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.units import format_duration
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "findings_now", "found_in_passing"]
 
-#: Where it is not given how long jobs take, a credential that ends sooner is worth a warning.
+#: Where no job says how long it may take, a credential that ends sooner is worth a warning.
 _SOON = 3600
 #: Folders that each machine has its own of.
 _NOT_SHARED = ("/tmp", "/var/tmp", "/run", "/dev/shm")
@@ -36,32 +35,31 @@ def check(
     placement: Placement,
     *,
     valid: frozenset[str] = frozenset(),
-    at_a_time: int | None = None,
     allow_expiring: bool = False,
 ) -> list[str]:
     """Return warnings about the credentials of a run that would start now.
 
-    With ``allow_expiring``, one that expires before the run may end is a warning too. The other
-    arguments are those of :func:`fasthep_smk.run.loads.loads_of`.
+    The jobs whose folders are in ``valid`` are done. With ``allow_expiring``, a credential that
+    expires before a job that starts now may end is a warning too.
 
     Raises:
         Findings: a credential that is required is missing, not valid, open to others, or does not
-            last.
+            last for the longest job.
     """
     now = time.time()
     if not placement.credentials:
         return [*_stays_here(placement), *found_in_passing(variations, now=now)]
-    loads = loads_of(rules, placement, valid=valid, at_a_time=at_a_time)
-    duration = longest(loads)
+    longest = _longest(rules, placement, valid)
+    until = now + (_SOON if longest is None else longest)
     found = look(one.kind for one in placement.credentials)
-    until = now + duration.seconds if duration.seconds else None
     wrong = [
         problem
         for one in placement.credentials
         for problem in problems(one, found.get(one.kind), now=now, until=until)
     ]
-    refused = [one for one in wrong if not (one.early and allow_expiring)]
-    findings = [_finding(one, duration) for one in refused]
+    only_said = allow_expiring or longest is None
+    refused = [one for one in wrong if not (one.early and only_said)]
+    findings = [_finding(one, longest) for one in refused]
     system = placement.site.system
     findings += _out_of_reach(placement.credentials, found, system)
     if findings:
@@ -69,9 +67,21 @@ def check(
     warnings = [*_stays_here(placement), *(_warning(one) for one in wrong)]
     if system != "local" and not placement.transfers:
         warnings += _not_shared(found.values())
-    if duration.is_lower_bound:
-        warnings += _soon(placement.credentials, found, duration, now)
     return warnings
+
+
+def _longest(rules: Iterable[Rule], placement: Placement, valid: frozenset[str]) -> float | None:
+    """Return the seconds that the longest job to run may take; ``None`` if no job has a limit.
+
+    What starts later waits for a credential that has expired, until it is renewed.
+    """
+    limits = [
+        lengthened(rule, placement.attempts[rule.name], placement.longest)[0].request.walltime
+        for rule in rules
+        if any(job.folder not in valid for job in rule.jobs.values())
+    ]
+    known = [limit for limit in limits if limit is not None]
+    return max(known, default=None if limits else 0.0)
 
 
 def findings_now(required: Iterable[Requirement]) -> list[Finding]:
@@ -99,11 +109,11 @@ def found_in_passing(
     return warnings
 
 
-def _finding(problem: Problem, duration: Duration | None = None) -> Finding:
+def _finding(problem: Problem, longest: float | None = None) -> Finding:
     required, fix = problem.required, problem.fix
     expected = problem.expected
-    if problem.early and duration is not None:
-        expected += f": {_said(duration)}"
+    if problem.early and longest is not None:
+        expected += f": it may take {format_duration(round(longest))}"
         fix += "; or --allow-expiring: jobs wait when it has ended, until it is renewed"
     return Finding(
         file=required.file or None,
@@ -113,15 +123,6 @@ def _finding(problem: Problem, duration: Duration | None = None) -> Finding:
         expected=expected,
         hint=fix,
     )
-
-
-def _said(duration: Duration) -> str:
-    """Return in words where the expected end comes from."""
-    text = f"its jobs may take {format_duration(round(duration.seconds))}"
-    if duration.is_lower_bound:
-        text += f", and longer: nothing is known of {', '.join(duration.unknown[:3])}"
-        text += ", ..." if len(duration.unknown) > 3 else ""
-    return text
 
 
 def _warning(problem: Problem) -> str:
@@ -168,20 +169,4 @@ def _not_shared(found: Iterable[Credential]) -> Iterable[str]:
             yield (
                 f"the {one.name} is in {one.path}, which workers on other machines do not see: "
                 f"put it where they do, and name it by {name}"
-            )
-
-
-def _soon(
-    required: Iterable[Requirement],
-    found: Mapping[Kind, Credential],
-    duration: Duration,
-    now: float,
-) -> Iterable[str]:
-    for one in required:
-        end = found[one.kind].end
-        if end is not None and now + duration.seconds <= end < now + _SOON:
-            unknown = ", ".join(duration.unknown[:3])
-            yield (
-                f"the {found[one.kind].name} expires {moment(end)}, and how long {unknown} takes "
-                f"is not known: {renewal(one, found[one.kind])}"
             )

@@ -44,7 +44,6 @@ def warnings_of(placed: Placed, *, valid: frozenset[str] = frozenset()) -> list[
         placed.variations,
         placed.placement,
         valid=valid,
-        at_a_time=placed.settings.jobs,
         allow_expiring=placed.settings.allow_expiring,
     )
 

@@ -33,8 +33,8 @@ def a_token(**known: object) -> Credential:
         (a_token(), None),
         (a_token(end=None), None),
         (a_token(end=NOW), "the bearer token has expired"),
-        (a_token(end=NOW + 1), "the bearer token expires before the run may end"),
-        (a_token(end=NOW + 1799), "the bearer token expires before the run may end"),
+        (a_token(end=NOW + 1), "the bearer token expires before the longest job may end"),
+        (a_token(end=NOW + 1799), "the bearer token expires before the longest job may end"),
         (a_token(end=NOW + 1800), None),
         (a_token(begin=NOW + 61), "the bearer token is not valid yet"),
         (a_token(begin=NOW + 59), None),
@@ -49,7 +49,8 @@ def test_what_is_wrong(found: Credential | None, what: str | None) -> None:
     wrong = problems(Requirement("token"), found, now=NOW, until=NOW + 1800)
     assert [one.what for one in wrong] == ([] if what is None else [what])
     assert all(
-        one.early == (what == "the bearer token expires before the run may end") for one in wrong
+        one.early == (what == "the bearer token expires before the longest job may end")
+        for one in wrong
     )
     assert all(one.fix for one in wrong)
 

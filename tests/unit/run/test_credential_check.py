@@ -1,4 +1,4 @@
-"""Before a run: what is refused, what is only said, and how long the run is taken to last."""
+"""Before a run: what is refused, and what is only said."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from fasthep_smk.plan.rules import Bundle, Job, Rule
 from fasthep_smk.run import credential_check
 from fasthep_smk.run.credential_check import check, found_in_passing
 from fasthep_smk.run.credential_need import concerns, explaining
-from fasthep_smk.run.loads import loads_of
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.util.errors import Findings
@@ -62,36 +61,6 @@ def placed(
     return Placement(Site(system), attempts=attempts, credentials=required, **more)
 
 
-def test_what_a_rule_may_take() -> None:
-    rules = [rule("a", 4, 60), rule("b", 1, None, "a")]
-    loads = loads_of(rules, placed(rules, workers={"default": 2}))
-    assert (loads["a"].jobs, loads["a"].walltime, loads["a"].slots) == (4, 60, 2)
-    assert (loads["b"].walltime, loads["b"].after) == (None, {"a"})
-    assert loads_of(rules, placed(rules), at_a_time=3)["a"].slots == 3
-    assert loads_of(rules, placed(rules))["a"].slots is None
-    assert loads_of(rules, placed(rules, workers={"default": 2}), at_a_time=1)["a"].slots == 1
-
-
-def test_what_is_done_is_not_to_do() -> None:
-    rules = [rule("a", 4, 60)]
-    valid = frozenset(job.folder for job in rules[0].jobs.values() if job.key in "01")
-    assert loads_of(rules, placed(rules), valid=valid)["a"].jobs == 2
-    rules[0].bundles = {
-        "x": Bundle("a", ("x",), ("0", "1")),
-        "y": Bundle("a", ("y",), ("2", "3")),
-    }
-    load = loads_of(rules, placed(rules), valid=valid)["a"]
-    assert (load.jobs, load.walltime) == (1, 120)  # a bundle has the time of all its jobs
-
-
-def test_one_machine_has_so_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fasthep_smk.sites.local._cpus", lambda: 8)
-    rules = [rule("a", 40, 60), rule("b", 40, 60, cpus=3), rule("c", 40, 60, cpus=16)]
-    loads = loads_of(rules, placed(rules, system="local"))
-    assert [loads[name].slots for name in "abc"] == [8, 2, 1]
-    assert loads_of(rules, placed(rules, system="local"), at_a_time=6)["a"].slots == 6
-
-
 def refused(rules: list[Rule], placement: Placement, **more: Any) -> str:
     with pytest.raises(Findings) as error:
         check(rules, [], placement, **more)
@@ -110,16 +79,30 @@ def test_a_missing_token() -> None:
 
 def test_a_token_that_ends_too_early(file: Path) -> None:
     rules = [rule("a", 4, 3600), rule("b", 1, 1800, "a")]
-    write(file, token(9000 - 60))
+    write(file, token(3600 - 60))
     placement = placed(rules, TOKEN, workers={"default": 2})
     text = refused(rules, placement)
-    assert "the bearer token expires before the run may end" in text
-    assert "when the run may end: its jobs may take 02:30:00" in text
+    assert "the bearer token expires before the longest job may end" in text
+    assert "when the longest job may end: it may take 01:00:00" in text
     assert "or --allow-expiring: jobs wait when it has ended" in text
     (said,) = check(rules, [], placement, allow_expiring=True)
-    assert said.startswith("the bearer token expires before the run may end")
-    write(file, token(9000 + 60))
+    assert said.startswith("the bearer token expires before the longest job may end")
+    write(file, token(3600 + 60))
     assert check(rules, [], placement) == []
+
+
+def test_a_job_that_is_done_needs_no_token(file: Path) -> None:
+    rules = [rule("a", 4, 3600), rule("b", 1, 1800, "a")]
+    write(file, token(3600 - 60))
+    done = frozenset(job.folder for job in rules[0].jobs.values())
+    assert check(rules, [], placed(rules, TOKEN), valid=done) == []
+
+
+def test_a_bundle_has_the_time_of_all_its_jobs(file: Path) -> None:
+    rules = [rule("a", 4, 1800)]
+    rules[0].bundles = {"x": Bundle("a", ("x",), ("0", "1")), "y": Bundle("a", ("y",), ("2", "3"))}
+    write(file, token(3600 - 60))
+    assert "it may take 01:00:00" in refused(rules, placed(rules, TOKEN))
 
 
 def test_allow_expiring_allows_nothing_else(file: Path) -> None:
@@ -129,13 +112,10 @@ def test_allow_expiring_allows_nothing_else(file: Path) -> None:
 
 
 def test_an_unknown_time(file: Path) -> None:
-    rules = [rule("a", 4, None), rule("b", 1, 600, "a")]
-    write(file, token(500))
-    text = refused(rules, placed(rules, TOKEN))
-    assert "its jobs may take 00:10:00, and longer: nothing is known of a" in text
+    rules = [rule("a", 4, None)]
     write(file, token(1200))
     (said,) = check(rules, [], placed(rules, TOKEN))
-    assert "and how long a takes is not known" in said
+    assert said.startswith("the bearer token expires before the longest job may end")
     write(file, token(7200))
     assert check(rules, [], placed(rules, TOKEN)) == []
 
