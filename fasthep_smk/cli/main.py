@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -353,42 +354,21 @@ def _site(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from fasthep_smk.report import status
+    from fasthep_smk.cli.status import status
 
-    found = status.look(options.build, verify=options.verify)
-    if options.json:
-        print(json.dumps(status.as_data(found), indent=1))
-    else:
-        print(status.as_text(found), end="")
-    return int(bool(found.damaged))
+    return status(options)
 
 
 def _report(options: argparse.Namespace) -> int:
-    from fasthep_smk.cli import report
-
-    print(report.told(options.build, text=options.text, as_json=options.json), end="")
-    return 0
+    return int(import_module("fasthep_smk.contrib.report.command").report(options))
 
 
 def _compare(options: argparse.Namespace) -> int:
-    from fasthep_smk.cli import report
-
-    text, status = report.compared([options.build, options.other], as_json=options.json)
-    print(text, end="")
-    return status
+    return int(import_module("fasthep_smk.contrib.report.command").compare(options))
 
 
 def _sizes(options: argparse.Namespace) -> int:
-    from fasthep_smk.report import sizes
-    from fasthep_smk.storage.jobs import find_build
-    from fasthep_smk.storage.measured import taken
-
-    found = sizes.evidence(taken(find_build(options.build)))
-    if options.json:
-        print(json.dumps(sizes.as_data(found), indent=1))
-    else:
-        print(sizes.as_yaml(found, options.build), end="")
-    return 0
+    return int(import_module("fasthep_smk.contrib.measure.sizes").sizes(options))
 
 
 def _clean(options: argparse.Namespace) -> int:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from fasthep_smk import sites
 from fasthep_smk.plan.forecast import Done, Forecast, Work, forecast
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sample import counting
-from fasthep_smk.report.facts import Facts, JobFacts, gather
 from fasthep_smk.reuse.store import read
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Record
 from fasthep_smk.translate.translation import Placed
 
 __all__ = ["forecast_of", "not_done"]
+
+#: Those of ``contrib.report.facts``.
+Facts: TypeAlias = Any
+JobFacts: TypeAlias = Any
 
 
 def not_done(placed: Placed) -> set[str]:
@@ -40,7 +45,7 @@ def forecast_of(placed: Placed, to_do: Collection[str]) -> Forecast:
     ``to_do`` are the folders of the jobs that would run.
     """
     build, placement = placed.earlier, placed.placement
-    facts = gather(build)
+    facts = import_module("fasthep_smk.contrib.report.facts").gather(build)
     done = {one.folder: one for one in facts.done}
     here = sites.system(placement.site.system).machine(placement.site)
     jobs = placed.settings.jobs
@@ -136,4 +141,4 @@ def _around(facts: Facts) -> float:
         return 0.0
     before = min(one.started for one in jobs) - run["started"]
     after = run["ended"] - max(one.ended for one in jobs)
-    return max(0.0, before) + max(0.0, after)
+    return float(max(0.0, before) + max(0.0, after))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_outdated", "noting", "write_page"]
 
+_PAGE = "fasthep_smk.contrib.report.page"
 #: Seconds after which a run has its first page.
 _FIRST = 10.0
 #: Seconds after which a batch system is asked again why jobs wait.
@@ -79,7 +81,7 @@ def _renewing(build: Path, pools: Mapping[str, str] | None = None) -> Iterator[N
                 with contextlib.suppress(Exception):
                     queue.note(build, pools)
                 asked = time.monotonic()
-            from fasthep_smk.report import page  # a short run needs none
+            page = import_module(_PAGE)  # a short run needs none
 
             started = time.perf_counter()
             with contextlib.suppress(Exception):
@@ -93,7 +95,7 @@ def _renewing(build: Path, pools: Mapping[str, str] | None = None) -> Iterator[N
 def write_page(build: Path) -> None:
     """Write the page of a build folder; if that fails, say so: the run is none the worse."""
     # Imported when needed: a run with nothing to do writes none.
-    from fasthep_smk.report import page
+    page = import_module(_PAGE)
 
     try:
         page.write(build)

@@ -16,6 +16,11 @@ ENTRANCES = {"__init__", "__main__", "api", "py"}  # py.typed
 #: Modules that are named by a text in a room below theirs: each is started or read by another
 #: process, or opened as a file, so nothing is imported upwards.
 NAMED_BELOW = {
+    # An optional part is loaded by the command, or started by the run, that needs it.
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.sizes"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.report.command"),
+    ("fasthep_smk.run.forecast", "fasthep_smk.contrib.report.facts"),
+    ("fasthep_smk.run.report_page", "fasthep_smk.contrib.report.page"),
     # Files of the build folder say what Snakemake starts or imports.
     ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
     ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.report import page
+from fasthep_smk.contrib.report import page
 from fasthep_smk.run import report_page
 from fasthep_smk.storage import layout
 from tests.support import tables

@@ -1,22 +1,37 @@
-"""``fasthep-smk report``: the page on a build folder, or the same in the terminal; ``compare``."""
+"""The commands ``report`` and ``compare``: what build folders say, on a page or in the terminal."""
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from tabulate import tabulate
 
-from fasthep_smk.report import compare, document, page
-from fasthep_smk.report.facts import gather
-from fasthep_smk.report.tables import Section, sections
+from fasthep_smk.contrib.report import compare as comparing
+from fasthep_smk.contrib.report import document, page
+from fasthep_smk.contrib.report.facts import gather
+from fasthep_smk.contrib.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
 
-__all__ = ["as_text", "compared", "told"]
+__all__ = ["as_text", "compare", "compared", "report", "told"]
 
 #: Characters of a cell in the terminal, in a wide table and in one of few columns; rows of a table.
 _WIDTH, _WIDE, _ROWS = 60, 120, 30
+
+
+def report(options: argparse.Namespace) -> int:
+    """Write the page on a build folder, or print the same as text or JSON."""
+    print(told(options.build, text=options.text, as_json=options.json), end="")
+    return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Print what differs between two build folders; return the exit status of ``diff``."""
+    text, status = compared([options.build, options.other], as_json=options.json)
+    print(text, end="")
+    return status
 
 
 def told(folder: Path, *, text: bool, as_json: bool) -> str:
@@ -38,11 +53,11 @@ def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
     Raises:
         Findings: one is no build folder, or its task tables cannot be read.
     """
-    found = compare.comparison(*map(find_build, folders))
+    found = comparing.comparison(*map(find_build, folders))
     is_trouble = found.unread or not any(found.compared.values())
     status = 2 if is_trouble else int(not found.is_same)
     if as_json:
-        return f"{json.dumps(compare.as_data(found), indent=1)}\n", status
+        return f"{json.dumps(comparing.as_data(found), indent=1)}\n", status
     lines = [
         f"{name + ':':7} {build} ({verdict.state}: {verdict.text})"
         for name, build, verdict in zip(
@@ -50,7 +65,7 @@ def compared(folders: Sequence[Path], *, as_json: bool) -> tuple[str, int]:
         )
     ]
     lines += [f"cannot be read: {path}" for path in found.unread]
-    parts = ["\n".join([*lines, compare.verdict(found)]), *map(_table, compare.sections(found))]
+    parts = ["\n".join([*lines, comparing.verdict(found)]), *map(_table, comparing.sections(found))]
     return "\n\n".join(parts) + "\n", status
 
 

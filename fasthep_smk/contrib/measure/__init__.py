@@ -1,0 +1,1 @@
+"""What jobs took, and what such jobs should ask for."""
