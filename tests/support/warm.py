@@ -100,10 +100,11 @@ _MODULES = (
 #: Modules that a command starts as ``python -P -m MODULE``: these become one of its spares.
 _STARTED = (
     "fasthep_smk.cli.hand_over",
+    "fasthep_smk.contrib.report",
     "fasthep_smk.executors.local",
     "fasthep_smk.worker.fork_server",
 )
-_SPARES = 2
+_SPARES = 3
 #: Commands that start none of them.
 _ALONE = frozenset({"check", "clean", "explain", "ops", "report", "status", "translate", "why"})
 FASTHEP = "fasthep"
