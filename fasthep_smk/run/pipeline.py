@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from fasthep_smk.run.display import Screen
     from fasthep_smk.run.engine import Outcome
     from fasthep_smk.run.prestart import Prestarted
-    from fasthep_smk.run.report_page import Page
 
 __all__ = [
     "STEPS",
@@ -73,11 +72,11 @@ class Session:
 
     ``held`` is the lock of the build folder, which Snakemake's process shares; ``prestarted`` are
     processes that were started for it while the workflow was compiled. ``screen`` makes what shows
-    how a translation runs, if not the terminal does. ``page`` writes what people see of it.
+    how a translation runs, if not the terminal does. ``page`` is that on the folder.
     """
 
     translation: Translation
-    page: Page
+    page: report_page.Page
     held: int | None = None
     prestarted: Prestarted | None = None
     screen: Callable[[Translation], Screen] | None = None
@@ -88,7 +87,7 @@ class Finished:
     """A run that has succeeded: how many jobs were done, and the translation at the end."""
 
     translation: Translation
-    page: Page
+    page: report_page.Page
     done: int
 
 

@@ -47,6 +47,10 @@ class Page:
         self._build = build
         self._process: subprocess.Popen[bytes] | None = None
 
+    @property
+    def is_started(self) -> bool:
+        return self._process is not None
+
     def start(self) -> None:
         """Start the process, if it is not there.
 
@@ -54,12 +58,16 @@ class Page:
             OSError: it cannot be started.
         """
         if self._process is None:
+            # Imported when needed: a run with nothing to do starts none.
+            from fasthep_smk.worker.processes import ONE_THREAD
+
             words = [str(self._build), str(os.getpid())]
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", _WRITER, *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                env={**os.environ, **ONE_THREAD},
                 start_new_session=True,
             )
 
@@ -109,13 +117,14 @@ def noting(translation: Translation, page: Page) -> Iterator[None]:
     last_run.write(translation.build, run)
     try:
         queue.forget(translation.build)
-        with contextlib.suppress(OSError):  # it is tried again, and told, at the end
+        with contextlib.suppress(OSError):  # it is tried again, and told, at a good end
             page.start()
         yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt)
         _end(translation.build, run, "stopped" if stopped else "failed", error)
-        page.write()
+        if page.is_started:  # else perhaps it lacked what the run has died of
+            page.write()
         raise
     _end(translation.build, run, "finished")
 

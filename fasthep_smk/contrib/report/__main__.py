@@ -22,6 +22,19 @@ from pathlib import Path
 
 from fasthep_smk.util.processes import die_with_parent
 
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[2]))
+    gc.disable()  # what is imported stays: nothing of it is to be collected
+
+import hist  # noqa: F401 - else the run would wait for it when histograms are read
+
+from fasthep_smk.contrib.report import page
+from fasthep_smk.storage import failures, queue
+from fasthep_smk.storage.job_settings import read_requests
+from fasthep_smk.util import system_errors
+from fasthep_smk.util.errors import Findings
+from fasthep_smk.util.names import printable
+
 #: Seconds after which a run has its first page.
 _FIRST = 10.0
 #: Seconds after which a batch system is asked again why jobs wait.
@@ -29,22 +42,8 @@ _ASKED = 30.0
 _STDIN, _STDOUT = 0, 1
 
 
-def main(build: Path) -> None:
-    """Renew the page of a build folder until a word comes; then write it, and answer."""
-    import hist  # noqa: F401 - to read histograms
-
-    from fasthep_smk.contrib.report import page  # noqa: F401 - at the end, nobody waits for imports
-
-    gc.freeze()
-    gc.enable()
-    if renew(build):
-        os.write(_STDOUT, b"\n%s\n" % json.dumps(problem_of_last(build)).encode())
-
-
 def renew(build: Path) -> bool:
     """Renew the page until standard input has a word, or is closed; return whether it had one."""
-    from fasthep_smk.contrib.report import page
-
     wait, asked = _FIRST, -_ASKED
     while not select.select([_STDIN], [], [], wait)[0]:
         if time.monotonic() - asked >= _ASKED:
@@ -60,9 +59,6 @@ def renew(build: Path) -> bool:
 
 def note_waiting(build: Path) -> None:
     """Note which jobs wait in a batch system and why, by the pool of their rule's first attempt."""
-    from fasthep_smk.storage import queue
-    from fasthep_smk.storage.job_settings import read_requests
-
     asked = read_requests(build)
     if asked["system"] != "local":
         queue.note(build, {rule: first["pool"] for rule, (first, *_) in asked["rules"].items()})
@@ -70,12 +66,6 @@ def note_waiting(build: Path) -> None:
 
 def problem_of_last(build: Path) -> str:
     """Write the page; return why that failed, with the fix if it is known, or nothing."""
-    from fasthep_smk.contrib.report import page
-    from fasthep_smk.storage import failures
-    from fasthep_smk.util import system_errors
-    from fasthep_smk.util.errors import Findings
-    from fasthep_smk.util.names import printable
-
     try:
         page.write(build)
     except Findings as error:
@@ -88,8 +78,9 @@ def problem_of_last(build: Path) -> str:
 
 
 if __name__ == "__main__":
-    gc.disable()  # what is imported stays: nothing of it is to be collected
-    folder, parent = sys.argv[1:]
-    die_with_parent(int(parent))
-    main(Path(folder))
+    gc.freeze()
+    gc.enable()
+    folder = Path(sys.argv[1])
+    if renew(folder):
+        os.write(_STDOUT, b"\n%s\n" % json.dumps(problem_of_last(folder)).encode())
     os._exit(0)  # the run waits for this end
