@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.report.estimate import Pace, seconds_left
+from fasthep_smk.run.estimate import Pace, seconds_left
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import memory_of
 

@@ -72,10 +72,11 @@ class Session:
 
     ``held`` is the lock of the build folder, which Snakemake's process shares; ``prestarted`` are
     processes that were started for it while the workflow was compiled. ``screen`` makes what shows
-    how a translation runs, if not the terminal does.
+    how a translation runs, if not the terminal does. ``page`` is that on the folder.
     """
 
     translation: Translation
+    page: report_page.Page
     held: int | None = None
     prestarted: Prestarted | None = None
     screen: Callable[[Translation], Screen] | None = None
@@ -86,6 +87,7 @@ class Finished:
     """A run that has succeeded: how many jobs were done, and the translation at the end."""
 
     translation: Translation
+    page: report_page.Page
     done: int
 
 
@@ -124,8 +126,8 @@ def run(session: Session) -> Finished:
         if session.prestarted is not None:
             session.prestarted.discard()
         failures.forget(build)
-        return Finished(translation, 0)
-    with report_page.noting(translation):
+        return Finished(translation, session.page, 0)
+    with report_page.noting(translation, session.page):
         return _run_jobs(session)
 
 
@@ -158,7 +160,7 @@ def _run_jobs(session: Session) -> Finished:
             translate_without=lambda without: _translate_again(translation, without),
             output=sys.stderr,
         )
-    return Finished(translation, done)
+    return Finished(translation, session.page, done)
 
 
 def _refuse_silent(translation: Translation) -> None:
@@ -205,8 +207,8 @@ def conclude(finished: Finished) -> Concluded:
     warn(said_by_jobs(build))
     incomplete = accept_missing.last_word(translation, settings.accept_missing)
     if finished.done or report_page.is_outdated(build):
-        report_page.write_page(build)
-    return Concluded(translation, finished.done, disk, incomplete)
+        finished.page.write()
+    return Concluded(translation, finished.page, finished.done, disk, incomplete)
 
 
 #: All steps of a run. `run_whole` stops twice: after ``place`` the run may be refused, and earlier

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import platform
+import subprocess
 import sys
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,28 +18,94 @@ from typing import TYPE_CHECKING
 from fasthep_smk import sites
 from fasthep_smk.storage import failures, last_run, layout, queue
 from fasthep_smk.storage.last_run import LastRun, Outcome
-from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
-from fasthep_smk.util.threads import meanwhile
+from fasthep_smk.util.processes import ONE_THREAD, in_words
 
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["is_outdated", "noting", "write_page"]
+__all__ = ["Page", "is_outdated", "noting"]
 
-#: Seconds after which a run has its first page.
-_FIRST = 10.0
-#: Seconds after which a batch system is asked again why jobs wait.
-_ASKED = 30.0
+_WRITER = "fasthep_smk.contrib.report"
+#: Seconds that the process which writes the page gets to end by itself.
+_PATIENCE = 5.0
 _PACKAGES = (
     "fasthep-smk", "snakemake", "fasthep-flow", "fasthep-carpenter", "fasthep-curator",
     "fasthep-render",
 )  # fmt: skip
 
 
+class Page:
+    """The page on a build folder, and the process that writes it, which is started once.
+
+    It imports what it needs while jobs run, and renews the page now and then. In a session of its
+    own, it does not hear of Ctrl-C: the run ends it in any case.
+    """
+
+    def __init__(self, build: Path) -> None:
+        self._build = build
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._process is not None
+
+    def start(self) -> None:
+        """Start the process, if it is not there.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        if self._process is None:
+            words = [str(self._build), str(os.getpid())]
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", _WRITER, *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **ONE_THREAD},
+                start_new_session=True,
+            )
+
+    def write(self) -> None:
+        """Write the page as it is now; if that fails, say so: the run is none the worse."""
+        try:
+            problem = self._asked_for()
+        except (OSError, ValueError) as error:
+            problem = failures.one_line(error)
+        if problem:
+            warning = f"fasthep-smk: warning: {layout.REPORT} was not written: {problem}"
+            print(warning, file=sys.stderr)
+
+    def _asked_for(self) -> str:
+        """Let the process write the page and end; return why it has not, or nothing."""
+        self.start()
+        process = self._process
+        assert process is not None
+        said, _ = process.communicate(b".")
+        self._process = None
+        lines = said.decode(errors="replace").split("\n")
+        last = next((line for line in reversed(lines) if line.strip()), "")
+        if process.returncode == 0:
+            return str(json.loads(last))
+        ended = f"its process has ended with {in_words(process.returncode)}"
+        return f"{ended}: {printable(masked(last))}" if last else ended
+
+    def close(self) -> None:
+        """End the process if it is there, and let it write nothing more."""
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            with process:
+                process.stdin.close()
+                try:
+                    process.wait(_PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+
+
 @contextlib.contextmanager
-def noting(translation: Translation) -> Iterator[None]:
+def noting(translation: Translation, page: Page) -> Iterator[None]:
     """Note that a run goes on, and how it has ended; renew the page, and after a failure write it.
 
     That of a run that succeeds is written when it is concluded.
@@ -45,65 +113,17 @@ def noting(translation: Translation) -> Iterator[None]:
     run = _begun(translation)
     last_run.write(translation.build, run)
     try:
-        with _renewing(
-            translation.build, None if run["system"] == "local" else _pools(translation)
-        ):
-            yield
+        queue.forget(translation.build)
+        with contextlib.suppress(OSError):  # it is tried again, and told, at a good end
+            page.start()
+        yield
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt)
         _end(translation.build, run, "stopped" if stopped else "failed", error)
-        write_page(translation.build)
+        if page.is_started:  # else perhaps it lacked what the run has died of
+            page.write()
         raise
     _end(translation.build, run, "finished")
-
-
-def _pools(translation: Translation) -> dict[str, str]:
-    """Return the pool of each rule's first attempt."""
-    return {rule: tried[0].pool for rule, tried in translation.placement.attempts.items()}
-
-
-@contextlib.contextmanager
-def _renewing(build: Path, pools: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Write the page now and then while the block lasts, so seldom that it costs next to nothing.
-
-    On a batch system, where rules have ``pools``, it is also noted why jobs wait. What goes wrong
-    with it is not said now: if it still does at the end, it is said then.
-    """
-    queue.forget(build)
-
-    def renew(over: threading.Event) -> None:
-        wait, asked = _FIRST, -_ASKED
-        while not over.wait(wait):
-            if pools is not None and time.monotonic() - asked >= _ASKED:
-                with contextlib.suppress(Exception):
-                    queue.note(build, pools)
-                asked = time.monotonic()
-            from fasthep_smk.report import page  # a short run needs none
-
-            started = time.perf_counter()
-            with contextlib.suppress(Exception):
-                page.write(build, renewed=wait)
-            wait = page.pause(time.perf_counter() - started)
-
-    with meanwhile(renew):
-        yield
-
-
-def write_page(build: Path) -> None:
-    """Write the page of a build folder; if that fails, say so: the run is none the worse."""
-    # Imported when needed: a run with nothing to do writes none.
-    from fasthep_smk.report import page
-
-    try:
-        page.write(build)
-    except Exception as error:  # whatever it is, the results are there
-        if isinstance(error, Findings):
-            text, fix = error.findings[0].problem, error.findings[0].hint
-        else:
-            text, fix = printable(failures.one_line(error)), None
-        hint = f"; {printable(fix)}" if fix else ""
-        warning = f"fasthep-smk: warning: {layout.REPORT} was not written: {text}{hint}"
-        print(warning, file=sys.stderr)
 
 
 def is_outdated(build: Path) -> bool:

@@ -57,7 +57,7 @@ def run_whole(
         prestarted = begin("local") if here else None
         # Imported now: what is prestarted does not wait for the compiler's import.
         from fasthep_smk import sites
-        from fasthep_smk.run import pipeline
+        from fasthep_smk.run import pipeline, report_page
         from fasthep_smk.translate.translation import Start
 
         if problem := problem_above(build, workflow=settings.workflow):
@@ -71,7 +71,8 @@ def run_whole(
         sites.require_plugin(placed.placement.site.system)
         agree(placed)
         translation = pipeline.accepted_beside_jobs(placed, cancel=cancel)
-        session = pipeline.Session(translation, held, prestarted, screen)
+        page = until_the_end.enter_context(contextlib.closing(report_page.Page(build)))
+        session = pipeline.Session(translation, page, held, prestarted, screen)
         found = pipeline.up_to(pipeline.conclude, session, after=pipeline.write)
         ended(found)
         return found

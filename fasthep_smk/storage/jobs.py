@@ -7,18 +7,25 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from fasthep_smk.storage import layout
+from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import JobEntry, TaskTable, UnreadableTable
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Findings, WrongArgument, nearest
 
+if TYPE_CHECKING:
+    from fasthep_smk.storage.run_lock import Holder
+
 __all__ = [
+    "STATES",
+    "State",
     "TaskJob",
     "fallbacks",
     "find_build",
@@ -27,8 +34,12 @@ __all__ = [
     "jobs_of",
     "memory_of",
     "read_jobs",
+    "state_of",
     "waited_for",
 ]
+
+State = Literal["done", "running", "failed", "to do"]
+STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 
 _WAITED_FOR = re.compile(r'^ "waited_for": "([^"]*)"', re.MULTILINE)
 _MEMORY = re.compile(r'^ "used": \{\s*"memory": (\d+)', re.MULTILINE)
@@ -126,6 +137,24 @@ def is_done(build: Path, job: TaskJob) -> bool:
     """Whether a job has its record, of what the job is now."""
     found = _SIGNATURE.search(_head(build, job))
     return found is not None and found[1] == job.entry.signature
+
+
+def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> State:
+    """Return the state of a job, by the note that it left and who works on its folder.
+
+    A job leaves a note when it starts, as if it had been killed. Where its process cannot be seen,
+    on another machine or in a container of a batch system's, it counts as running as long as the
+    run goes on.
+    """
+    if done:
+        return "done"
+    if note is None:
+        return "to do"
+    if note.kind != "killed":
+        return "failed"
+    seen = note.system == "local" and note.host == socket.gethostname()
+    runs = failures.lives(note) or (not seen and run is not None)
+    return "running" if runs else "failed"
 
 
 def head_of(build: Path, job: TaskJob) -> JsonObject | None:

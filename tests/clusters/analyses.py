@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk.report import document
-from fasthep_smk.report.facts import gather
+from fasthep_smk.contrib.report import document
+from fasthep_smk.contrib.report.facts import gather
 from fasthep_smk.storage import layout
 from tests.clusters.conftest import Cluster
 from tests.support import events, warm

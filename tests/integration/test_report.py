@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.report import document, facts, page
+from fasthep_smk.contrib.report import document, facts, page
 from tests.integration.conftest import WORKFLOW, Run
 from tests.support.browser import printed, show
 from tests.support.recomputed import differences

@@ -44,8 +44,12 @@ _MODULES = (
     "fasthep_smk.cli.doctor",
     "fasthep_smk.cli.explain",
     "fasthep_smk.cli.hand_over",
-    "fasthep_smk.cli.report",
+    "fasthep_smk.cli.status",
     "fasthep_smk.cli.why",
+    "fasthep_smk.contrib.report.command",
+    "fasthep_smk.contrib.report.compare",
+    "fasthep_smk.contrib.report.page",
+    "fasthep_smk.contrib.report.rule_pages",
     "fasthep_smk.executors.direct",
     "fasthep_smk.executors.forked_jobs",
     "fasthep_smk.executors.logger_plugin",
@@ -56,10 +60,6 @@ _MODULES = (
     "fasthep_smk.flow.operation",
     "fasthep_smk.flow.references",
     "fasthep_smk.flow.trial",
-    "fasthep_smk.report.compare",
-    "fasthep_smk.report.page",
-    "fasthep_smk.report.rule_pages",
-    "fasthep_smk.report.status",
     "fasthep_smk.run.accept_missing",
     "fasthep_smk.run.engine",
     "fasthep_smk.run.fork_server",
@@ -100,10 +100,11 @@ _MODULES = (
 #: Modules that a command starts as ``python -P -m MODULE``: these become one of its spares.
 _STARTED = (
     "fasthep_smk.cli.hand_over",
+    "fasthep_smk.contrib.report",
     "fasthep_smk.executors.local",
     "fasthep_smk.worker.fork_server",
 )
-_SPARES = 2
+_SPARES = 3
 #: Commands that start none of them.
 _ALONE = frozenset({"check", "clean", "explain", "ops", "report", "status", "translate", "why"})
 FASTHEP = "fasthep"

@@ -22,6 +22,9 @@ NAMED_BELOW = {
     ("fasthep_smk.cli.run", "fasthep_smk.contrib.measure.forecast"),
     ("fasthep_smk.cli.init", "fasthep_smk.contrib.measure.from_root"),
     ("fasthep_smk.flow.reads", "fasthep_smk.contrib.measure.modifiers"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.sizes"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.report.command"),
+    ("fasthep_smk.run.report_page", "fasthep_smk.contrib.report"),
     # Files of the build folder say what Snakemake starts or imports.
     ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
     ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),
@@ -117,6 +120,12 @@ def test_a_room_names_modules_above_it_only_where_other_processes_use_them() -> 
         if order.index(room_of(target)) < order.index(room_of(name))
     }
     assert upwards == NAMED_BELOW
+
+
+def test_nothing_else_imports_an_optional_part() -> None:
+    """Not inside a function either: it is named by a text, and loaded when it is used."""
+    taken = [pair for pair in imports() if room_of(pair[1]) == "contrib"]
+    assert [pair for pair in taken if room_of(pair[0]) != "contrib"] == []
 
 
 def test_no_room_imports_an_entrance() -> None:

@@ -1,1 +1,1 @@
-"""What measures a run or looks ahead: modifiers, ``forecast``, ``ops``, ``init --from-root``."""
+"""What measures a run or looks ahead: modifiers, sizes, forecast, ``ops``, ``init --from-root``."""

@@ -20,10 +20,10 @@ from fasthep_smk import sites
 from fasthep_smk.cli.steps import imagined, placed
 from fasthep_smk.cli.why import unbundled
 from fasthep_smk.contrib.measure.extrapolation import Done, Forecast, Work, forecast
+from fasthep_smk.contrib.report.facts import Facts, JobFacts, gather
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sample import counting
-from fasthep_smk.report.facts import Facts, JobFacts, gather
 from fasthep_smk.reuse.store import read
 from fasthep_smk.run import pipeline
 from fasthep_smk.run.lock import Held
@@ -250,4 +250,4 @@ def _around(facts: Facts) -> float:
         return 0.0
     before = min(one.started for one in jobs) - run["started"]
     after = run["ended"] - max(one.ended for one in jobs)
-    return max(0.0, before) + max(0.0, after)
+    return float(max(0.0, before) + max(0.0, after))

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.cli import background
-from fasthep_smk.report import status
+from fasthep_smk.cli import background, status
 from fasthep_smk.run import earlier_jobs
 from fasthep_smk.sites import slurm_queue
 from fasthep_smk.storage import batch_jobs

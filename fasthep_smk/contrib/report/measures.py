@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fasthep_smk.contrib.report.facts import JobFacts
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
-from fasthep_smk.report.facts import JobFacts
 from fasthep_smk.storage.queue import Waited
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""``fasthep-smk report``: the page on a build folder, or the same in the terminal; ``compare``."""
+"""The commands ``report`` and ``compare``: what build folders say, on a page or in the terminal."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from fasthep_smk.report import compare, document, page
-from fasthep_smk.report.facts import gather
-from fasthep_smk.report.tables import Section, sections
+from fasthep_smk.contrib.report import compare, document, page
+from fasthep_smk.contrib.report.facts import gather
+from fasthep_smk.contrib.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
 
 __all__ = ["as_text", "compared", "do_compare", "do_report", "told"]
@@ -21,13 +21,13 @@ _WIDTH, _WIDE, _ROWS = 60, 120, 30
 
 
 def do_report(options: argparse.Namespace) -> int:
-    """Write the page, or print its tables."""
+    """Write the page on a build folder, or print the same as text or JSON."""
     print(told(options.build, text=options.text, as_json=options.json), end="")
     return 0
 
 
 def do_compare(options: argparse.Namespace) -> int:
-    """Print what differs between two build folders."""
+    """Print what differs between two build folders; return the exit status of ``diff``."""
     text, status = compared([options.build, options.other], as_json=options.json)
     print(text, end="")
     return status

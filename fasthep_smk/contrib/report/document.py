@@ -12,17 +12,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fasthep_smk.report import measures, results, rules
-from fasthep_smk.report.estimate import Pace, seconds_left
-from fasthep_smk.report.facts import Facts, InputFile, Lacking, by_state
-from fasthep_smk.report.numbers import (
+from fasthep_smk.contrib.report import measures, results, rules
+from fasthep_smk.contrib.report.facts import Facts, InputFile, Lacking, by_state
+from fasthep_smk.contrib.report.numbers import (
     duration,
     percent,
     when,
 )
-from fasthep_smk.report.rules import RuleFacts
-from fasthep_smk.report.status import State
+from fasthep_smk.contrib.report.rules import RuleFacts
+from fasthep_smk.run.estimate import Pace, seconds_left
 from fasthep_smk.storage import failures, missing_report
+from fasthep_smk.storage.jobs import State
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.files import read_plain

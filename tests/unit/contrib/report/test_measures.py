@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.report import measures, tables
-from fasthep_smk.report.facts import JobFacts
+from fasthep_smk.contrib.report import measures, tables
+from fasthep_smk.contrib.report.facts import JobFacts
 from fasthep_smk.storage.queue import Waited
 
 GB = 10**9

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import socket
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import cast
 
 from tabulate import tabulate
 
@@ -21,11 +20,14 @@ from fasthep_smk import sites
 from fasthep_smk.storage import batch_jobs, damage, failures, layout, missing_report, run_lock
 from fasthep_smk.storage.disk_usage import KINDS, Amount, Survey, freed_by, survey
 from fasthep_smk.storage.jobs import (
+    STATES,
+    State,
     TaskJob,
     fallbacks,
     find_build,
     is_done,
     read_jobs,
+    state_of,
     waited_for,
 )
 from fasthep_smk.storage.queue import Left, find
@@ -36,10 +38,8 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["STATES", "State", "Status", "as_data", "as_text", "do_status", "look", "state_of"]
+__all__ = ["Status", "as_data", "as_text", "do_status", "look"]
 
-State = Literal["done", "running", "failed", "to do"]
-STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
 #: How many failed jobs are shown, and how much of each.
 _FAILED, _WIDTH = 10, 160
 #: How many jobs of a batch system are shown.
@@ -70,7 +70,11 @@ class Status:
 
 
 def do_status(options: argparse.Namespace) -> int:
-    """Print what is in a build folder; the exit status is 1 if something in it is damaged."""
+    """Print the status of a build folder; return 1 if files of finished jobs are damaged.
+
+    Raises:
+        Findings: as `look`.
+    """
     found = look(options.build, verify=options.verify)
     if options.json:
         print(json.dumps(as_data(found), indent=1))
@@ -131,24 +135,6 @@ def _damaged(build: Path, states: Mapping[str, State]) -> dict[str, str]:
         found |= results
     products = damage.of_products(build, records, content=True)
     return found | {path: how for path, how in products.items() if how != damage.GONE}
-
-
-def state_of(done: bool, note: failures.Failure | None, run: Holder | None) -> State:
-    """Return the state of a job, by the note that it left and who works on its folder.
-
-    A job leaves a note when it starts, as if it had been killed. Where its process cannot be seen,
-    on another machine or in a container of a batch system's, it counts as running as long as the
-    run goes on.
-    """
-    if done:
-        return "done"
-    if note is None:
-        return "to do"
-    if note.kind != "killed":
-        return "failed"
-    seen = note.system == "local" and note.host == socket.gethostname()
-    runs = failures.lives(note) or (not seen and run is not None)
-    return "running" if runs else "failed"
 
 
 def as_text(status: Status) -> str:

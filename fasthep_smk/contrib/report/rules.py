@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk.report.facts import Facts, JobFacts, by_state
-from fasthep_smk.report.status import State
+from fasthep_smk.contrib.report.facts import Facts, JobFacts, by_state
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.jobs import State
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked

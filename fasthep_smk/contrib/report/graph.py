@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 
-from fasthep_smk.report.rules import RuleFacts
+from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.util.names import encode
 
 __all__ = ["MOST", "Placed", "as_svg", "placed"]

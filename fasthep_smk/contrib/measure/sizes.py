@@ -61,7 +61,11 @@ class Evidence:
 
 
 def do_sizes(options: argparse.Namespace) -> int:
-    """Print what the jobs of a build folder took."""
+    """Print what the jobs of a build folder took, as a file of sizes or as JSON.
+
+    Raises:
+        Findings: it is no build folder, or its task tables cannot be read.
+    """
     found = evidence(taken(find_build(options.build)))
     if options.json:
         print(json.dumps(as_data(found), indent=1))

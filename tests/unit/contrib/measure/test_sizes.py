@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fasthep_smk.config.sizes import read_sizes
-from fasthep_smk.report import sizes
+from fasthep_smk.contrib.measure import sizes
 from fasthep_smk.storage.measured import Taken
 
 GB = 10**9

@@ -14,20 +14,20 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from fasthep_smk.report import document, measures, results
-from fasthep_smk.report.compare_files import (
+from fasthep_smk.contrib.report import document, measures, results
+from fasthep_smk.contrib.report.compare_files import (
     SAME,
     FileDifference,
     SkimDifference,
     differing_files,
     differing_skims,
 )
-from fasthep_smk.report.document import Verdict, clean
-from fasthep_smk.report.facts import Facts, gather
-from fasthep_smk.report.measures import RuleUse
-from fasthep_smk.report.numbers import amount, duration, size
-from fasthep_smk.report.results import Cut, Cutflow
-from fasthep_smk.report.tables import Section
+from fasthep_smk.contrib.report.document import Verdict, clean
+from fasthep_smk.contrib.report.facts import Facts, gather
+from fasthep_smk.contrib.report.measures import RuleUse
+from fasthep_smk.contrib.report.numbers import amount, duration, size
+from fasthep_smk.contrib.report.results import Cut, Cutflow
+from fasthep_smk.contrib.report.tables import Section
 from fasthep_smk.storage import failures
 from fasthep_smk.util.documents import JsonObject
 

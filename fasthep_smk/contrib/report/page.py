@@ -16,11 +16,11 @@ from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.report import document, measures, results, rule_pages, tables
-from fasthep_smk.report.document import FailedJob, Report
-from fasthep_smk.report.facts import Facts, gather
-from fasthep_smk.report.numbers import duration, when
-from fasthep_smk.report.tables import Section
+from fasthep_smk.contrib.report import document, measures, results, rule_pages, tables
+from fasthep_smk.contrib.report.document import FailedJob, Report
+from fasthep_smk.contrib.report.facts import Facts, gather
+from fasthep_smk.contrib.report.numbers import duration, when
+from fasthep_smk.contrib.report.tables import Section
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
@@ -123,7 +123,7 @@ def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:
 
 
 def _resource(name: str) -> str:
-    return (resources("fasthep_smk.report") / name).read_text(encoding="utf-8").strip()
+    return (resources("fasthep_smk.contrib.report") / name).read_text(encoding="utf-8").strip()
 
 
 def _policy(scripts: list[str]) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from fasthep_smk.cli import report
-from fasthep_smk.report import document, numbers, page
-from fasthep_smk.report.facts import gather
+from fasthep_smk.contrib.report import command as report
+from fasthep_smk.contrib.report import document, numbers, page
+from fasthep_smk.contrib.report.facts import gather
 from fasthep_smk.run import lock
 from fasthep_smk.storage import failures, last_run, layout
 from fasthep_smk.storage.task_table import Read, TaskTable

@@ -16,8 +16,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.report import results
-from fasthep_smk.report.numbers import percent
+from fasthep_smk.contrib.report import results
+from fasthep_smk.contrib.report.numbers import percent
 from fasthep_smk.util import files
 
 __all__ = ["SAME", "FileDifference", "SkimDifference", "differing_files", "differing_skims"]

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from fasthep_smk.report import graph
-from fasthep_smk.report.rules import RuleFacts
-from fasthep_smk.report.status import State
+from fasthep_smk.contrib.report import graph
+from fasthep_smk.contrib.report.rules import RuleFacts
+from fasthep_smk.storage.jobs import State
 
 CANARY = "<script>document.title='canary'</script>"
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from urllib.parse import quote
 
-from fasthep_smk.report import graph
-from fasthep_smk.report.numbers import amount, duration, when
-from fasthep_smk.report.rules import RuleFacts, RuleJob, StageText
+from fasthep_smk.contrib.report import graph
+from fasthep_smk.contrib.report.numbers import amount, duration, when
+from fasthep_smk.contrib.report.rules import RuleFacts, RuleJob, StageText
 from fasthep_smk.util.names import encode
 from fasthep_smk.util.units import about_bytes
 

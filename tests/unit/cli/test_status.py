@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.report import status
+from fasthep_smk.cli import status
 from fasthep_smk.run import lock as holding
 from fasthep_smk.storage import failures, run_lock
 from fasthep_smk.storage import jobs as build
@@ -97,7 +97,7 @@ def test_jobs_that_ran_in_their_fallback_are_named(folder: Path) -> None:
 def test_the_state_of_a_job(
     done: bool, found: Failure | None, run: dict[str, Any] | None, state: str
 ) -> None:
-    assert status.state_of(done, found, run) == state
+    assert build.state_of(done, found, run) == state
 
 
 def test_a_job_is_done_by_the_record_of_what_it_is_now(folder: Path) -> None:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.report.status import STATES, State, state_of
 from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.job_settings import read_requests
-from fasthep_smk.storage.jobs import TaskJob, head_of, read_jobs
+from fasthep_smk.storage.jobs import STATES, State, TaskJob, head_of, read_jobs, state_of
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.queue import Waited, noted

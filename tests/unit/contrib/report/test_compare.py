@@ -19,8 +19,9 @@ import uproot
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from fasthep_smk.cli import main, report
-from fasthep_smk.report import compare
+from fasthep_smk.cli import main
+from fasthep_smk.contrib.report import command as report
+from fasthep_smk.contrib.report import compare
 from fasthep_smk.storage import layout
 from tests.support import tables
 

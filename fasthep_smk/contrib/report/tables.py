@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from fasthep_smk.report.document import Report
-from fasthep_smk.report.measures import PoolUse, Requested
-from fasthep_smk.report.numbers import (
+from fasthep_smk.contrib.report.document import Report
+from fasthep_smk.contrib.report.measures import PoolUse, Requested
+from fasthep_smk.contrib.report.numbers import (
     amount,
     decimal,
     duration,

@@ -1,1 +1,0 @@
-"""What a build folder tells people."""
