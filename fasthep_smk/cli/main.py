@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import importlib
 import json
 import sys
 import time
@@ -22,7 +23,6 @@ from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import check_build, close_new_files
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.execution import Execution
     from fasthep_smk.config.run_settings import RunSettings
     from fasthep_smk.run.notify import Status
     from fasthep_smk.run.pipeline import Concluded
@@ -412,17 +412,8 @@ def _retry(options: argparse.Namespace) -> int:
 
 
 def _pack(options: argparse.Namespace) -> int:
-    from fasthep_smk.transfer.environment.command import pack_environment
-    from fasthep_smk.translate.translation import execution_of_site
-
-    asked, modules = None, list[str]()
-    if options.workflow is not None:
-        execution, modules = _compiled(options)
-        asked = execution.environment
-    elif options.profile is not None:
-        asked = execution_of_site(options.profile).environment
-    print(pack_environment(options, asked, modules))
-    return 0
+    packed: int = importlib.import_module("fasthep_smk.contrib.pack.command").do_pack(options)
+    return packed
 
 
 def _export(options: argparse.Namespace) -> int:
@@ -462,19 +453,6 @@ def _disable(options: argparse.Namespace) -> int:
     removed = project_profile.disable(options.folder)
     print("nothing to remove" if removed is None else f"removed: {removed}")
     return 0
-
-
-def _compiled(options: argparse.Namespace) -> tuple[Execution, list[str]]:
-    """Return where stages run, and the modules that the plans of a workflow name."""
-    from fasthep_smk.flow.modules import modules_of
-    from fasthep_smk.run import pipeline
-    from fasthep_smk.util.scratch import scratch
-
-    with scratch() as folder:
-        start = _start(options, folder / "build", folder / "aside")
-        compiled = pipeline.up_to(pipeline.compile_plans, start)
-    modules = {name for one in compiled.plans for name in modules_of(one.plan)}
-    return compiled.execution, sorted(modules)
 
 
 #: Commands that are of no use if what they say cannot be written.

@@ -26,6 +26,9 @@ NAMED_BELOW = {
     ("fasthep_smk.sites.slurm", "fasthep_smk.executors.slurm"),
     # A batch job starts what keeps a fork server on its node.
     ("fasthep_smk.executors.pilot_parsl", "fasthep_smk.run.pilot"),
+    # An optional part is loaded when it is used: a command of its own, jobs that travel.
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.pack.command"),
+    ("fasthep_smk.transfer.setup", "fasthep_smk.contrib.pack.build"),
     # The schema of FAST-HEP's language is a file beside the code that follows it.
     ("fasthep_smk.config.schema", "fasthep_smk.flow"),
 }
@@ -100,6 +103,16 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
         if room_of(name) == room and room_of(target) not in below | ENTRANCES
     ]
     assert upwards == []
+
+
+def test_optional_parts_do_not_import_each_other() -> None:
+    between = [
+        f"{name} imports {target}"
+        for name, target in imports()
+        if room_of(name) == room_of(target) == "contrib"
+        if name.split(".")[2] != target.split(".")[2]
+    ]
+    assert between == []
 
 
 def test_a_room_names_modules_above_it_only_where_other_processes_use_them() -> None:

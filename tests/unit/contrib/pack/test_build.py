@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.transfer.environment import pack
-from fasthep_smk.transfer.environment.archive import Parts, write_archive
-from fasthep_smk.transfer.environment.entries import text_entry
+from fasthep_smk.contrib.pack import build
+from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.entries import text_entry
 from fasthep_smk.util import files
 from tests.support.packed import small_parts
 from tests.support.terminal import Terminal
@@ -25,10 +25,10 @@ from tests.support.terminal import Terminal
 def test_it_is_told_what_is_done_and_how_much_there_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "_EVERY", 0.05)
+    monkeypatch.setattr(build, "_EVERY", 0.05)
     told = io.StringIO()
     (tmp_path / "a.new.rest").write_bytes(bytes(3_000_000))
-    with pack._telling(tmp_path / "a.new", told) as now:
+    with build._telling(tmp_path / "a.new", told) as now:
         for what in ("packing", "testing"):
             if what == "testing":
                 now.test()
@@ -54,9 +54,9 @@ def test_in_a_terminal_it_has_a_bar_that_goes_away(
 
     Tty.encoding = encoding  # type: ignore[assignment]
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(pack, "_DRAWN", 0.01)
+    monkeypatch.setattr(build, "_DRAWN", 0.01)
     told, terminal = Tty(), Terminal()
-    with pack._telling(tmp_path / "a.new", told) as now:
+    with build._telling(tmp_path / "a.new", told) as now:
         now.reached(0.5)
         end = time.monotonic() + 10
         while f"    packing: {strip}" not in told.getvalue():
@@ -112,13 +112,13 @@ def test_an_archive_is_believed_by_owner_mode_and_content(
     if how == "by another user" and os.geteuid() != 0:
         pytest.skip("ONLY ROOT CAN MAKE ANOTHER USER'S FILES: not tested here")
     # The Python of this archive is the one that runs the tests, which is not in it.
-    monkeypatch.setattr(pack, "check_archive", lambda *_: None)
-    first = pack.pack(Small(), tmp_path)
+    monkeypatch.setattr(build, "check_archive", lambda *_: None)
+    first = build.pack(Small(), tmp_path)
     content = first.path.read_bytes()
     assert first.seconds is not None
-    assert pack.pack(Small(), tmp_path).seconds is None
+    assert build.pack(Small(), tmp_path).seconds is None
     planted(first.path, how)
-    again = pack.pack(Small(), tmp_path)
+    again = build.pack(Small(), tmp_path)
     assert again.seconds is not None
     assert again.path.read_bytes() == content
     assert again.path.stat().st_uid == os.geteuid()
@@ -129,11 +129,11 @@ def test_an_archive_is_believed_by_owner_mode_and_content(
 def test_no_link_in_the_place_of_a_lock_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pack, "check_archive", lambda *_: None)
+    monkeypatch.setattr(build, "check_archive", lambda *_: None)
     (tmp_path / "mine.txt").write_text("kept")
     (tmp_path / "archives").mkdir()
     lock = tmp_path / "archives" / f".packed-venv-{Small.key}.lock"
     lock.symlink_to(tmp_path / "mine.txt")
     with pytest.raises(OSError, match="symbolic links"):
-        pack.pack(Small(), tmp_path / "archives")
+        build.pack(Small(), tmp_path / "archives")
     assert (tmp_path / "mine.txt").read_text() == "kept"

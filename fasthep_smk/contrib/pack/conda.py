@@ -14,12 +14,12 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from fasthep_smk.transfer.environment import installed
-from fasthep_smk.transfer.environment.archive import Parts
-from fasthep_smk.transfer.environment.contents import FORMAT, KEY_LENGTH, node_texts, own_digests
-from fasthep_smk.transfer.environment.entries import Entry, walk
-from fasthep_smk.transfer.environment.interpreter import Interpreter
-from fasthep_smk.transfer.environment.snapshot import own_entries
+from fasthep_smk.contrib.pack import installed
+from fasthep_smk.contrib.pack.archive import Parts
+from fasthep_smk.contrib.pack.contents import FORMAT, KEY_LENGTH, node_texts, own_digests
+from fasthep_smk.contrib.pack.entries import Entry, walk
+from fasthep_smk.contrib.pack.interpreter import Interpreter
+from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.scratch import scratch

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from fasthep_smk.transfer.environment.libraries import is_of_libc
+from fasthep_smk.contrib.pack.libraries import is_of_libc
 from fasthep_smk.util.errors import Finding, Findings
 
 __all__ = ["check_archive"]

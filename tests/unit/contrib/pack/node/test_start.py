@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.transfer.environment.archive import write_archive
+from fasthep_smk.contrib.pack.archive import write_archive
 from tests.support.packed import Node, small_archive, small_parts
 
 OTHER = "fedcba9876543210fedc"

@@ -12,8 +12,8 @@ from functools import cached_property
 from importlib import resources
 from pathlib import Path
 
-from fasthep_smk.transfer.environment.entries import Entry, text_entry, walk
-from fasthep_smk.transfer.environment.libraries import CLibrary, c_library, libraries_of
+from fasthep_smk.contrib.pack.entries import Entry, text_entry, walk
+from fasthep_smk.contrib.pack.libraries import CLibrary, c_library, libraries_of
 
 __all__ = ["Interpreter", "node_text"]
 
@@ -117,5 +117,5 @@ class Interpreter:
 
 def node_text(name: str) -> str:
     """Return a text that runs on nodes."""
-    folder = resources.files("fasthep_smk.transfer.environment.node")
+    folder = resources.files("fasthep_smk.contrib.pack.node")
     return folder.joinpath(name).read_text(encoding="utf-8")

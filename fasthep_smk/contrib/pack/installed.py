@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
-from fasthep_smk.transfer.environment.entries import Entry, is_skipped, text_entry, walk
-from fasthep_smk.transfer.environment.snapshot import editable_names
+from fasthep_smk.contrib.pack.entries import Entry, is_skipped, text_entry, walk
+from fasthep_smk.contrib.pack.snapshot import editable_names
 
 __all__ = ["Installed", "look"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
 
+from fasthep_smk.contrib.pack.entries import Entry, walk
 from fasthep_smk.flow import op_identity
-from fasthep_smk.transfer.environment.entries import Entry, walk
 from fasthep_smk.util.errors import Findings
 
 __all__ = ["editable_names", "own_entries"]

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TextIO
 
+from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.check import check_archive
+from fasthep_smk.contrib.pack.conda import CondaContents, is_conda
+from fasthep_smk.contrib.pack.contents import VenvContents
 from fasthep_smk.storage.outdir import make_folder
-from fasthep_smk.transfer.environment.archive import Parts, write_archive
-from fasthep_smk.transfer.environment.check import check_archive
-from fasthep_smk.transfer.environment.conda import CondaContents, is_conda
-from fasthep_smk.transfer.environment.contents import VenvContents
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.files import read_plain
@@ -27,7 +27,15 @@ from fasthep_smk.util.terminal import ERASE, bar, is_terminal
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.worker.processes import MODULES
 
-__all__ = ["NEEDED", "Packable", "Packed", "archive_path", "contents_of", "pack"]
+__all__ = [
+    "NEEDED",
+    "Packable",
+    "Packed",
+    "archive_path",
+    "contents_of",
+    "describe_environment",
+    "pack",
+]
 
 #: What every job imports; on batch systems it is started by Snakemake.
 NEEDED = (*MODULES, "snakemake")
@@ -110,6 +118,19 @@ def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Pac
             _build(contents, path, tell)
             seconds = time.monotonic() - began
     return Packed(path, contents.key, path.stat().st_size, seconds)
+
+
+def describe_environment(kind: str, modules: Iterable[str], folder: Path) -> tuple[bool, str]:
+    """Return whether a packed environment is built, and a line on it.
+
+    Raises:
+        Findings: it cannot be packed.
+    """
+    contents = contents_of(kind, modules)
+    path = archive_path(contents, folder)
+    if not path.is_file():
+        return False, f"{kind} {contents.key}: not packed yet"
+    return True, f"{kind} {contents.key}: {path.stat().st_size / 1e6:.0f} MB"
 
 
 def _is_believed(path: Path) -> bool:

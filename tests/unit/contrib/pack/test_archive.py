@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.transfer.environment import installed
-from fasthep_smk.transfer.environment.archive import Parts, write_archive
-from fasthep_smk.transfer.environment.contents import VenvContents
-from fasthep_smk.transfer.environment.entries import Entry, text_entry, walk
-from fasthep_smk.transfer.environment.installed import Installed
-from fasthep_smk.transfer.environment.snapshot import editable_names, own_entries
+from fasthep_smk.contrib.pack import installed
+from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.contents import VenvContents
+from fasthep_smk.contrib.pack.entries import Entry, text_entry, walk
+from fasthep_smk.contrib.pack.installed import Installed
+from fasthep_smk.contrib.pack.snapshot import editable_names, own_entries
 from fasthep_smk.util.errors import Findings
 
 HOSTILE = ["a b", "-rf", "$(touch canary)", "'\"", "new\nline", "é", "x" * 180, "*", "\\"]

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from fasthep_smk.transfer.environment import installed
-from fasthep_smk.transfer.environment.archive import Parts
-from fasthep_smk.transfer.environment.entries import Entry
-from fasthep_smk.transfer.environment.interpreter import Interpreter, node_text
-from fasthep_smk.transfer.environment.libraries import libraries_of
-from fasthep_smk.transfer.environment.snapshot import own_entries
+from fasthep_smk.contrib.pack import installed
+from fasthep_smk.contrib.pack.archive import Parts
+from fasthep_smk.contrib.pack.entries import Entry
+from fasthep_smk.contrib.pack.interpreter import Interpreter, node_text
+from fasthep_smk.contrib.pack.libraries import libraries_of
+from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 
 __all__ = ["FORMAT", "KEY_LENGTH", "VenvContents", "node_texts", "own_digests"]

@@ -23,8 +23,8 @@ from typing import Any, BinaryIO
 
 import cramjam
 
-from fasthep_smk.transfer.environment.entries import Entry, text_entry
-from fasthep_smk.transfer.environment.interpreter import node_text
+from fasthep_smk.contrib.pack.entries import Entry, text_entry
+from fasthep_smk.contrib.pack.interpreter import node_text
 
 __all__ = ["LAST", "MANIFEST", "Parts", "write_archive"]
 
