@@ -27,7 +27,6 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import (
     IS_UNCLEAR,
     NO_NUMBER,
@@ -35,7 +34,7 @@ from fasthep_smk.executors.read_as_text import (
     SRUN_IS_SILENT,
     said_by_sbatch,
 )
-from fasthep_smk.executors.start import be_snakemake, put_in_place_of
+from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
 from fasthep_smk.executors.submissions import (
     ALIVE,
     Forgotten,
@@ -61,7 +60,7 @@ __all__ = ["Executor", "main"]
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
@@ -251,7 +250,7 @@ def _change() -> None:
 
 def _begin() -> None:
     prepare_to_take_over()
-    lift_limits()
+    let_pilots_run(plugin, Executor)
 
 
 if __name__ == "__main__":

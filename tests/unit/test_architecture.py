@@ -24,11 +24,11 @@ NAMED_BELOW = {
     ("fasthep_smk.sites.local", "fasthep_smk.executors.local"),
     ("fasthep_smk.sites.other", "fasthep_smk.executors.other"),
     ("fasthep_smk.sites.slurm", "fasthep_smk.executors.slurm"),
-    # A batch job starts what keeps a fork server on its node.
-    ("fasthep_smk.executors.pilot_parsl", "fasthep_smk.run.pilot"),
-    # An optional part is loaded when it is used: a command of its own, jobs that travel.
+    # An optional part is loaded when it is used: a command of its own, jobs that travel, pilots.
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.pack.command"),
     ("fasthep_smk.transfer.setup", "fasthep_smk.contrib.pack.build"),
+    ("fasthep_smk.executors.start", "fasthep_smk.contrib.pilots.executor"),
+    ("fasthep_smk.translate.placement", "fasthep_smk.contrib.pilots.crews"),
     # The schema of FAST-HEP's language is a file beside the code that follows it.
     ("fasthep_smk.config.schema", "fasthep_smk.flow"),
 }

@@ -144,7 +144,7 @@ def test_a_package_that_is_there_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["fasthep_smk.executors.pilot_manager", "fasthep_smk.executors.interchange"]
+    "module", ["fasthep_smk.contrib.pilots.manager", "fasthep_smk.contrib.pilots.interchange"]
 )
 def test_processes_of_pilots_import_no_more_of_parsl_than_they_use(module: str) -> None:
     code = f"""

@@ -70,7 +70,7 @@ def test_it_is_made_and_tested_where_the_register_says(patch: Patch) -> None:
 def test_each_patch_of_fasthep_or_snakemake_is_in_a_room_for_it() -> None:
     rooms = {name: one.module.rpartition("/")[0] for name, one in REGISTER.items()}
     assert rooms.pop("ENVIRONMENT") == "worker"  # of Python: jobs look who reads a variable
-    assert set(rooms.values()) == {"flow/patches", "executors"}
+    assert set(rooms.values()) == {"flow/patches", "executors", "contrib/pilots"}
 
 
 def test_nothing_else_is_changed() -> None:

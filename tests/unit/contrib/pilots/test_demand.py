@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fasthep_smk.executors.pilot_demand import Demand
+from fasthep_smk.contrib.pilots.demand import Demand
 
 
 class Clock:

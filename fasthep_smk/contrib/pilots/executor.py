@@ -1,8 +1,9 @@
-"""What Snakemake's executors have in common whose jobs may be run by pilots."""
+"""An executor of Snakemake's whose jobs pilots run."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import TYPE_CHECKING
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.contrib.pilots.pilots import Ended, Pilots
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.pilots import read
+from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.snakemake_types import (
     Scheduler,
     SnakemakeJob,
@@ -26,9 +29,8 @@ from fasthep_smk.util.snakemake_types import (
 )
 
 if TYPE_CHECKING:
+    from fasthep_smk.contrib.pilots.losses import Lost
     from fasthep_smk.executors.fallback import Queue
-    from fasthep_smk.executors.pilot_losses import Lost
-    from fasthep_smk.executors.pilots import Ended, Pilots
     from fasthep_smk.executors.submissions import Submissions
 
     class _Executor:
@@ -57,26 +59,29 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["Piloted", "lift_limits"]
+__all__ = ["Piloted", "piloted", "read"]
+
+
+def piloted(executor: type) -> type:
+    """Return an executor of ours with pilots laid over it; Snakemake asks how many jobs they take.
+
+    ``pilots.json`` of this folder says which jobs are theirs.
+    """
+    _lift_limits()
+    return type("Executor", (Piloted, executor), {})
 
 
 class Piloted(_Executor):
     """To be laid over an executor: jobs of some rules are not submitted, pilots run them."""
 
     def __post_init__(self, *arguments: object, **options: object) -> None:
-        self._pilots: Pilots | None = None
+        self._crews, self._lifted = read(Path.cwd()), set[str]()
+        self._pilots = Pilots(self._crews, told=self._note_pilot, say=problem)
         super().__post_init__(*arguments, **options)
-        crews = read(Path.cwd())
-        if crews is not None:
-            # Imported when needed: most runs have none.
-            from fasthep_smk.executors.pilots import Pilots
-
-            self._pilots = Pilots(crews, told=self._note_pilot, say=problem)
-            self._crews, self._lifted = crews, set[str]()
-            _all.append(self)
+        _all.append(self)
 
     def _note_pilot(self, batch_id: str, pool: str) -> None:
-        self._submissions.pilot(batch_id, pool)
+        self._submissions.taken(batch_id, pilot=pool)
         report(Submitted(batch_id))
 
     def set_limits(self, free: dict[str, int]) -> None:
@@ -85,7 +90,6 @@ class Piloted(_Executor):
         Where there are no pilots any more, jobs are again as many at a time. ``free`` is what
         Snakemake's scheduler has to give.
         """
-        assert self._pilots is not None
         wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
         for token in wanted ^ self._lifted:
             free[token] += self._waiting(token) if token in wanted else -self._waiting(token)
@@ -102,20 +106,17 @@ class Piloted(_Executor):
 
     def note_ready(self, jobs: Iterable[SnakemakeJob]) -> None:
         """Take in which jobs Snakemake could start, and has not chosen now."""
-        assert self._pilots is not None
         found = (
             self._pilots.crew_of(job.rule.name, number(job)) for job in jobs if not job.is_group()
         )
         self._pilots.note_ready(Counter(crew.name for crew in found if crew))
 
     def cancel(self) -> None:
-        if self._pilots is not None:
-            self._pilots.end()
+        self._pilots.end()
         super().cancel()
 
     def shutdown(self) -> None:
-        if self._pilots is not None:
-            self._pilots.end()
+        self._pilots.end()
         super().shutdown()
 
     def run_job(self, job: SnakemakeJob) -> None:
@@ -130,14 +131,12 @@ class Piloted(_Executor):
 
     def _hand_out(self, job: SnakemakeJob) -> None:
         left = self._submissions.is_left(job)  # by an earlier run, as a batch job of its own
-        crew = None
-        if self._pilots and not left and not job.is_group():
-            crew = self._pilots.crew_of(job.rule.name, number(job))
+        alone = left or job.is_group()
+        crew = None if alone else self._pilots.crew_of(job.rule.name, number(job))
         command = command_of(job, self.workflow) if crew else None
         if crew is None or command is None:
             super().run_job(job)
             return
-        assert self._pilots is not None
         info = SubmittedJobInfo(job=job)
         (log,) = job.log
         captured = Path(layout.CAPTURED[0], Path(log).relative_to(layout.LOGS)).absolute()
@@ -184,11 +183,21 @@ def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
     return why
 
 
+def read(build: Path) -> Crews:
+    """Return what a translation has written of pilots."""
+    found = json.loads((build / layout.PILOTS).read_text(encoding="utf-8"))
+    for name, crew in found["by_name"].items():
+        asked = crew["attempt"]
+        attempt = Attempt(asked["pool"], ResourceRequest(**asked["request"]), asked["options"])
+        found["by_name"][name] = Crew(**{**crew, "attempt": attempt})
+    return Crews(**found)
+
+
 #: The executor of this process, if it has pilots.
 _all: list[Piloted] = []
 
 
-def lift_limits() -> None:
+def _lift_limits() -> None:
     """Let Snakemake's scheduler ask before each choice how many jobs of a pool there may be."""
     scheduler = job_scheduler()
     choose = scheduler.job_selector

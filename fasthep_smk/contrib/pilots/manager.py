@@ -24,7 +24,7 @@ import_bare(PARSL)
 import_late(PARSL_UNUSED)
 if __name__ == "__main__":
     _forks = multiprocessing.get_context("forkserver")
-    _forks.set_forkserver_preload(["fasthep_smk.executors.pilot_manager"])
+    _forks.set_forkserver_preload(["fasthep_smk.contrib.pilots.manager"])
     patches.PILOT_START.make(importlib.import_module("parsl.multiprocessing"), SpawnContext=_forks)
     # It would tell its interchange which packages there are, which is not needed.
     patches.PILOT_START.make(metadata, distributions=lambda **_: ())

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from fasthep_smk.config.requests import Attempt, Pilot, ResourceRequest, Route
+from fasthep_smk.contrib.pilots.crews import crews, slots, too_short
+from fasthep_smk.contrib.pilots.executor import read
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage import layout, pilots
-from fasthep_smk.translate.pilots import crews, slots, too_short
 from fasthep_smk.util.errors import Finding
 
 GB = 10**9
@@ -103,10 +104,9 @@ def test_a_pilot_that_ends_before_its_first_job_is_refused(lasts: int, wrong: bo
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     found = made(rule("A", attempt("a b'{}$", Pilot(tasks=2), memory=GB, walltime=60)))
     pilots.write(found, tmp_path)
-    assert pilots.read(tmp_path) == found
+    assert read(tmp_path) == found
     pilots.write(made(), tmp_path)
     assert not (tmp_path / layout.PILOTS).exists()
-    assert pilots.read(tmp_path) is None
 
 
 def test_a_pool_without_memory_gets_some_where_the_system_gives_too_little() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.executors.pilot_losses import Losses
+from fasthep_smk.contrib.pilots.losses import Losses
 from fasthep_smk.storage.pilots import Crew
 
 FIX = (

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import InvalidStateError
 from typing import Protocol, cast
 
-from fasthep_smk.executors.pilot_demand import Demand
-from fasthep_smk.executors.pilot_jobs import Batch
+from fasthep_smk.contrib.pilots.demand import Demand
+from fasthep_smk.contrib.pilots.jobs import Batch
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.names import shell
 
@@ -97,7 +97,7 @@ def executor_of(
     htex = importlib.import_module("parsl.executors.high_throughput.executor")
     python = [sys.executable, "-P", "-m"]
     manager = htex.DEFAULT_LAUNCH_CMD.partition(" ")[2]
-    pilot = _braced(_braced(shell([*python, "fasthep_smk.run.pilot", batch.system])))
+    pilot = _braced(_braced(shell([*python, "fasthep_smk.contrib.pilots.node", batch.system])))
 
     class Executor(htex.HighThroughputExecutor):  # type: ignore[misc, name-defined]
         cert_dir: str
@@ -177,7 +177,7 @@ def executor_of(
         label=crew.name,
         provider=_provider(batch, demand),
         launch_cmd=f"{pilot} {manager}",
-        interchange_launch_cmd=[*python, "fasthep_smk.executors.interchange"],
+        interchange_launch_cmd=[*python, "fasthep_smk.contrib.pilots.interchange"],
         cores_per_worker=1e-6,  # their number is said
         max_workers_per_node=crew.tasks,
         heartbeat_period=WORD,

@@ -1,6 +1,6 @@
 """A pilot on its node: Parsl's workers, and a fork server that their jobs come from.
 
-``python -m fasthep_smk.run.pilot SYSTEM ARGUMENT ...`` takes the arguments of Parsl's
+``python -m fasthep_smk.contrib.pilots.node SYSTEM ARGUMENT ...`` takes the arguments of Parsl's
 ``process_worker_pool``, and adds its name, the batch job of that system. All that is left running
 ends with it.
 """
@@ -18,7 +18,7 @@ from fasthep_smk.util.processes import die_with_parent
 
 __all__ = ["main"]
 
-_MANAGER = "fasthep_smk.executors.pilot_manager"
+_MANAGER = "fasthep_smk.contrib.pilots.manager"
 
 
 def main() -> int:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.executors.piloted import Piloted
+from fasthep_smk.contrib.pilots.executor import Piloted
 from fasthep_smk.storage.pilots import Crew, Crews
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 
+from fasthep_smk import sites
+from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Attempt, Pilot
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.pilots import Crew, Crews
-from fasthep_smk.translate.profile import pool_token
+from fasthep_smk.translate.profile import Placement, pool_token
+from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["crews", "slots", "too_short"]
+__all__ = ["crews", "crews_of", "slots", "too_short", "unusable"]
 
 #: How many pilots a pool has at most that does not say how many workers.
 _MOST = 20
@@ -30,6 +34,36 @@ _UNSAID: Mapping[str, int] = {"htcondor": 10**9}
 def slots(first: Attempt, workers: Mapping[str, int]) -> int:
     """Return how many jobs pilots run at a time, by the first attempt at one; 1 without pilots."""
     return workers.get(first.pool, _MOST) * first.pilot.tasks if first.pilot else 1
+
+
+def unusable(execution: Execution, *, here: bool) -> str | None:
+    """Return why jobs are not run by pilots although a pool asks for them."""
+    if here:
+        return "all jobs are on this machine"
+    if not sites.has_pilots(execution.site.system):
+        return f"executor {execution.site.system!r} offers none, each job is a batch job"
+    if execution.staging.transfers:
+        return "jobs are sent their files (staging.mode: transfer), and pilots share the folder"
+    if execution.environment is not None and execution.environment.image is not None:
+        return "jobs run in a container"
+    if importlib.util.find_spec("parsl") is None:
+        return "Parsl is not installed (pip install 'fasthep-smk[pilots]'): each job is a batch job"
+    return None
+
+
+def crews_of(placement: Placement, rules: Sequence[Rule]) -> tuple[Crews, list[str]]:
+    """Return the pilots that a placement needs, and what a user should know of them."""
+    system, site = sites.system(placement.site.system), placement.site
+    longest = placement.longest
+    return crews(
+        rules,
+        {one.name: lengthened(one, placement.attempts[one.name], longest) for one in rules},
+        system=site.system,
+        workers=placement.workers,
+        longest=longest,
+        problems=lambda attempt: system.problems([attempt], site),
+        apart=placement.together,
+    )
 
 
 def crews(

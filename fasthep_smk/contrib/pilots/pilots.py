@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from fasthep_smk.executors.pilot_demand import Demand
-from fasthep_smk.executors.pilot_jobs import Batch, names_of
-from fasthep_smk.executors.pilot_losses import MOST, Losses, Lost
-from fasthep_smk.executors.pilot_parsl import (
+from fasthep_smk.contrib.pilots import task
+from fasthep_smk.contrib.pilots.demand import Demand
+from fasthep_smk.contrib.pilots.jobs import Batch, names_of
+from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost
+from fasthep_smk.contrib.pilots.parsl_executor import (
     WORD,
     PilotExecutor,
     Unusable,
@@ -36,7 +37,6 @@ from fasthep_smk.executors.pilot_parsl import (
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.processes import in_words
-from fasthep_smk.worker import pilot_task
 
 __all__ = ["Ended", "Pilots"]
 
@@ -182,7 +182,7 @@ class Pilots:
         demand.begins()
         try:
             future = kernel.submit(
-                pilot_task.run,
+                task.run,
                 executors=[crew.name],
                 app_args=(list(words), str(Path.cwd()), str(captured)),
                 cache=False,

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
+from fasthep_smk.contrib.pilots import task
 from fasthep_smk.run.fork_server import fork_server
 from fasthep_smk.storage import layout
-from fasthep_smk.worker import pilot_task
 
 
 def test_the_status_and_all_that_is_printed_are_kept(tmp_path: Path) -> None:
     output = tmp_path / "out" / "rule" / "0.log"
     command = ["sh", "-c", "pwd; echo odd >&2; sleep 0.1; exit 3"]
-    status, seconds = pilot_task.run(command, str(tmp_path), str(output))
+    status, seconds = task.run(command, str(tmp_path), str(output))
     assert status == 3
     assert 0.1 < seconds < 60
     assert output.read_text() == f"{tmp_path}\nodd\n"
 
 
 def test_a_signal_is_a_negative_status(tmp_path: Path) -> None:
-    status, _ = pilot_task.run(["sh", "-c", "kill -9 $$"], str(tmp_path), str(tmp_path / "log"))
+    status, _ = task.run(["sh", "-c", "kill -9 $$"], str(tmp_path), str(tmp_path / "log"))
     assert status == -9
 
 
@@ -48,15 +48,15 @@ def test_each_job_has_its_own_gpus(
     monkeypatch.setenv("PARSL_WORKER_COUNT", str(count))
     output = tmp_path / "log"
     command = 'echo "$CUDA_VISIBLE_DEVICES $PARSL_WORKER_RANK"'
-    status, _ = pilot_task.run(["sh", "-c", command], str(tmp_path), str(output))
+    status, _ = task.run(["sh", "-c", command], str(tmp_path), str(output))
     assert status == 0
     assert output.read_text() == f"{own} \n"
 
 
 def test_a_job_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
     code = (
-        "from fasthep_smk.worker import pilot_task; "
-        f"pilot_task.run(['sh', '-c', 'echo $$; exec sleep 1000'], '.', {str(tmp_path / 'log')!r})"
+        "from fasthep_smk.contrib.pilots import task; "
+        f"task.run(['sh', '-c', 'echo $$; exec sleep 1000'], '.', {str(tmp_path / 'log')!r})"
     )
     worker = subprocess.Popen([sys.executable, "-c", code])
     log = tmp_path / "log"
@@ -102,7 +102,7 @@ def job(log: str, attempt: str = "2", threads: str = "1") -> list[str]:
 def test_a_job_of_ours_goes_to_the_fork_server(tmp_path: Path) -> None:
     """Without ``smk/worker``, which this folder does not have either; its log is as it makes it."""
     (tmp_path / "a.log").write_text("of an earlier attempt\n")
-    status, _ = pilot_task.run(job("a.log"), str(tmp_path), str(tmp_path / "out"))
+    status, _ = task.run(job("a.log"), str(tmp_path), str(tmp_path / "out"))
     assert status == 2
     text = (tmp_path / "a.log").read_text()
     assert "no such job" in text
@@ -121,5 +121,5 @@ def test_others_are_started(
     (tmp_path / "smk").mkdir()
     (tmp_path / layout.WORKER).write_text('echo "started $*"')
     command = job("a.log", threads=threads)
-    assert pilot_task.run(command, str(tmp_path), str(tmp_path / "out"))[0] == 0
+    assert task.run(command, str(tmp_path), str(tmp_path / "out"))[0] == 0
     assert (tmp_path / "out").read_text() == f"started {' '.join(command[2:])}\n"
