@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
@@ -102,23 +102,21 @@ def crews(
     return Crews(system, by_name, by_rule, list(workers), tokens), list(made.notes)
 
 
+@dataclass
 class _Made:
-    """Crews in the making, one for each kind of request: of these, only the times differ."""
+    """Crews in the making, one for each kind of request: of these, only the times differ.
 
-    def __init__(
-        self,
-        system: str,
-        workers: Mapping[str, int],
-        longest: Callable[[Attempt], int | None],
-        problems: Callable[[Attempt], Iterable[Finding]],
-    ) -> None:
-        self._system, self._workers = system, workers
-        self._longest, self._problems = longest, problems
-        self._kinds: dict[str, Crew | None] = {}
-        self._limits: dict[str, int | None] = {}
-        #: The longest job of each, in seconds, by the name of the crew.
-        self._jobs: dict[str, int] = {}
-        self.notes: dict[str, None] = {}
+    ``jobs`` are the seconds of the longest job of each, by the name of the crew.
+    """
+
+    system: str
+    workers: Mapping[str, int]
+    longest: Callable[[Attempt], int | None]
+    problems: Callable[[Attempt], Iterable[Finding]]
+    kinds: dict[str, Crew | None] = field(default_factory=dict)
+    limits: dict[str, int | None] = field(default_factory=dict)
+    jobs: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
 
     def crew_of(self, attempt: Attempt) -> str | None:
         """Return the crew of an attempt, if pilots can run it."""
@@ -127,14 +125,14 @@ class _Made:
             return None
         alike = replace(attempt, request=replace(attempt.request, walltime=None))
         key = json.dumps([asdict(alike)[part] for part in ("pool", "request", "options", "pilot")])
-        if key not in self._kinds:
-            self._limits[key] = self._longest(alike)
-            self._kinds[key] = self._new(alike, pilot, self._limits[key])
-        crew = self._kinds[key]
+        if key not in self.kinds:
+            self.limits[key] = self.longest(alike)
+            self.kinds[key] = self._new(alike, pilot, self.limits[key])
+        crew = self.kinds[key]
         if crew is None:
             return None
         lasts = crew.attempt.request.walltime
-        most = self._limits[key] if lasts is None else lasts
+        most = self.limits[key] if lasts is None else lasts
         if job is not None and most is not None and job + 2 * _MARGIN > most:
             self._alone(
                 attempt,
@@ -142,7 +140,7 @@ class _Made:
                 f"{format_duration(job)}",
             )
             return None
-        self._jobs[crew.name] = max(self._jobs.get(crew.name, 0), job or 0)
+        self.jobs[crew.name] = max(self.jobs.get(crew.name, 0), job or 0)
         return crew.name
 
     def _new(self, alike: Attempt, pilot: Pilot, longest: int | None) -> Crew | None:
@@ -153,8 +151,8 @@ class _Made:
                 f"there, instead of {format_duration(lasts)}"
             ] = None
             pilot = replace(pilot, walltime=longest)
-        larger = _larger(alike, pilot, _UNSAID.get(self._system))
-        wrong = next(iter(self._problems(larger)), None)
+        larger = _larger(alike, pilot, _UNSAID.get(self.system))
+        wrong = next(iter(self.problems(larger)), None)
         if wrong is not None:
             fewer = ", or fewer pilot.tasks" if pilot.tasks > 1 else ""
             self._alone(
@@ -163,8 +161,8 @@ class _Made:
                 f"ask for less{fewer}",
             )
             return None
-        most = self._workers.get(alike.pool, _MOST)
-        return Crew(f"pool{len(self._kinds)}", most, pilot.tasks, larger)
+        most = self.workers.get(alike.pool, _MOST)
+        return Crew(f"pool{len(self.kinds)}", most, pilot.tasks, larger)
 
     def _alone(self, attempt: Attempt, why: str) -> None:
         text = f"pool {attempt.pool!r}: no pilots, each job is a batch job of its own: {why}"
@@ -173,9 +171,9 @@ class _Made:
     def lasting(self) -> list[Crew]:
         """Return the crews that have jobs, with their times."""
         return [
-            _lasting(crew, self._jobs[crew.name], self._limits[key])
-            for key, crew in self._kinds.items()
-            if crew is not None and crew.name in self._jobs
+            _lasting(crew, self.jobs[crew.name], self.limits[key])
+            for key, crew in self.kinds.items()
+            if crew is not None and crew.name in self.jobs
         ]
 
 

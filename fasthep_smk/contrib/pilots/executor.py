@@ -23,38 +23,18 @@ from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.snakemake_types import (
     Scheduler,
     SnakemakeJob,
-    SnakemakeJobInfo,
-    Workflow,
     job_scheduler,
 )
 
 if TYPE_CHECKING:
     from fasthep_smk.contrib.pilots.losses import Lost
-    from fasthep_smk.executors.fallback import Queue
-    from fasthep_smk.executors.submissions import Submissions
+    from fasthep_smk.executors.submissions import TakingOver
+    from fasthep_smk.executors.transfer_executor import Travelling
 
-    class _Executor:
+    class _Executor(Travelling, TakingOver):
         """What the executors have that this is laid over, for the type checker."""
 
-        workflow: Workflow
-        _submissions: Submissions
-        _queue: Queue
-
-        def __post_init__(self, *arguments: object, **options: object) -> None: ...
-
         def cancel(self) -> None: ...
-
-        def shutdown(self) -> None: ...
-
-        def run_job(self, job: SnakemakeJob) -> None: ...
-
-        def _hand_back(self, job: SnakemakeJob) -> None: ...
-
-        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
-
-        def report_job_error(
-            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
-        ) -> None: ...
 
 else:
     _Executor = object

@@ -18,7 +18,7 @@ from fasthep_smk.util.names import encode
 __all__ = ["FAILED", "Batch", "State", "names_of"]
 
 #: What a pilot is doing in the queue. ``ending``: it was cancelled, or is just about to be gone.
-State = Literal["waiting", "running", "ending", "ended"]
+State = sites.QueueState | Literal["ended"]
 
 #: So many pilots of a crew in succession that were refused, or have ended before they have said a
 #: word, are the last if none is left.
@@ -152,7 +152,9 @@ class Batch:
         with self._lock:
             mine = [one.batch_id for one in queued if one.name == self._name]
             new = [job for job in mine if job not in self._states]
-            self._states |= {job: _state(known.get(job)) for job in (*left, *new)}
+            self._states |= {
+                job: known[job].state if job in known else "ended" for job in (*left, *new)
+            }
         for job in new:
             self._unheard.add(job)
             self._told(job)
@@ -252,10 +254,6 @@ class Batch:
     def _now(self, job: str, state: State) -> None:
         with self._lock:
             self._states[job] = state
-
-
-def _state(queued: sites.Queued | None) -> State:
-    return "ended" if queued is None else queued.state
 
 
 def names_of(crews: Sequence[Crew]) -> dict[str, str]:

@@ -13,14 +13,24 @@ from fasthep_smk.storage import failures
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["MOST", "Losses", "Lost"]
+__all__ = ["MOST", "Losses", "Lost", "Unusable", "is_lost", "is_unusable"]
 
 #: How often a job may lose its pilot: it may be what ends them.
 MOST = 3
-_FIX = (
-    "give pool {pool!r} a walltime, as long as one of its jobs takes at most "
-    '(config: {{walltime: "HH:MM:SS"}}); no pilot starts a job then whose end it would not see'
-)
+
+
+class Unusable(Exception):
+    """There can be no more pilots of a crew."""
+
+
+def is_unusable(error: BaseException) -> bool:
+    """Return whether a job was not run since there can be no more pilots of its crew."""
+    return isinstance(error, Unusable) or type(error).__name__ == "BadStateException"
+
+
+def is_lost(error: BaseException) -> bool:
+    """Return whether a job has lost its pilot."""
+    return type(error).__name__ in ("ManagerLost", "WorkerLost")
 
 
 @dataclass(frozen=True)
@@ -65,7 +75,7 @@ class Losses:
         ends = [*before, self._fate(pilot, crew, again=len(before) + 1 < MOST) if pilot else ""]
         self._of_jobs[key] = ends
         cut_off = crew.until is None and all(map(failures.is_of_time, ends))
-        return Lost(len(ends), ends[-1] or None, _FIX.format(pool=_name(crew)) if cut_off else None)
+        return Lost(len(ends), ends[-1] or None, _fix(crew) if cut_off else None)
 
     def _fate(self, pilot: str, crew: Crew, *, again: bool) -> str:
         """Return what the batch system says of a pilot, and print it the first time."""
@@ -83,7 +93,7 @@ class Losses:
         return found.result()
 
     def _tell(self, pilot: str, crew: Crew, said: str, *, again: bool) -> None:
-        pool = f"pool {_name(crew)!r}"
+        pool = f"pool {crew.attempt.pool!r}"
         how = said or f"{self._name} does not say how it has ended"
         self._say(f"{pool}: pilot {pilot} was lost: {how}{'; its jobs run again' * again}")
         with self._lock:
@@ -92,11 +102,14 @@ class Losses:
         if is_new:
             lasts = crew.attempt.request.walltime
             end = f"a pilot ends after {format_duration(lasts)}" if lasts else "a pilot has ended"
-            self._say(f"{pool}: {end}, and so does a job in it: {_FIX.format(pool=_name(crew))}")
+            self._say(f"{pool}: {end}, and so does a job in it: {_fix(crew)}")
 
 
-def _name(crew: Crew) -> str:
-    return crew.attempt.pool
+def _fix(crew: Crew) -> str:
+    return (
+        f"give pool {crew.attempt.pool!r} a walltime, as long as one of its jobs takes at most "
+        '(config: {walltime: "HH:MM:SS"}); no pilot starts a job then whose end it would not see'
+    )
 
 
 def _pilot(error: BaseException) -> str:

@@ -12,31 +12,24 @@ of them are gone.
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.contrib.pilots import task
 from fasthep_smk.contrib.pilots.demand import Demand
 from fasthep_smk.contrib.pilots.jobs import Batch, names_of
-from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost
-from fasthep_smk.contrib.pilots.parsl_executor import (
-    WORD,
-    PilotExecutor,
-    Unusable,
-    executor_of,
-    is_lost,
-    is_unusable,
-    make_room,
-)
+from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost, Unusable, is_lost, is_unusable
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.processes import in_words
+
+if TYPE_CHECKING:
+    from fasthep_smk.contrib.pilots.parsl_executor import PilotExecutor
 
 __all__ = ["Ended", "Pilots"]
 
@@ -62,16 +55,6 @@ class Ended:
     lost: Lost | None = None
 
 
-class _Kernel(Protocol):
-    """What is used of Parsl's ``DataFlowKernel``."""
-
-    def submit(
-        self, func: Callable[..., tuple[int, float]], **options: object
-    ) -> Future[tuple[int, float]]: ...
-
-    def cleanup(self) -> None: ...
-
-
 class Pilots:
     """All pilots of a run; each job is reported once, from any thread.
 
@@ -86,7 +69,8 @@ class Pilots:
         say: Callable[[str], None],
     ) -> None:
         self._crews, self._told, self._say = crews, told, say
-        self._kernel: _Kernel | None = None
+        #: Parsl's ``DataFlowKernel``, once it is started.
+        self._kernel: Any = None
         #: Why Parsl cannot be started.
         self._broken: Exception | None = None
         self._executors: dict[str, PilotExecutor] = {}
@@ -148,7 +132,8 @@ class Pilots:
             lost = self._losses.note(key, crew, error)
             if lost.number >= MOST:
                 end(Ended(1, lost.why, lost=lost))
-            elif not self._over.wait(WORD):  # by then the lost one has noticed, and ended
+            # By then the lost one has noticed, and ended.
+            elif not self._over.wait(self._executors[crew.name].heartbeat_period):
                 self.run(crew, key, words, captured, ended, patience=patience)
 
         def elsewhere(error: BaseException) -> None:
@@ -225,7 +210,7 @@ class Pilots:
             gone.set()
         gone.wait()
 
-    def _started(self) -> _Kernel | None:
+    def _started(self) -> Any:
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -239,13 +224,17 @@ class Pilots:
                     raise
             return self._kernel
 
-    def _start(self) -> _Kernel:
+    def _start(self) -> Any:
         """Start Parsl: it listens for pilots on this machine, and starts them when there is work.
 
         Keys of this run's own encrypt what is said; they lie in a folder for the user only.
         """
-        config = importlib.import_module("parsl.config")
-        kernel = importlib.import_module("parsl.dataflow.dflow")
+        # All of Parsl: a run whose jobs are done already needs none of it.
+        from parsl.config import Config
+        from parsl.dataflow.dflow import DataFlowKernel
+
+        from fasthep_smk.contrib.pilots.parsl_executor import PilotExecutor
+
         folder = Path(layout.PILOT_FILES)  # no path of the user's: batch systems fill in patterns
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -266,13 +255,13 @@ class Pilots:
                 if other is not one and other.pool == one.pool and one.pool in self._crews.limited
             ]
         self._executors |= {
-            crew.name: executor_of(
-                crew, self._batches[crew.name], self._demands[crew.name], self._on_look
+            crew.name: PilotExecutor(
+                self._batches[crew.name], self._demands[crew.name], self._on_look
             )
             for crew in crews
         }
-        started: _Kernel = kernel.DataFlowKernel(
-            config.Config(
+        started = DataFlowKernel(
+            Config(
                 executors=list(self._executors.values()),
                 run_dir=str(folder),
                 strategy="htex_auto_scale",
@@ -293,7 +282,7 @@ class Pilots:
         if why := batch.problem(ends):
             executor.set_bad_state_and_fail_all(Unusable(why))
         else:
-            make_room(batch, self._executors)
+            executor.make_room(self._executors)
 
     def _watch(self) -> None:
         """Look at each crew once a second; what goes wrong with one look is no matter of others."""
