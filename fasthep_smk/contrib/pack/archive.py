@@ -55,10 +55,8 @@ class Parts:
 
 def write_archive(
     parts: Parts, path: Path, *, progress: Callable[[float], object] = lambda _: None
-) -> int:
-    """Write an archive; return how many bytes it takes when it is unpacked.
-
-    ``progress`` is told which share of the files is in it, from 0 to 1.
+) -> None:
+    """Write an archive; ``progress`` is told which share of the files is in it, from 0 to 1.
 
     Raises:
         OSError: a file cannot be read, or there is no room.
@@ -66,7 +64,7 @@ def write_archive(
     with path.with_name(f"{path.name}.rest").open("w+b") as payload:
         try:
             rest = _write_frames(parts.rest, payload, progress) if parts.rest else _Sizes()
-            first, installed = _first(parts, rest)
+            first = _first(parts, rest)
             with path.open("wb") as archive:
                 archive.write(_header(parts, len(first)))
                 archive.write(first)
@@ -74,7 +72,6 @@ def write_archive(
                 shutil.copyfileobj(payload, archive, 1 << 20)
         finally:
             Path(payload.name).unlink()
-    return installed
 
 
 @dataclass
@@ -86,7 +83,7 @@ class _Sizes:
     sha256: str = ""
 
 
-def _first(parts: Parts, rest: _Sizes) -> tuple[bytes, int]:
+def _first(parts: Parts, rest: _Sizes) -> bytes:
     installed = rest.installed + sum(_blocks(len(entry.read())) for entry in parts.first)
     manifest = {
         "type": parts.kind,
@@ -107,7 +104,7 @@ def _first(parts: Parts, rest: _Sizes) -> tuple[bytes, int]:
     ):
         for entry in [*_in_order(entries), text_entry(LAST, "")]:
             _add(tar, entry)
-    return stream.getvalue(), installed
+    return stream.getvalue()
 
 
 def _header(parts: Parts, first: int) -> bytes:

@@ -9,15 +9,15 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
-from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.archive import write_archive
 from fasthep_smk.contrib.pack.check import check_archive
 from fasthep_smk.contrib.pack.conda import CondaContents, is_conda
-from fasthep_smk.contrib.pack.contents import VenvContents
+from fasthep_smk.contrib.pack.contents import Contents, VenvContents
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
@@ -29,7 +29,6 @@ from fasthep_smk.worker.processes import MODULES
 
 __all__ = [
     "NEEDED",
-    "Packable",
     "Packed",
     "archive_path",
     "contents_of",
@@ -44,25 +43,6 @@ _EVERY, _DRAWN = 10.0, 0.3
 _BAR = 30
 
 
-class Packable(Protocol):
-    """An environment that can be packed: ``key`` is known without packing it."""
-
-    @property
-    def kind(self) -> str:
-        """The type, as in ``execution.environment``."""
-
-    @property
-    def modules(self) -> tuple[str, ...]:
-        """What must be importable."""
-
-    @property
-    def key(self) -> str:
-        """The name of its content."""
-
-    def parts(self) -> AbstractContextManager[Parts]:
-        """Give all its files."""
-
-
 @dataclass(frozen=True)
 class Packed:
     """An archive. ``seconds`` says how long it took to build; ``None`` if it was there."""
@@ -73,7 +53,7 @@ class Packed:
     seconds: float | None
 
 
-def contents_of(kind: str, modules: Iterable[str] = ()) -> Packable:
+def contents_of(kind: str, modules: Iterable[str] = ()) -> Contents:
     """Return the environment that runs this, to be packed as ``kind``.
 
     Raises:
@@ -93,12 +73,12 @@ def contents_of(kind: str, modules: Iterable[str] = ()) -> Packable:
     return VenvContents(kind, wanted)
 
 
-def archive_path(contents: Packable, folder: Path) -> Path:
+def archive_path(contents: Contents, folder: Path) -> Path:
     """Return where the archive of an environment lies, or would."""
     return folder / f"{contents.kind}-{contents.key}.run"
 
 
-def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Packed:
+def pack(contents: Contents, folder: Path, *, tell: TextIO | None = None) -> Packed:
     """Return the archive of an environment; it is built and tested unless it is there.
 
     ``tell`` is told how far it is.
@@ -148,7 +128,7 @@ def _note(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
+def _build(contents: Contents, path: Path, tell: TextIO | None) -> None:
     for stale in path.parent.glob(f".{path.stem}.*.new*"):  # of one that was killed
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")

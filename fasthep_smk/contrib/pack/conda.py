@@ -10,16 +10,11 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 
-from fasthep_smk.contrib.pack import installed
 from fasthep_smk.contrib.pack.archive import Parts
-from fasthep_smk.contrib.pack.contents import FORMAT, KEY_LENGTH, node_texts, own_digests
-from fasthep_smk.contrib.pack.entries import Entry, walk
-from fasthep_smk.contrib.pack.interpreter import Interpreter
-from fasthep_smk.contrib.pack.snapshot import own_entries
+from fasthep_smk.contrib.pack.contents import Contents
+from fasthep_smk.contrib.pack.entries import walk
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.scratch import scratch
@@ -33,34 +28,16 @@ def is_conda(prefix: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class CondaContents:
-    """The conda environment at ``prefix``, and the ``modules`` that jobs import.
+class CondaContents(Contents):
+    """The conda environment at ``prefix``.
 
     Everything is in the first part of the archive: conda's own Python runs on any machine, but its
     files name the folder that they lie in, and ``conda-unpack`` sets that right.
     """
 
-    kind: str
-    modules: tuple[str, ...]
     prefix: Path
 
-    @cached_property
-    def packages(self) -> installed.Installed:
-        """What is installed, by whatever means."""
-        return installed.look()
-
-    @cached_property
-    def own(self) -> dict[str, list[Entry]]:
-        """What is imported from elsewhere, by package."""
-        return own_entries(self.modules, self.packages.editable, self._site)
-
-    @cached_property
-    def key(self) -> str:
-        """The name of the content.
-
-        Raises:
-            Findings: the prefix is no environment of conda's, or cannot be packed.
-        """
+    def facts(self) -> dict[str, object]:
         if not is_conda(self.prefix):
             raise Findings.one(
                 "this is not an environment of conda or pixi: there is no conda-meta in it",
@@ -70,25 +47,10 @@ class CondaContents:
                 hint="for a virtual environment: --environment packed-venv",
             )
         meta = sorted((self.prefix / "conda-meta").glob("*.json"))
-        return files.digest_of(
-            {
-                "format": FORMAT,
-                "ours": node_texts(),
-                "type": self.kind,
-                "machine": platform.machine(),
-                "packages": {path.name: files.sha256_file(path) for path in meta},
-                "installed": self.packages.facts,
-                "own": own_digests(self.own),
-            }
-        )[:KEY_LENGTH]
+        return {"packages": {path.name: files.sha256_file(path) for path in meta}}
 
     @contextlib.contextmanager
     def parts(self) -> Iterator[Parts]:
-        """Yield all files of the archive, which lie in a temporary folder.
-
-        Raises:
-            Findings: conda-pack is missing, or refuses the environment.
-        """
         with scratch("conda-") as folder:
             copy = folder / "prefix"
             self._pack(copy)
@@ -97,16 +59,19 @@ class CondaContents:
             after = (("bin/python", "bin/conda-unpack"),)
             yield Parts(self.kind, self.key, platform.machine(), tuple(entries), (), after)
 
-    @cached_property
-    def _site(self) -> str:
-        return Interpreter.current().site
-
     def _pack(self, target: Path) -> None:
-        conda_pack = _conda_pack()
+        try:
+            import conda_pack
+        except ImportError:
+            raise Findings.one(
+                "conda-pack is not installed",
+                key="the package conda-pack",
+                hint=f"{sys.executable} -m pip install conda-pack",
+            ) from None
         # Also out of conda-unpack's list of files: what is packed from elsewhere.
         left_out = [("exclude", "*/__pycache__/*")]
         left_out += [
-            ("exclude", f"{self._site}/{glob.escape(name)}{rest}")
+            ("exclude", f"{self.interpreter.site}/{glob.escape(name)}{rest}")
             for name in sorted({*self.own, *self.packages.dropped})
             for rest in ("", ".*", "/*")
         ]
@@ -123,16 +88,3 @@ class CondaContents:
                 )
         except conda_pack.CondaPackException as error:
             raise Findings.one(f"conda-pack refuses it: {error}", key=str(self.prefix)) from error
-
-
-def _conda_pack() -> ModuleType:
-    try:
-        import conda_pack
-    except ImportError:
-        raise Findings.one(
-            "conda-pack is not installed",
-            key="the package conda-pack",
-            hint=f"{sys.executable} -m pip install conda-pack",
-        ) from None
-    found: ModuleType = conda_pack
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import platform
 import sys
@@ -18,16 +19,18 @@ from fasthep_smk.contrib.pack.libraries import libraries_of
 from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 
-__all__ = ["FORMAT", "KEY_LENGTH", "VenvContents", "node_texts", "own_digests"]
+__all__ = ["Contents", "VenvContents"]
 
 #: Goes up when archives of the same content are laid out otherwise.
-FORMAT = 1
-KEY_LENGTH = 20
+_FORMAT = 1
+_KEY_LENGTH = 20
+#: What of ours runs on nodes.
+_NODE_TEXTS = ("header.sh", "python.sh", "start.py")
 _DECOMPRESSOR = "cramjam"
 
 
 @dataclass(frozen=True)
-class VenvContents:
+class Contents(abc.ABC):
     """The environment that runs this, and the ``modules`` that jobs import.
 
     ``kind`` is the type of the environment, as in ``execution.environment``.
@@ -38,12 +41,12 @@ class VenvContents:
 
     @cached_property
     def interpreter(self) -> Interpreter:
-        """The interpreter below the virtual environment."""
+        """The interpreter, below a virtual environment."""
         return Interpreter.current()
 
     @cached_property
     def packages(self) -> installed.Installed:
-        """What is installed."""
+        """What is installed, by whatever means."""
         return installed.look()
 
     @cached_property
@@ -53,31 +56,48 @@ class VenvContents:
 
     @cached_property
     def key(self) -> str:
-        """The name of the content; two archives of one key hold the same.
+        """The name of the content, known without packing it; two archives of one key hold the same.
 
         Raises:
             Findings: the environment cannot be packed.
         """
-        return files.digest_of(
-            {
-                "format": FORMAT,
-                "ours": node_texts(),
-                "type": self.kind,
-                "machine": platform.machine(),
-                "interpreter": self.interpreter.facts(),
-                "installed": self.packages.facts,
-                "loose": self.packages.loose(),
-                "own": own_digests(self.own),
-            }
-        )[:KEY_LENGTH]
+        facts = self.facts()
+        entries = [entry for group in self.own.values() for entry in group]
+        common = {
+            "format": _FORMAT,
+            "ours": [node_text(name) for name in _NODE_TEXTS],
+            "type": self.kind,
+            "machine": platform.machine(),
+            "installed": self.packages.facts,
+            "own": {entry.target: entry.digest() for entry in entries},
+        }
+        return files.digest_of({**common, **facts})[:_KEY_LENGTH]
+
+    @abc.abstractmethod
+    def facts(self) -> dict[str, object]:
+        """Return what else tells the content from another one.
+
+        Raises:
+            Findings: the environment cannot be packed.
+        """
+
+    @abc.abstractmethod
+    def parts(self) -> contextlib.AbstractContextManager[Parts]:
+        """Give all files of the archive.
+
+        Raises:
+            Findings: the environment cannot be packed.
+        """
+
+
+class VenvContents(Contents):
+    """A virtual environment: its packages, the interpreter below it, and the libraries of both."""
+
+    def facts(self) -> dict[str, object]:
+        return {"interpreter": self.interpreter.facts(), "loose": self.packages.loose()}
 
     @contextlib.contextmanager
     def parts(self) -> Iterator[Parts]:
-        """Yield all files of the archive.
-
-        Raises:
-            Findings: the environment cannot be packed.
-        """
         site = self.interpreter.site
         packages = self.packages.entries(site, without=self.own)
         packages += [entry for group in self.own.values() for entry in group]
@@ -86,8 +106,7 @@ class VenvContents:
         decompressor = [
             item for item in packages if item.target.startswith(f"{site}/{_DECOMPRESSOR}")
         ]
-        up = "../" * (len(Path("lib/fasthep-smk").parts))
-        link = Entry(f"lib/fasthep-smk/{_DECOMPRESSOR}", link=f"{up}{site}/{_DECOMPRESSOR}")
+        link = Entry(f"lib/fasthep-smk/{_DECOMPRESSOR}", link=f"../../{site}/{_DECOMPRESSOR}")
         ready = {item.target for item in decompressor}
         # Also those of packages are in the first part: the decompressor may need them.
         first += self._libraries_of(packages)
@@ -112,13 +131,3 @@ class VenvContents:
             if name not in self.interpreter.libraries
             and not any(path.resolve().is_relative_to(root) for root in roots)
         ]
-
-
-def node_texts() -> list[str]:
-    """Return what of ours runs on nodes."""
-    return [node_text(name) for name in ("header.sh", "python.sh", "start.py")]
-
-
-def own_digests(own: dict[str, list[Entry]]) -> dict[str, str]:
-    """Return what identifies sources that are not installed."""
-    return {entry.target: entry.digest() for group in own.values() for entry in group}

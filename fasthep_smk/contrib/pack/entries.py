@@ -47,11 +47,13 @@ def is_skipped(name: str) -> bool:
     return name == "__pycache__"
 
 
-def walk(source: Path, target: str, *, skip: Callable[[str], bool] = is_skipped) -> Iterator[Entry]:
+def walk(
+    source: Path, target: str, *, skip: Callable[[str], bool] = lambda _: False
+) -> Iterator[Entry]:
     """Yield the files of a folder, or the file that ``source`` is; by name, below ``target``.
 
-    ``skip`` gets the path of each relative to ``source``, and its name only where it is a single
-    name. Links inside the folder stay links, others become what they point to.
+    ``skip`` gets the path of each relative to ``source``. Links inside the folder stay links,
+    others become what they point to.
     """
     if source.is_dir():
         yield from _walk(source, source.resolve(), "", target, skip, (source.resolve(),))

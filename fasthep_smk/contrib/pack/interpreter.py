@@ -90,18 +90,11 @@ class Interpreter:
         }
 
     def _standard_library(self) -> list[Entry]:
-        folders = {
-            kind: Path(
-                sysconfig.get_path(
-                    kind,
-                    vars={name: str(self.prefix) for name in ("base", "platbase")}
-                    | {f"installed_{name}": str(self.prefix) for name in ("base", "platbase")},
-                )
-            )
-            for kind in ("stdlib", "platstdlib")
-        }
+        names = ("base", "platbase", "installed_base", "installed_platbase")
+        here = dict.fromkeys(names, str(self.prefix))
         found: dict[str, Entry] = {}
-        for folder in folders.values():
+        for kind in ("stdlib", "platstdlib"):
+            folder = Path(sysconfig.get_path(kind, vars=here))
             target = folder.relative_to(self.prefix).as_posix()
             for entry in walk(folder, target, skip=lambda name: bool(_LEFT_OUT.match(name))):
                 found.setdefault(entry.target, self._without_prefix(entry))

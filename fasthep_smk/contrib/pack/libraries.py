@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fasthep_smk.util.errors import Findings
@@ -35,16 +36,12 @@ class CLibrary:
 
     def parts(self) -> dict[str, Path]:
         """Return its files by name."""
-        folder = self._folder()
+        folder = _loaded(self, Path("/bin/sh"))["libc.so.6"].parent
         found = {self.loader.name: self.loader}
         for path in sorted(folder.iterdir()):
             if _OF_LIBC.match(path.name) and re.search(r"\.so\.\d+$", path.name):
                 found[path.name] = path
         return found
-
-    def _folder(self) -> Path:
-        known = libraries_of(self, [Path("/bin/sh")], everything=True)
-        return known["libc.so.6"].parent
 
 
 def c_library(program: Path) -> CLibrary:
@@ -69,30 +66,21 @@ def c_library(program: Path) -> CLibrary:
     return CLibrary(Path(found[1]), int(minor[1]))
 
 
-def libraries_of(
-    libc: CLibrary, binaries: Iterable[Path], *, everything: bool = False
-) -> dict[str, Path]:
-    """Return all libraries that programs or libraries load at their start, by name.
+def libraries_of(libc: CLibrary, binaries: Iterable[Path]) -> dict[str, Path]:
+    """Return the libraries that programs or libraries load at their start, by name.
 
-    Without ``everything`` those of the C library and of drivers are left out.
+    Those of the C library and of drivers are left out.
     """
-
-    def one(binary: Path) -> dict[str, Path]:
-        text = _traced([str(libc.loader), str(binary)])
-        return {name: Path(path) for name, path in _LINE.findall(text)}
-
     found: dict[str, Path] = {}
     with ThreadPoolExecutor(max_workers=4) as pool:
-        for libraries in pool.map(one, binaries):
-            for name, path in libraries.items():
-                found.setdefault(name, path)
-    if everything:
-        return found
-    return {
-        name: path
-        for name, path in sorted(found.items())
-        if not is_of_libc(name) and not _OF_DRIVERS.match(name)
-    }
+        for libraries in pool.map(partial(_loaded, libc), binaries):
+            found = {**libraries, **found}
+    return {name: path for name, path in sorted(found.items()) if not is_of_libc(name)}
+
+
+def _loaded(libc: CLibrary, binary: Path) -> dict[str, Path]:
+    text = _traced([str(libc.loader), str(binary)])
+    return {name: Path(path) for name, path in _LINE.findall(text)}
 
 
 def is_of_libc(name: str) -> bool:

@@ -290,22 +290,14 @@ def _tidy(cache: Cache, key: str, boot: Path, *, alone: bool) -> None:
     ``alone``: nobody else can be unpacking a first part of this key.
     """
     for path in cache.folder.glob(".boot-*"):
-        with contextlib.suppress(OSError):
-            ours = path.name.startswith(f".boot-{key}-") and alone
-            if path != boot and (ours or path.stat().st_mtime < time.time() - STALE):
-                _remove_unless_made(cache, path, key)
+        other = path.name.removeprefix(".boot-").rsplit("-", 2)[0]
+        mine = other == key
+        with contextlib.suppress(OSError), _locked(cache.folder / f"{other}.making") as unmade:
+            old = path.stat().st_mtime < time.time() - STALE
+            if path != boot and (old or (mine and alone)) and (mine or unmade):
+                shutil.rmtree(path, ignore_errors=True)
     for path in cache.folder.glob(".gone-*"):
         shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove_unless_made(cache: Cache, path: Path, mine: str) -> None:
-    key = path.name.removeprefix(".boot-").rsplit("-", 2)[0]
-    if key == mine:
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    with _locked(cache.folder / f"{key}.making") as unmade:
-        if unmade:
-            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.contrib.pilots.executor import Piloted
-from fasthep_smk.storage.pilots import Crew, Crews
+from fasthep_smk.storage.pilots import Crew, Crews, write
 
 
 def crew(most: int, tasks: int = 1) -> Crew:
@@ -93,3 +98,30 @@ def test_jobs_that_are_ready_are_counted_for_their_crews() -> None:
 
     found.note_ready([job("r"), job("r"), job("other"), job("r", is_group=True)])
     assert counts == [{"pool0": 2}]
+
+
+@pytest.mark.parametrize("system", ["slurm", "htcondor"])
+def test_an_executor_has_nothing_of_pilots_where_they_run_no_jobs(
+    tmp_path: Path, system: str
+) -> None:
+    """In a process of its own: an executor is put in its place for good."""
+    code = (
+        "import sys\n"
+        f"from fasthep_smk.executors import {system} as ours, start\n"
+        "from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry\n"
+        "start.put_in_place_of(ours.plugin, ours.Executor)\n"
+        "ours._begin()\n"
+        f"executor = ExecutorPluginRegistry().get_plugin('{system}').executor\n"
+        "assert issubclass(executor, ours.Executor)\n"
+        "loaded = [name for name in sys.modules if name.startswith('fasthep_smk.contrib')]\n"
+        "print(executor.__mro__[1].__name__, bool(loaded), 'parsl' in sys.modules)\n"
+    )
+    (tmp_path / "smk").mkdir()
+    said = []
+    for crews in (None, Crews(system, {"pool0": crew(2)})):
+        write(crews, tmp_path)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+        )
+        said.append(done.stdout or done.stderr)
+    assert said == ["Travelling False False\n", "Piloted True False\n"]
