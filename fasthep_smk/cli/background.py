@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import operator
 import os
@@ -21,7 +22,7 @@ from fasthep_smk.util.errors import RunFailed, WrongArgument, nearest
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.waiting import until
 
-__all__ = ["cancel", "retry"]
+__all__ = ["cancel", "do_cancel", "do_retry", "retry"]
 
 _PAUSE = 0.2
 #: How long a run may take to end that is stopped: its batch jobs are cancelled first.
@@ -30,6 +31,16 @@ _STOPS = 120.0
 _BEGINS = 10.0
 #: How long one batch job may take to leave the queue that is cancelled.
 _GOES = 15.0
+
+
+def do_cancel(options: argparse.Namespace) -> int:
+    """Stop the run of a build folder."""
+    return cancel(options.build)
+
+
+def do_retry(options: argparse.Namespace) -> int:
+    """Let a job be submitted again."""
+    return retry(options.job, options.build)
 
 
 def cancel(folder: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from fasthep_smk.run import lock
@@ -14,7 +15,14 @@ from fasthep_smk.storage.retention import Freeable, cleanable
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["as_text", "clean"]
+__all__ = ["as_text", "clean", "do_clean"]
+
+
+def do_clean(options: argparse.Namespace) -> int:
+    """Delete what a finished run does not need, and print what that freed."""
+    freed = clean(options.build, everything=options.all, dry_run=options.dry_run)
+    print(as_text(freed, everything=options.all, dry_run=options.dry_run), end="")
+    return 0
 
 
 def clean(folder: Path, *, everything: bool = False, dry_run: bool = False) -> Freed:

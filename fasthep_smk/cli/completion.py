@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 
+from fasthep_smk.cli.parser import SHELLS, make_parser
 from fasthep_smk.cli.usage import subcommands
+from fasthep_smk.config.schema import bundled
 
-__all__ = ["SHELLS", "script"]
+__all__ = ["do_completion", "do_schema", "script"]
 
-#: How each shell takes what is printed into use; for its users' start-up file.
-SHELLS = {
-    "bash": 'eval "$(fasthep-smk completion bash)"    # in ~/.bashrc',
-    "zsh": 'eval "$(fasthep-smk completion zsh)"    # in ~/.zshrc, after compinit',
-    "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
-}
 _FILES = ("workflow", "from_root", "sizes")
 _FOLDERS = ("outdir", "build", "other", "folder", "out", "output", "profile")
+
+
+def do_completion(options: argparse.Namespace) -> int:
+    """Print a script for a shell."""
+    print(script(make_parser(), options.shell))
+    return 0
+
+
+def do_schema(_options: argparse.Namespace) -> int:
+    """Print the JSON schema of a workflow."""
+    print(json.dumps(bundled(), indent=1))
+    return 0
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from tabulate import tabulate
+
 from fasthep_smk import sites
 from fasthep_smk.cli.probes import Silence, probe_rules, send_probes
+from fasthep_smk.cli.steps import begin
 from fasthep_smk.config.credentials import Requirement
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.credentials.checks import look, problems, renewal
 from fasthep_smk.credentials.credential import NAMES, Credential, moment
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.run import pipeline
 from fasthep_smk.sites.commands import order
 from fasthep_smk.storage import layout
 from fasthep_smk.transfer.setup import packing
 from fasthep_smk.translate.placement import place, unsafe_path
 from fasthep_smk.translate.profile import Placement
+from fasthep_smk.translate.translation import execution_of_site
 from fasthep_smk.util.errors import Finding, Findings, SmkError, UsageError
 from fasthep_smk.util.names import printable, shell
+from fasthep_smk.util.scratch import scratch
 from fasthep_smk.worker.probe import describe_worker
 
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Placed
     from fasthep_smk.worker.probe import Answer
 
-__all__ = ["Check", "credential_checks", "examine"]
+__all__ = ["Check", "credential_checks", "do_doctor", "examine"]
 
 State = Literal["ok", "note", "FAILED"]
 #: Seconds by which two clocks may differ: time stamps of files are compared across machines.
@@ -51,6 +60,26 @@ class Check:
     state: State
     found: str
     fix: str = ""
+
+
+def do_doctor(options: argparse.Namespace) -> int:
+    """Print what was checked; the exit status is 1 if the site cannot be used."""
+    look_at = partial(examine, folder=Path.cwd(), timeout=options.timeout)
+    if options.workflow is None:
+        checks = look_at(execution_of_site(options.profile))
+    else:
+        with scratch() as folder:
+            start = begin(options, folder / "build", folder / "aside")
+            loaded = pipeline.up_to(pipeline.load, start)
+            place = partial(pipeline.up_to, pipeline.place, loaded, after=pipeline.load)
+            checks = look_at(loaded.execution, workflow=options.workflow, placing=place)
+    if options.json:
+        print(json.dumps([asdict(check) for check in checks], indent=1))
+    else:
+        rows = [[check.what, check.state, check.found, check.fix] for check in checks]
+        widths = [None, None, 60, 40]
+        print(tabulate(rows, headers=["what", "", "found", "fix"], maxcolwidths=widths))
+    return int(any(check.state == "FAILED" for check in checks))
 
 
 def examine(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 from collections.abc import Iterator, Mapping
 from typing import TypedDict
@@ -9,6 +11,7 @@ from typing import TypedDict
 from tabulate import tabulate
 
 from fasthep_smk import sites
+from fasthep_smk.cli.steps import placed
 from fasthep_smk.config.credentials import Requirement, RequirementData
 from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.credentials.credential import NAMES
@@ -20,9 +23,19 @@ from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.profile import may_spread
 from fasthep_smk.translate.translation import Placed
 
-__all__ = ["Explanation", "as_data", "as_text"]
+__all__ = ["Explanation", "as_data", "as_text", "do_explain"]
 
 _AMOUNTS = ("cpus", "memory", "disk", "gpus", "walltime")
+
+
+def do_explain(options: argparse.Namespace) -> int:
+    """Print what a workflow would become."""
+    with placed(options) as translated:
+        if options.json:
+            print(json.dumps(as_data(translated), indent=1))
+        else:
+            print(as_text(translated), end="")
+    return 0
 
 
 class _Amounts(TypedDict):

@@ -1,25 +1,66 @@
-"""A first analysis that works: a workflow, an operation of one's own, and events to run it on."""
+"""A first analysis that works: a workflow, an operation of one's own, and events to run it on.
+
+And the profile of a project by which ``fasthep run`` finds the backend: ``enable``, ``disable``.
+"""
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import runpy
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
+from fasthep_smk.backend import project_profile
 from fasthep_smk.config.schema import bundled
 from fasthep_smk.util.errors import UsageError
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.new_files import Occupied, new_files, occupied
 from fasthep_smk.util.ownership import is_open
 
-__all__ = ["as_text", "init_analysis", "write_new"]
+__all__ = ["as_text", "do_disable", "do_enable", "do_init", "init_analysis", "write_new"]
 
 #: The schema lies beside the workflow, so that an editor finds it on any machine.
 SCHEMA = "workflow.schema.json"
 _TEMPLATES = ("workflow.yaml", "my_ops.py", "make_events.py")
 _MAKES_EVENTS = "make_events.py"
+
+
+def do_init(options: argparse.Namespace) -> int:
+    """Write a first analysis, and say what to do next."""
+    if options.from_root is not None:
+        from_root = importlib.import_module("fasthep_smk.contrib.measure.from_root")
+        found = from_root.init_from_root(options.from_root, options.folder, options.tree)
+        print(found.as_text(), end="")
+        written = found.written
+    elif options.tree is not None:
+        raise UsageError("--tree is for --from-root FILE: say which file")
+    else:
+        written = init_analysis(options.folder)
+    print(as_text(options.folder, written), end="")
+    return 0
+
+
+def do_enable(options: argparse.Namespace) -> int:
+    """Write the profile of a project, and say how FAST-HEP uses it."""
+    found = project_profile.enable(options.folder)
+    print(f"{'written' if found.written else 'there already'}: {found.path}")
+    for name in found.apart:
+        print(
+            f"note: your profile {name} does not include registry: a workflow that uses it does "
+            "not find the backend snakemake; add registry to its includes"
+        )
+    print("fasthep run workflow.yaml --outdir build --backend snakemake --strategy local")
+    return 0
+
+
+def do_disable(options: argparse.Namespace) -> int:
+    """Remove the profile of a project."""
+    removed = project_profile.disable(options.folder)
+    print("nothing to remove" if removed is None else f"removed: {removed}")
+    return 0
 
 
 def init_analysis(folder: Path) -> list[Path]:

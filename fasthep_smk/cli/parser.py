@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from fasthep_smk import __version__
 from fasthep_smk.cli import values
 from fasthep_smk.cli.build_commands import add_build_folder, add_trust
-from fasthep_smk.cli.completion import SHELLS
 from fasthep_smk.cli.usage import Parser, not_a_command, subcommands, unknown_words
 from fasthep_smk.config.environment import PACKED
 from fasthep_smk.storage.layout import ARCHIVES
@@ -19,11 +18,18 @@ from fasthep_smk.util.errors import UsageError
 if TYPE_CHECKING:
     Commands = argparse._SubParsersAction[Parser]
 
-__all__ = ["make_parser", "misplaced", "names_of_options", "parse"]
+__all__ = ["SHELLS", "make_parser", "misplaced", "names_of_options", "parse"]
+
+#: How each shell takes what is printed into use; for its users' start-up file.
+SHELLS = {
+    "bash": 'eval "$(fasthep-smk completion bash)"    # in ~/.bashrc',
+    "zsh": 'eval "$(fasthep-smk completion zsh)"    # in ~/.zshrc, after compinit',
+    "fish": "fasthep-smk completion fish | source    # in ~/.config/fish/config.fish",
+}
 
 
-def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Return the options, and what stands after ``--``.
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """Return the options; ``snakemake`` is what stands after ``--``.
 
     Raises:
         UsageError: it is no command line of this program.
@@ -37,7 +43,8 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     if unknown:
         actions = [options.action] if "action" in options else []
         raise unknown_words(parser, [options.command, *actions], unknown)
-    return options, extra
+    options.snakemake = tuple(extra)
+    return options
 
 
 def _with_command(arguments: list[str], commands: Collection[str]) -> list[str]:

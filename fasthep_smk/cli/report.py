@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,10 +14,23 @@ from fasthep_smk.report.facts import gather
 from fasthep_smk.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
 
-__all__ = ["as_text", "compared", "told"]
+__all__ = ["as_text", "compared", "do_compare", "do_report", "told"]
 
 #: Characters of a cell in the terminal, in a wide table and in one of few columns; rows of a table.
 _WIDTH, _WIDE, _ROWS = 60, 120, 30
+
+
+def do_report(options: argparse.Namespace) -> int:
+    """Write the page, or print its tables."""
+    print(told(options.build, text=options.text, as_json=options.json), end="")
+    return 0
+
+
+def do_compare(options: argparse.Namespace) -> int:
+    """Print what differs between two build folders."""
+    text, status = compared([options.build, options.other], as_json=options.json)
+    print(text, end="")
+    return status
 
 
 def told(folder: Path, *, text: bool, as_json: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,8 +14,9 @@ from fasthep_smk.sites import slurm
 from fasthep_smk.translate.profile import BASE
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import UsageError
+from fasthep_smk.util.names import shell
 
-__all__ = ["init_site"]
+__all__ = ["do_site", "init_site"]
 
 _CONFIG = """\
 # Snakemake's side of a site profile, written by fasthep-smk from what {system} says of itself.
@@ -29,6 +31,18 @@ _FURTHER = """\
 # Limits of the partitions: a job that names none goes to the one that fits best.
 # Plain Snakemake finds this file if the profile is named by its absolute path.
 """
+
+
+def do_site(options: argparse.Namespace) -> int:
+    """Write a first site profile, and say what to do with it."""
+    folder = options.folder or Path(f"site-{options.system}")
+    written, invented = init_site(options.system, folder)
+    for path in written:
+        print(f"written: {path}")
+    for text in invented:
+        print(f"example value: {text}")
+    print(f"adapt pools.yaml, then: fasthep-smk workflow.yaml --profile {shell([folder])}")
+    return 0
 
 
 def init_site(system: str, folder: Path) -> tuple[list[Path], list[str]]:

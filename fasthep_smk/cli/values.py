@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import time
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fasthep_smk.config.run_settings import Limit, Sample
+    from fasthep_smk.config.run_settings import Limit, RunSettings, Sample
 
 __all__ = [
     "bundle",
@@ -20,6 +22,7 @@ __all__ = [
     "positive",
     "sample",
     "sample_of_events",
+    "settings_of",
 ]
 
 _EVENTS = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)", re.ASCII)
@@ -96,3 +99,16 @@ def sample_of_events(text: str) -> Sample:
     from fasthep_smk.config.run_settings import Sample
 
     return Sample(option=f"--events {text}", events=events(text))
+
+
+def settings_of(options: argparse.Namespace) -> RunSettings:
+    """Return the settings that a command has options for."""
+    from fasthep_smk.config.run_settings import RunSettings
+
+    known = {field.name for field in fields(RunSettings)}
+    given = {name: value for name, value in vars(options).items() if name in known}
+    some = (getattr(options, name, None) for name in ("sample", "partitions", "events"))
+    given["sample"] = next((chosen for chosen in some if chosen is not None), None)
+    # A token that is new every time.
+    given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
+    return RunSettings(**given)

@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import textwrap
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from fasthep_smk.cli.steps import imagined
 from fasthep_smk.flow.workflow_checks import exports_of
 from fasthep_smk.plan.results import results_of
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse.store import read
+from fasthep_smk.run import pipeline
 from fasthep_smk.run.engine import Outcome
 from fasthep_smk.storage.damage import GONE
 from fasthep_smk.storage.missing_report import said_of_sample
 from fasthep_smk.translate.translation import Translation
 
-__all__ = ["as_data", "as_text", "unbundled"]
+__all__ = ["as_data", "as_text", "do_why", "unbundled"]
 
 _WIDTH = 100
+
+
+def do_why(options: argparse.Namespace) -> int:
+    """Print of each job that would run why it would."""
+    with imagined(options) as translation:
+        outcome = unbundled(pipeline.dry_run(translation), translation)
+    if options.json:
+        print(json.dumps(as_data(outcome, translation), indent=1))
+    else:
+        print(as_text(outcome, translation, each=True), end="")
+    return 0
 
 
 def unbundled(outcome: Outcome, translation: Translation) -> Outcome:

@@ -10,16 +10,9 @@ from __future__ import annotations
 
 import re
 
-from fasthep_smk.sites.htcondor import NO_ANSWER as HTCONDOR_IS_SILENT
-from fasthep_smk.sites.htcondor import NO_WORD as HTCONDOR_HEARD_NOTHING
-from fasthep_smk.sites.slurm import NO_ANSWER as SLURM_IS_SILENT
-from fasthep_smk.sites.slurm import NO_WORD as SBATCH_HEARD_NOTHING
-
 __all__ = [
     "ADVICE",
     "BEFORE_HTCONDOR",
-    "HTCONDOR_HEARD_NOTHING",
-    "HTCONDOR_IS_SILENT",
     "IS_LOCKED",
     "IS_MISSING",
     "IS_REFUSED",
@@ -29,9 +22,6 @@ __all__ = [
     "MAY_PASS",
     "NO_NUMBER",
     "NO_ROOM",
-    "SBATCH_HEARD_NOTHING",
-    "SLURM_IS_SILENT",
-    "SRUN_IS_SILENT",
     "said_by_sbatch",
     "said_of_failed_job",
 ]
@@ -65,10 +55,6 @@ IS_UNCLEAR = re.compile(
     r"|SLURM sbatch failed[^']*The error message was '(?:(?!sbatch: (?:error|fatal)).)*'\.?\s+"
     r"sbatch call",
     re.DOTALL,
-)
-#: srun, which starts what a Snakemake on the node runs, has one exit status for all errors, too.
-SRUN_IS_SILENT = re.compile(
-    rf"^srun: error: .*{SLURM_IS_SILENT.pattern}", re.IGNORECASE | re.MULTILINE
 )
 
 # --- HTCondor, and Snakemake's plugin for it; where it is silent: sites/htcondor.py ---

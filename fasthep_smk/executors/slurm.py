@@ -30,8 +30,6 @@ from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.read_as_text import (
     IS_UNCLEAR,
     NO_NUMBER,
-    SBATCH_HEARD_NOTHING,
-    SRUN_IS_SILENT,
     said_by_sbatch,
 )
 from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
@@ -160,7 +158,7 @@ class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
 
     def _report_job_error_threadsafe(self, job_info: SnakemakeJobInfo, msg: str) -> None:
         """Take a job as refused, unless it is unknown whether it was."""
-        if not (IS_UNCLEAR.search(msg) or SBATCH_HEARD_NOTHING.search(said_by_sbatch(msg))):
+        if not (IS_UNCLEAR.search(msg) or slurm.NO_WORD.search(said_by_sbatch(msg))):
             self._submissions.refused()
         super()._report_job_error_threadsafe(job_info, msg)
 
@@ -207,7 +205,7 @@ class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
             said = files.read_plain(log).decode(errors="replace")
         except OSError:
             return False
-        if not SRUN_IS_SILENT.search(said):
+        if not slurm.SRUN_IS_SILENT.search(said):
             return False
         notes = failures.read_all(Path())
         return not any(note.batch_job == job_info.external_jobid for note in notes)

@@ -31,8 +31,6 @@ from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.read_as_text import (
     BEFORE_HTCONDOR,
-    HTCONDOR_HEARD_NOTHING,
-    HTCONDOR_IS_SILENT,
     MAY_PASS,
     NO_ROOM,
 )
@@ -278,9 +276,10 @@ class TakingOver(_Executor):
             super().run_job(self._as_submitted(job))
         except Exception as error:
             said = BEFORE_HTCONDOR.sub("", masked(str(error)))
-            if not (isinstance(error, WorkflowError) or HTCONDOR_IS_SILENT.search(said)):
+            system = sites.batch(self._submissions.name)
+            if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(said)):
                 raise
-            if not HTCONDOR_HEARD_NOTHING.search(said):
+            if not system.NO_WORD.search(said):
                 self._submissions.refused()
             if why := self._not_taken(job, said):
                 self.report_job_error(SubmittedJobInfo(job), msg=why)

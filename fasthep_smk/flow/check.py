@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.schema import key_of
-from fasthep_smk.flow import diagnostics, local_modules, op_identity, upstream
+from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import mapping, node_place
+from fasthep_smk.flow.reads import is_diagnostic
 from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
@@ -224,7 +225,9 @@ def _modifier_findings(
         return
     given = modifier.get("params")
     given = given if isinstance(given, dict) else {}
-    if issubclass(made, diagnostics.Measured) and (problem := made.problem(given.get("engine"))):
+    if is_diagnostic(plan.registry, name) and (
+        problem := made.problem(given.get("engine"))  # type: ignore[attr-defined]
+    ):
         yield Finding(
             file=workflow,
             key=f"{key}.params.engine",
@@ -273,7 +276,7 @@ def _component_findings(
             value=as_yaml(name),
             expected=f"a registered name, such as {close!r}" if close else "a registered name",
             hint="write use: {profiles: [hep, 'fasthep_smk:registry']} at the top of the workflow"
-            if name in diagnostics.NAMES
+            if name.startswith("smk.")
             else "registered by a profile (use.profiles) or by the workflow's registry section",
         )
         return

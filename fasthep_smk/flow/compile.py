@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING
 import yaml
 
 from fasthep_smk.flow import context_use, op_identity, plan_files, upstream
-from fasthep_smk.flow.compiler_messages import compiler_finding
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files, system_errors
 from fasthep_smk.util.documents import JsonObject, YamlMapping
-from fasthep_smk.util.errors import Findings, SmkError, WrongArgument, nearest
+from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, nearest
 from fasthep_smk.util.yaml_files import load
 from fasthep_smk.util.yaml_messages import unreadable_finding, yaml_finding
 
@@ -187,7 +186,7 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
         if disk_full.shown(error) or (build is not None and system_errors.of_system(error, build)):
             raise
         if error.filename is None:
-            raise Findings([compiler_finding(workflow, error)]) from error
+            raise Findings([_compiler_finding(workflow, error)]) from error
         missing = Path(str(error.filename))
         there = [item.name for item in _yaml_files(missing.parent)]
         if missing.absolute().parent == workflow.absolute().parent:
@@ -206,7 +205,14 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
             raise
         if disk_full.shown(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-        raise Findings([compiler_finding(workflow, error)]) from error
+        raise Findings([_compiler_finding(workflow, error)]) from error
+
+
+def _compiler_finding(workflow: Path, error: BaseException) -> Finding:
+    """Return what the compiler has refused, in our words: loaded when it refuses something."""
+    from fasthep_smk.flow.compiler_messages import compiler_finding
+
+    return compiler_finding(workflow, error)
 
 
 def _not_utf8(workflow: Path) -> Path:

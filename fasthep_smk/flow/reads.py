@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fasthep_smk.flow import op_identity, upstream
-from fasthep_smk.flow.diagnostics import is_diagnostic
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import ComponentSpec, DependencyContext, Plan, PlanNode, Registry
@@ -16,6 +15,7 @@ __all__ = [
     "dependency_context",
     "diagnostics_of",
     "full_registry",
+    "is_diagnostic",
     "is_published",
     "modifiers_of",
     "references",
@@ -29,6 +29,9 @@ CATEGORY = {
     "observer": "observers",
     "sink": "sinks",
 }
+
+#: Whose execution modifiers measure a stage, and change no result.
+_MEASURING = "fasthep_smk.contrib.measure.modifiers"
 
 #: What a node may read or write (``None``: everything), and what it makes.
 _Columns = tuple[frozenset[str] | None, frozenset[str]]
@@ -104,6 +107,13 @@ def _reads(plan: Plan, node: PlanNode, registry: Registry, context: object) -> _
         return everything  # a writer without ``keep`` writes every column
     made = frozenset(found.produces)
     return frozenset(found.consumes) | made, made
+
+
+def is_diagnostic(registry: Registry, name: str) -> bool:
+    """Whether an execution modifier of this name is one of ours, which measure a stage."""
+    entry = (registry.get("execution_modifiers") or {}).get(name)
+    reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
+    return reference.startswith(f"{_MEASURING}:")
 
 
 def modifiers_of(item: PlanNode, registry: Registry) -> list[str]:

@@ -13,7 +13,7 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.signatures import NodeSignature, Origin
 from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout, record
-from fasthep_smk.storage.products import ARCHIVE, RECORD
+from fasthep_smk.storage.layout import ARCHIVE, RECORD
 from fasthep_smk.storage.record import MadeOf
 from fasthep_smk.storage.task_table import Key, NodeFacts, OriginFacts, Read
 from fasthep_smk.util.remote import SERVERS, is_remote

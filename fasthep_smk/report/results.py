@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.flame_graph import FOLDER
 
 __all__ = [
     "ARTIFACTS", "PICTURES", "Cut", "Cutflow", "FlameGraph", "HistogramSums", "ResultFile", "Skim",
@@ -265,7 +265,7 @@ def measured(build: Path) -> list[FlameGraph]:
     """Return the flame graphs of stages."""
     top = build / ARTIFACTS
     found = []
-    for path in sorted(top.glob(f"**/{FOLDER}/*/*.html")):
+    for path in sorted(top.glob(f"**/{layout.FLAME_GRAPHS}/*/*.html")):
         part, _, what = path.stem.rpartition(".")
         variation = "/".join(path.relative_to(top).parts[:-3])
         found.append(

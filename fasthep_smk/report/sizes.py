@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import math
 import statistics
 from collections import defaultdict
@@ -12,12 +14,13 @@ from pathlib import Path
 import yaml
 
 from fasthep_smk.plan.sizes import Sample, proposal
-from fasthep_smk.storage.measured import Taken
+from fasthep_smk.storage.jobs import find_build
+from fasthep_smk.storage.measured import Taken, taken
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Amount", "Evidence", "as_data", "as_yaml", "evidence"]
+__all__ = ["Amount", "Evidence", "as_data", "as_yaml", "do_sizes", "evidence"]
 
 _HOUR, _GB = 3600, 1e9
 
@@ -55,6 +58,16 @@ class Evidence:
     jobs: int
     memory: Amount
     walltime: Amount
+
+
+def do_sizes(options: argparse.Namespace) -> int:
+    """Print what the jobs of a build folder took."""
+    found = evidence(taken(find_build(options.build)))
+    if options.json:
+        print(json.dumps(as_data(found), indent=1))
+    else:
+        print(as_yaml(found, options.build), end="")
+    return 0
 
 
 def evidence(jobs: Iterable[Taken]) -> list[Evidence]:

@@ -6,6 +6,8 @@ Snakemake is imported, so that it can be asked as often as one likes.
 
 from __future__ import annotations
 
+import argparse
+import json
 import socket
 from collections import Counter
 from collections.abc import Mapping
@@ -34,7 +36,7 @@ from fasthep_smk.util import files
 from fasthep_smk.util.names import printable
 from fasthep_smk.util.units import about_bytes
 
-__all__ = ["STATES", "State", "Status", "as_data", "as_text", "look", "state_of"]
+__all__ = ["STATES", "State", "Status", "as_data", "as_text", "do_status", "look", "state_of"]
 
 State = Literal["done", "running", "failed", "to do"]
 STATES: tuple[State, ...] = ("done", "running", "failed", "to do")
@@ -65,6 +67,16 @@ class Status:
     damaged: dict[str, str] | None = None
     queue: list[Left] | None = field(default_factory=list)
     moved: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+
+
+def do_status(options: argparse.Namespace) -> int:
+    """Print what is in a build folder; the exit status is 1 if something in it is damaged."""
+    found = look(options.build, verify=options.verify)
+    if options.json:
+        print(json.dumps(as_data(found), indent=1))
+    else:
+        print(as_text(found), end="")
+    return int(bool(found.damaged))
 
 
 def look(folder: Path, *, verify: bool = False) -> Status:

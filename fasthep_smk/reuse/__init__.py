@@ -8,17 +8,13 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from fasthep_smk.flow import summary
 from fasthep_smk.plan.rules import Job, Rule
 from fasthep_smk.reuse import asked, ledger, reasons
-from fasthep_smk.reuse.adopt import Index, adopt, with_partition
-from fasthep_smk.reuse.partial import part_of
-from fasthep_smk.reuse.plots import part_of_end
 from fasthep_smk.reuse.store import Store, read
 from fasthep_smk.storage import damage
+from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.observed import Checks
-from fasthep_smk.storage.products import RECORD, write_record
-from fasthep_smk.storage.record import Record
+from fasthep_smk.storage.record import Record, write_record
 from fasthep_smk.storage.task_table import Part
 from fasthep_smk.util import files, system_errors
 from fasthep_smk.util.files import FileFacts
@@ -187,7 +183,12 @@ class _Comparison:
         Their record comes first: a summary that is not yet as it says is completed next time.
         """
         ends = [rule for rule in self.rules if rule.scope in _ENDS]
-        for job in [job for rule in ends for job in rule.jobs.values() if job.folder in folders]:
+        done = [job for rule in ends for job in rule.jobs.values() if job.folder in folders]
+        if not done:
+            return
+        from fasthep_smk.flow import summary  # a first run has none to read
+
+        for job in done:
             record = self.valid[job.folder]
             for name, known in record["results"].items():
                 texts = summary.renamed_bundle(self.build, name)
@@ -238,6 +239,8 @@ class _Comparison:
 
     def _set_partition(self, job: Job) -> None:
         """Let the record of a partition that is cut or named otherwise now say so."""
+        from fasthep_smk.reuse.adopt import with_partition  # a first run has no such record
+
         record = self.valid[job.folder]
         told = with_partition(job, record)
         if told is None:
@@ -252,6 +255,13 @@ class _Comparison:
         found = {self.build / folder: record for folder, record in self.valid.items()}
         superseded = [item for item in self.store.superseded if self._is_valid(item[1])]
         records = [*found.items(), *superseded]
+        if not records:
+            return missing
+        # Imported now: a first run adopts nothing.
+        from fasthep_smk.reuse.adopt import Index, adopt
+        from fasthep_smk.reuse.partial import part_of
+        from fasthep_smk.reuse.plots import part_of_end
+
         index = Index(records, self.store)
         left = []
         for rule, job in missing:

@@ -17,10 +17,10 @@ from itertools import islice
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Job, Rule
-from fasthep_smk.storage import layout, products
+from fasthep_smk.storage import layout
 from fasthep_smk.storage.damage import difference, said
-from fasthep_smk.storage.products import RECORD
-from fasthep_smk.storage.record import Record
+from fasthep_smk.storage.layout import RECORD
+from fasthep_smk.storage.record import Damaged, Record, read_record
 from fasthep_smk.util import files
 from fasthep_smk.util.files import FileFacts
 
@@ -195,8 +195,8 @@ def _set_aside(build: Path, name: str, goal: Path) -> None:
 def read(folder: Path) -> Record | None:
     """Return the record of a finished job; ``None`` if there is none that can be used."""
     try:
-        return products.read_record(folder)
-    except products.Damaged:
+        return read_record(folder)
+    except Damaged:
         return None
 
 

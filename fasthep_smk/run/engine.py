@@ -17,7 +17,7 @@ from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
 from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.flow import plan_files
-from fasthep_smk.run import display, earlier_jobs, job_counts, refused, stalled
+from fasthep_smk.run import display, job_counts, refused, stalled
 from fasthep_smk.run.fork_server import Connection, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
 from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
@@ -111,6 +111,8 @@ class Engine:
             RunFailed: Snakemake ended with another error.
         """
         settings, here = self.settings, self.system == "local"
+        if not here:
+            from fasthep_smk.run import earlier_jobs
         log = written.build / layout.RUN_LOG
         log.parent.mkdir(parents=True, exist_ok=True)
         if not here:

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.layout import FORK_SERVER
+from fasthep_smk.storage.layout import COLD, FORK_SERVER
 from fasthep_smk.util import files, scratch
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.processes import ONE_THREAD
 from fasthep_smk.util.scratch import Scratch
-from fasthep_smk.worker.processes import COLD, ONE_THREAD
 
 __all__ = [
     "Connection",

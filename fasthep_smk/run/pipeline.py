@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need, report_page
-from fasthep_smk.storage import failures, obstacles
+from fasthep_smk.storage import batch_jobs, failures, obstacles
 from fasthep_smk.storage.missing_report import said_by_jobs
 from fasthep_smk.translate.input_files import server_findings
 from fasthep_smk.translate.placement import capped
@@ -135,13 +135,17 @@ def _run_jobs(session: Session) -> Finished:
     settings, build = translation.settings, translation.build
     # Imported when needed: a run with nothing to do needs none of it.
     from fasthep_smk.run import engine, recovery
-    from fasthep_smk.transfer.setup import prepared
 
     obstacles.make_way(build, obstacles.WRITTEN_BY_JOBS)
     warn(credential_need.warnings_of(translation, valid=translation.reuse.valid))
     _refuse_silent(translation)
-    tell = None if settings.quiet else sys.stderr
-    with prepared(translation, tell=tell) as travelling:
+    with contextlib.ExitStack() as until_the_end:
+        travelling: list[str] = []
+        if translation.placement.transfers:
+            from fasthep_smk.transfer.setup import prepared
+
+            tell = None if settings.quiet else sys.stderr
+            travelling = until_the_end.enter_context(prepared(translation, tell=tell))
         snakemake = engine.Engine.of(
             translation,
             output=sys.stderr,
@@ -243,6 +247,8 @@ def accepted_beside_jobs(placed: Placed, *, cancel: bool = False) -> Translation
     Raises:
         RunFailed: the batch system does not answer, or does not end what is not wanted.
     """
+    if not batch_jobs.read(placed.build):
+        return accepted(placed)
     from fasthep_smk.run import earlier_jobs
 
     for line in earlier_jobs.settle(placed, cancel=cancel):

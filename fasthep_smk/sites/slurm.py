@@ -50,6 +50,7 @@ __all__ = [
     "PLUGIN",
     "RETRIES",
     "SNAKEMAKE",
+    "SRUN_IS_SILENT",
     "TRAVELLING",
     "Partition",
     "arrived",
@@ -105,6 +106,8 @@ NOT_IN_PROGRAMS = NOT_IN_FOLDERS
 #: sbatch has one exit status for all errors. Nothing has reached the controller: a job is not
 #: queued, and can be submitted again.
 NO_ANSWER = re.compile(r"unable to contact slurm controller", re.IGNORECASE)
+#: srun, which starts what a Snakemake on the node runs, has one exit status for all errors, too.
+SRUN_IS_SILENT = re.compile(rf"^srun: error: .*{NO_ANSWER.pattern}", re.IGNORECASE | re.MULTILINE)
 #: Something may have: sbatch has heard no answer.
 NO_WORD = re.compile(r"timed out|timeout|has not answered", re.IGNORECASE)
 

@@ -16,11 +16,13 @@ __all__ = [
     "BUNDLES",
     "CACHED",
     "CAPTURED",
+    "COLD",
     "COMPILED",
     "DEPOT",
     "ENVIRONMENT",
     "ENVIRONMENTS",
     "EXPORTED",
+    "FLAME_GRAPHS",
     "FORK_SERVER",
     "HANDED_OVER",
     "HOW_TO_ASK",
@@ -145,6 +147,8 @@ IN_PILOT = "FASTHEP_SMK_IN_PILOT"
 SUBMITTED = "FASTHEP_SMK_SUBMITTED"
 #: Names the socket of the fork server to ``smk/worker``; empty or missing: jobs start cold.
 FORK_SERVER = "FASTHEP_SMK_FORK_SERVER"
+#: The file beside its socket that says why jobs are not forked, a line for each.
+COLD = "cold"
 
 #: What Snakemake, the translation and FAST-HEP's compiler write: no operation of a job does. Nor
 #: ``profiles`` and ``default``: Snakemake alone takes what is there for options, and runs it.
@@ -153,6 +157,8 @@ _OF_RUN = frozenset(
 )
 #: Where FAST-HEP's own operations write.
 OF_FASTHEP = frozenset({"artifacts", "render", "reports", "run_summary.yaml"})
+#: The folder of flame graphs, in that of results.
+FLAME_GRAPHS = "profiles"
 
 #: In each job's folder: what is written last, and everything but event streams.
 RECORD = "record.json"

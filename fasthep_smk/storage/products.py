@@ -18,9 +18,8 @@ import pickle
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import awkward as ak
 import hist
@@ -29,12 +28,21 @@ from boost_histogram.serialization import from_uhi, to_uhi
 
 from fasthep_smk.storage import pickles
 from fasthep_smk.storage.damage import difference
-from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD, is_result
-from fasthep_smk.storage.record import FileFacts, ProductEntry, Record, Saved
+from fasthep_smk.storage.layout import ARCHIVE, CACHED, RECORD
+from fasthep_smk.storage.record import (
+    FORMAT,
+    Damaged,
+    FileFacts,
+    ProductEntry,
+    Saved,
+    corrupt,
+    read_record,
+    write_record,
+)
 from fasthep_smk.storage.streams import read_stream, write_stream
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.errors import Finding, Findings
+from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.plain_values import NotPlainError, from_plain, to_plain
 
 __all__ = [
@@ -51,9 +59,6 @@ __all__ = [
     "verify",
     "write_record",
 ]
-
-# Changes when a file written before cannot be read any more.
-FORMAT = 1
 
 Key = tuple[str, str]
 
@@ -72,13 +77,6 @@ class Product:
     @property
     def key(self) -> Key:
         return (self.node, self.port)
-
-
-@dataclass(eq=False)
-class Damaged(Findings):
-    """A finished job's file is missing, truncated or altered; ``record`` is that job's record."""
-
-    record: Path = field(default_factory=Path)
 
 
 def save(
@@ -107,44 +105,6 @@ def save(
     files.sync(folder)
     described = {name: files.described(folder / name) for name in writer.files}
     return {"format": FORMAT, "products": entries, "files": described}
-
-
-def write_record(folder: Path, record: Record) -> None:
-    """Write the record: from here on the job counts as done."""
-    with files.atomic_path(folder / RECORD) as temporary:
-        temporary.write_text(files.seal(record), encoding="utf-8")
-
-
-def read_record(folder: Path) -> Record:
-    """Return the record of a finished job.
-
-    Raises:
-        Damaged: the record is missing, altered or of another format.
-    """
-    path = folder / RECORD
-    try:
-        record = files.unseal(files.read_plain(path))
-    except OSError as error:
-        raise _corrupt(path, f"cannot be read ({error.strerror or error})") from error
-    except files.Altered as error:
-        raise _corrupt(path, f"was altered: {error}") from error
-    if record.get("format") != FORMAT:
-        raise _corrupt(path, "was written by another version of fasthep-smk")
-    _check_names(path, record)
-    return cast("Record", record)
-
-
-def _check_names(path: Path, record: JsonObject) -> None:
-    """Refuse a record that names files of others: they would be moved and removed with its own."""
-    mine, results = record.get("files"), record.get("results", {})
-    if not isinstance(mine, dict) or not isinstance(results, dict):
-        raise _corrupt(path, "does not list its files")
-    for name in mine:
-        if "/" in name or name in ("", ".", ".."):
-            raise _corrupt(path, f"names {name!r}, which does not lie beside it")
-    for name in results:
-        if not is_result(name):
-            raise _corrupt(path, f"names {name!r}, which is not a result of an operation")
 
 
 def verify(folder: Path) -> None:
@@ -185,7 +145,7 @@ def load(folder: Path, wanted: Iterable[Key] | None = None) -> dict[Key, object]
     reader.close()
     if keys is not None and keys - set(values):
         missing = ", ".join(f"{node}.{port}" for node, port in sorted(keys - set(values)))
-        raise _corrupt(folder / RECORD, f"does not hold {missing}")
+        raise corrupt(folder / RECORD, f"does not hold {missing}")
     return values
 
 
@@ -306,7 +266,7 @@ class _Reader:
         except (Damaged, MemoryError, OSError):
             raise
         except Exception as error:  # a pickle may raise anything, and so what a worker has made up
-            raise _corrupt(self.folder / RECORD, f"cannot be read: {error}") from error
+            raise corrupt(self.folder / RECORD, f"cannot be read: {error}") from error
 
     def close(self) -> None:
         if self._archive is not None:
@@ -340,9 +300,9 @@ class _Reader:
             return path
         expected = self._described.get(name)
         if expected is None:
-            raise _corrupt(path, "is not in the record of its job")
+            raise corrupt(path, "is not in the record of its job")
         if problem := difference(path, expected, content=True):
-            raise _corrupt(path, problem)
+            raise corrupt(path, problem)
         self._verified.add(name)
         return path
 
@@ -384,12 +344,3 @@ def _safe_stem(product: Product) -> str:
     from fasthep_smk.util.names import encode
 
     return encode(f"{product.node}.{product.port}")
-
-
-def _corrupt(path: Path, problem: str) -> Damaged:
-    finding = Finding(
-        file=str(path),
-        problem=f"this intermediate file {problem}",
-        hint="its job runs again",
-    )
-    return Damaged([finding], path.parent / RECORD)

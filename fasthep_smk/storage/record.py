@@ -8,19 +8,26 @@ from elsewhere is checked with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict, cast
 
+from fasthep_smk.storage.layout import RECORD, is_result
 from fasthep_smk.storage.task_table import NodeFacts, OriginFacts, Read
+from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.files import FileFacts
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
 
 __all__ = [
+    "FORMAT",
     "Asked",
     "Attempt",
     "Content",
+    "Damaged",
     "FileFacts",
     "MadeOf",
     "Place",
@@ -32,8 +39,15 @@ __all__ = [
     "Used",
     "ValueFacts",
     "content_of",
+    "corrupt",
     "made_of",
+    "read_record",
+    "write_record",
 ]
+
+
+#: Changes when a file written before cannot be read any more.
+FORMAT = 1
 
 
 class Asked(TypedDict, total=False):
@@ -213,3 +227,57 @@ class Record(Content):
     results: dict[str, FileFacts]
     made_of: MadeOf
     build: NotRequired[str]
+
+
+@dataclass(eq=False)
+class Damaged(Findings):
+    """A finished job's file is missing, truncated or altered; ``record`` is that job's record."""
+
+    record: Path = field(default_factory=Path)
+
+
+def write_record(folder: Path, record: Record) -> None:
+    """Write the record: from here on the job counts as done."""
+    with files.atomic_path(folder / RECORD) as temporary:
+        temporary.write_text(files.seal(record), encoding="utf-8")
+
+
+def read_record(folder: Path) -> Record:
+    """Return the record of a finished job.
+
+    Raises:
+        Damaged: the record is missing, altered or of another format.
+    """
+    path = folder / RECORD
+    try:
+        record = files.unseal(files.read_plain(path))
+    except OSError as error:
+        raise corrupt(path, f"cannot be read ({error.strerror or error})") from error
+    except files.Altered as error:
+        raise corrupt(path, f"was altered: {error}") from error
+    if record.get("format") != FORMAT:
+        raise corrupt(path, "was written by another version of fasthep-smk")
+    _check_names(path, record)
+    return cast("Record", record)
+
+
+def _check_names(path: Path, record: JsonObject) -> None:
+    """Refuse a record that names files of others: they would be moved and removed with its own."""
+    mine, results = record.get("files"), record.get("results", {})
+    if not isinstance(mine, dict) or not isinstance(results, dict):
+        raise corrupt(path, "does not list its files")
+    for name in mine:
+        if "/" in name or name in ("", ".", ".."):
+            raise corrupt(path, f"names {name!r}, which does not lie beside it")
+    for name in results:
+        if not is_result(name):
+            raise corrupt(path, f"names {name!r}, which is not a result of an operation")
+
+
+def corrupt(path: Path, problem: str) -> Damaged:
+    finding = Finding(
+        file=str(path),
+        problem=f"this intermediate file {problem}",
+        hint="its job runs again",
+    )
+    return Damaged([finding], path.parent / RECORD)

@@ -32,7 +32,7 @@ __all__ = ["Setup", "packing", "prepared"]
 
 @contextlib.contextmanager
 def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterator[list[str]]:
-    """Prepare what is sent with a run's jobs; yield arguments for Snakemake, none if nothing is.
+    """Prepare what is sent with a run's jobs; yield arguments for Snakemake.
 
     Their environment is packed, unless workers have it. ``tell`` is told what takes a while.
 
@@ -40,9 +40,6 @@ def prepared(translation: Translation, *, tell: TextIO | None = None) -> Iterato
         Findings: the environment cannot be packed, or what was packed does not work.
     """
     placement = translation.placement
-    if not placement.transfers:
-        yield []
-        return
     assert placement.environment is not None, (
         "loading refuses a site that sends jobs without an environment"
     )

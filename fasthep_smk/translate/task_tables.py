@@ -17,7 +17,7 @@ from fasthep_smk.plan.partitions import Partition, Place, missing_entries
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
 from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout
-from fasthep_smk.storage.products import RECORD
+from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.task_table import BundleEntry, JobEntry, Kept, Part, Source, TaskTable
 from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.waits_for import Waits

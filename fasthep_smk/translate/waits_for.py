@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.rules import Job, Rule
-from fasthep_smk.storage.products import ARCHIVE, RECORD
+from fasthep_smk.storage.layout import ARCHIVE, RECORD
 from fasthep_smk.storage.task_table import Read
 
 if TYPE_CHECKING:

@@ -9,8 +9,19 @@ import ctypes
 import os
 import signal
 
-__all__ = ["die_with_parent", "in_words", "keep_descendants", "signal_at_parents_end"]
+__all__ = ["ONE_THREAD", "die_with_parent", "in_words", "keep_descendants", "signal_at_parents_end"]
 
+#: Libraries for linear algebra start a thread per core where nothing is said; a process with
+#: threads cannot be forked safely.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "BLIS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    # The allocator in pyarrow tidies up in a thread of its own.
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -21,9 +21,10 @@ from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import log_of_attempt
 from fasthep_smk.storage.task_table import BundleEntry, marker_text
 from fasthep_smk.util import files
+from fasthep_smk.util.processes import ONE_THREAD
 from fasthep_smk.worker.job import Sent
 from fasthep_smk.worker.job_end import DONE, End
-from fasthep_smk.worker.processes import LOG, MODULES, ONE_THREAD, has_one_thread, import_for_good
+from fasthep_smk.worker.processes import LOG, MODULES, has_one_thread, import_for_good
 from fasthep_smk.worker.series import Ended, run_series
 
 __all__ = ["Means", "run_bundle"]

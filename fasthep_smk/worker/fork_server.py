@@ -37,11 +37,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fasthep_smk.storage.layout import COLD
 from fasthep_smk.util.last_words import LastWords
 from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.forked_job import IS_FREE, Request, become, receive
 from fasthep_smk.worker.job_end import LOOK, End, Watch, kill_group
-from fasthep_smk.worker.processes import COLD, MODULES, has_one_thread, import_for_good
+from fasthep_smk.worker.processes import MODULES, has_one_thread, import_for_good
 
 __all__ = ["differing", "main", "serve"]
 
@@ -72,7 +73,7 @@ _READ_AT_IMPORT = re.compile(
     rb"|PYPARSING|HEPFLOW_|FASTHEP_(?!SMK_))\w*"
     rb"|HOME|LANG(UAGE)?|LOCPATH|GLIBC_TUNABLES|SOURCE_DATE_EPOCH"
 )
-#: These are one here (see ``process.ONE_THREAD``), and a job that was given more cpus starts cold.
+#: These are one here (``util.processes.ONE_THREAD``); a job that was given more cpus starts cold.
 _THREADS = re.compile(rb"\w+_NUM_THREADS")
 
 

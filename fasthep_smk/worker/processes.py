@@ -21,10 +21,8 @@ from fasthep_smk.util.processes import die_with_parent
 from fasthep_smk.worker.job_end import Before, end_python
 
 __all__ = [
-    "COLD",
     "LOG",
     "MODULES",
-    "ONE_THREAD",
     "exit_status",
     "has_one_thread",
     "import_for_good",
@@ -33,17 +31,6 @@ __all__ = [
 
 #: Looks, a millisecond apart: a thread that has been joined is listed for a moment longer.
 _LOOKS = 20
-#: Libraries for linear algebra start a thread per core where nothing is said; a process with
-#: threads cannot be forked safely.
-ONE_THREAD = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "BLIS_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-    # The allocator in pyarrow tidies up in a thread of its own.
-    "JE_ARROW_MALLOC_CONF": "background_thread:false",
-}
 #: What partition jobs and reductions import; nothing of this starts a thread.
 MODULES = (
     "fasthep_smk.worker.runner",
@@ -74,8 +61,6 @@ MODULES = (
 
 #: Names the log of an attempt, which a job that succeeds removes.
 LOG = "FASTHEP_SMK_LOG"
-#: The file beside the fork server's socket that says why jobs are not forked, a line for each.
-COLD = "cold"
 
 
 def import_for_good(names: Iterable[str]) -> None:

@@ -22,15 +22,16 @@ def note(*words):
     os.write(handle, (" ".join(map(str, words)) + "\\n").encode())
     os.close(handle)
 
-def hook(event, arguments):
-    if event == "import" and arguments[0].partition(".")[0] == "fasthep_smk":
-        note(os.getpid(), "loads", arguments[0])
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "fasthep_smk":
+            note(os.getpid(), "loads", name)
 
 words = sys.orig_argv
 name = words[words.index("-m") + 1] if "-m" in words else os.path.basename(words[-1])
 note(os.getpid(), "is", name)
 os.register_at_fork(after_in_child=lambda: note(os.getpid(), "forked", os.getppid()))
-sys.addaudithook(hook)
+sys.meta_path.insert(0, Finder)
 """
 
 

@@ -159,7 +159,7 @@ def _ours(arguments: list[str]) -> str | None:
     said = io.StringIO()
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            _, extra = parse(arguments)
+            extra = parse(arguments).snakemake
     except SystemExit as error:  # --help and --version
         return None if error.code in (0, None) else said.getvalue()
     unknown = _unknown(arguments[: -len(extra) or None], set(options_of(make_parser())))

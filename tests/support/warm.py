@@ -285,7 +285,7 @@ def _draw_once() -> None:
 
 
 def _one_thread() -> dict[str, str]:
-    from fasthep_smk.worker.processes import ONE_THREAD
+    from fasthep_smk.util.processes import ONE_THREAD
 
     return ONE_THREAD
 

@@ -16,6 +16,16 @@ ENTRANCES = {"__init__", "__main__", "api", "py"}  # py.typed
 #: Modules that are named by a text in a room below theirs: each is started or read by another
 #: process, or opened as a file, so nothing is imported upwards.
 NAMED_BELOW = {
+    # The optional parts, which are imported when they are used.
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.forecast"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.ops"),
+    ("fasthep_smk.cli.run", "fasthep_smk.contrib.measure.forecast"),
+    ("fasthep_smk.cli.init", "fasthep_smk.contrib.measure.from_root"),
+    ("fasthep_smk.flow.reads", "fasthep_smk.contrib.measure.modifiers"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.pack.command"),
+    ("fasthep_smk.transfer.setup", "fasthep_smk.contrib.pack.build"),
+    ("fasthep_smk.executors.start", "fasthep_smk.contrib.pilots.executor"),
+    ("fasthep_smk.translate.placement", "fasthep_smk.contrib.pilots.crews"),
     # Files of the build folder say what Snakemake starts or imports.
     ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
     ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),
@@ -24,11 +34,6 @@ NAMED_BELOW = {
     ("fasthep_smk.sites.local", "fasthep_smk.executors.local"),
     ("fasthep_smk.sites.other", "fasthep_smk.executors.other"),
     ("fasthep_smk.sites.slurm", "fasthep_smk.executors.slurm"),
-    # An optional part is loaded when it is used: a command of its own, jobs that travel, pilots.
-    ("fasthep_smk.cli.main", "fasthep_smk.contrib.pack.command"),
-    ("fasthep_smk.transfer.setup", "fasthep_smk.contrib.pack.build"),
-    ("fasthep_smk.executors.start", "fasthep_smk.contrib.pilots.executor"),
-    ("fasthep_smk.translate.placement", "fasthep_smk.contrib.pilots.crews"),
     # The schema of FAST-HEP's language is a file beside the code that follows it.
     ("fasthep_smk.config.schema", "fasthep_smk.flow"),
 }

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fasthep_smk.cli import main
+from fasthep_smk.cli.steps import begin
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.contrib.pack.build import contents_of, pack
 from fasthep_smk.contrib.pack.conda import is_conda
@@ -30,7 +30,7 @@ def do_pack(options: argparse.Namespace) -> int:
     asked, modules = None, set[str]()
     if options.workflow is not None:
         with scratch() as folder:
-            start = main._start(options, folder / "build", folder / "aside")
+            start = begin(options, folder / "build", folder / "aside")
             compiled = pipeline.up_to(pipeline.compile_plans, start)
         asked = compiled.execution.environment
         modules = {name for one in compiled.plans for name in modules_of(one.plan)}

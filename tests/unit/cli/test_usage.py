@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,7 +75,7 @@ def test_a_workflow_without_its_ending_is_found(
 
 def test_a_file_with_the_name_of_no_command_is_a_workflow(folder: Path) -> None:
     (folder / "statsu").touch()
-    assert parse(["statsu"])[0].workflow == Path("statsu")
+    assert parse(["statsu"]).workflow == Path("statsu")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,7 @@ def test_a_file_with_the_name_of_no_command_is_a_workflow(folder: Path) -> None:
     ],
 )
 def test_values(words: list[str], expected: dict[str, object]) -> None:
-    options, _ = parse(["w.yaml", *words])
+    options = parse(["w.yaml", *words])
     assert {name: getattr(options, name) for name in expected} == expected
 
 
@@ -103,8 +106,16 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
         yield from parsers(one)
 
 
-def test_every_command_is_known_everywhere() -> None:
-    assert set(command._RUN_NOTHING) == {*subcommands(make_parser())} - {"run", "help"}
+def test_every_command_has_a_function() -> None:
+    assert {*command.COMMANDS} == {*subcommands(make_parser())} - {"help"}
+    for name, module in command.COMMANDS.items():
+        assert callable(getattr(importlib.import_module(module), f"do_{name}"))
+
+
+def test_no_command_s_module_is_loaded_before_it_is_called() -> None:
+    code = "import sys, fasthep_smk.cli.main as m; print(*{*m.COMMANDS.values()} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize("topic", [*subcommands(make_parser()), "site init", ""])

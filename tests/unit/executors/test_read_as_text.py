@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.executors import read_as_text
+from fasthep_smk.sites import htcondor, slurm
 
 ROOT = Path(__file__).parents[3]
 
@@ -111,8 +112,8 @@ def silent_slurm(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("command", "pattern"),
     [
-        (["sbatch"], read_as_text.SLURM_IS_SILENT),
-        (["srun", "--jobid=1", "--immediate=1", "true"], read_as_text.SRUN_IS_SILENT),
+        (["sbatch"], slurm.NO_ANSWER),
+        (["srun", "--jobid=1", "--immediate=1", "true"], slurm.SRUN_IS_SILENT),
     ],
 )
 def test_slurm_does_not_answer(
@@ -122,7 +123,7 @@ def test_slurm_does_not_answer(
         command, input="#!/bin/sh\n", env=silent_slurm, capture_output=True, text=True, timeout=60
     )
     assert pattern.search(done.stderr)
-    assert not read_as_text.SBATCH_HEARD_NOTHING.search(done.stderr)
+    assert not slurm.NO_WORD.search(done.stderr)
 
 
 def test_sbatch_has_heard_no_answer() -> None:
@@ -133,20 +134,20 @@ def test_sbatch_has_heard_no_answer() -> None:
     ask += "; text.restype = ctypes.c_char_p; print(text(5004).decode())"
     command = [sys.executable, "-c", ask, str(libraries[0])]
     said = subprocess.run(command, capture_output=True, text=True).stdout
-    assert read_as_text.SBATCH_HEARD_NOTHING.search(said)
+    assert slurm.NO_WORD.search(said)
 
 
 def test_htcondor_does_not_answer() -> None:
     bindings = importlib.import_module("htcondor2")
     with pytest.raises(Exception, match="local daemon") as here:
         bindings.Schedd()
-    assert read_as_text.HTCONDOR_IS_SILENT.search(str(here.value))
+    assert htcondor.NO_ANSWER.search(str(here.value))
     words = {"MyAddress": "<127.0.0.1:1>", "Name": "a", "MyType": "Scheduler"}
     words["CondorVersion"] = "$CondorVersion: 24.0.0 2024-01-01 $"
     schedd = bindings.Schedd(importlib.import_module("classad2").ClassAd(words))
     with pytest.raises(Exception, match="schedd") as there:
         schedd.submit(bindings.Submit({"executable": "/bin/true"}))
-    assert read_as_text.HTCONDOR_IS_SILENT.search(str(there.value))
+    assert htcondor.NO_ANSWER.search(str(there.value))
 
 
 def test_of_a_failed_job_all_executors_add_the_same_advice() -> None:
@@ -195,8 +196,8 @@ def test_some_refusals_pass(said: str) -> None:
 
 def test_htcondor_may_have_a_job_whose_submission_failed() -> None:
     """What its bindings say when the schedd does not answer to the last message."""
-    assert read_as_text.HTCONDOR_HEARD_NOTHING.search("Failed to commit transaction.")
-    assert not read_as_text.HTCONDOR_HEARD_NOTHING.search("Parse error in expression")
+    assert htcondor.NO_WORD.search("Failed to commit transaction.")
+    assert not htcondor.NO_WORD.search("Parse error in expression")
 
 
 def test_each_text_is_tried_here() -> None:

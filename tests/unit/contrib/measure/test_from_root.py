@@ -10,10 +10,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from fasthep_smk.cli.from_root import init_from_root, workflow_text
 from fasthep_smk.config.schema import bundled
+from fasthep_smk.contrib.measure.from_root import init_from_root, workflow_text
+from fasthep_smk.contrib.measure.root_contents import Branch, Tree
 from fasthep_smk.flow.workflow_checks import document_findings
-from fasthep_smk.storage.root_contents import Branch, Tree
 from fasthep_smk.util.errors import UsageError
 from tests.support import events
 

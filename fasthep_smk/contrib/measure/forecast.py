@@ -1,24 +1,138 @@
-"""A forecast of a run, by what jobs of its build folder took: of a sample, or of an earlier run."""
+"""``fasthep-smk forecast``: what is left of a run will take, by what jobs of its folder took.
+
+These are of a sample, or of an earlier run.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import statistics
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
+from tabulate import tabulate
+
 from fasthep_smk import sites
-from fasthep_smk.plan.forecast import Done, Forecast, Work, forecast
+from fasthep_smk.cli.steps import imagined, placed
+from fasthep_smk.cli.why import unbundled
+from fasthep_smk.contrib.measure.extrapolation import Done, Forecast, Work, forecast
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sample import counting
 from fasthep_smk.report.facts import Facts, JobFacts, gather
 from fasthep_smk.reuse.store import read
+from fasthep_smk.run import pipeline
+from fasthep_smk.run.lock import Held
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Record
 from fasthep_smk.translate.translation import Placed
+from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.util.units import about_bytes, format_duration
 
-__all__ = ["forecast_of", "not_done"]
+__all__ = ["as_data", "as_text", "do_forecast", "forecast_of", "not_done", "of_rest"]
+
+_HOUR = 3600
+
+
+def do_forecast(options: argparse.Namespace) -> int:
+    """Print what the rest of a run will take."""
+    try:
+        with imagined(options) as translation:
+            outcome = unbundled(pipeline.dry_run(translation), translation)
+            found = forecast_of(translation, outcome.folders)
+    except Held:  # by a run, which has taken over what it could
+        with placed(options) as translated:
+            found = forecast_of(translated, not_done(translated))
+    if options.json:
+        print(json.dumps(as_data(found), indent=1))
+    else:
+        print(as_text(found), end="")
+    return 0
+
+
+def of_rest(placed: Placed) -> str:
+    """Return a line on what a run of a sample has left."""
+    rest = _line(forecast_of(placed, not_done(placed)))
+    return rest.replace("forecast:", "forecast of the rest, without a sample:", 1)
+
+
+def as_data(found: Forecast) -> JsonObject:
+    """Return the forecast as plain data: seconds and bytes."""
+    return asdict(found)
+
+
+def as_text(found: Forecast) -> str:
+    """Return the forecast as tables."""
+    left = [one for one in found.rules if one.to_do]
+    if not left:
+        return "everything is done: there is nothing to forecast\n"
+    rules = [
+        [
+            one.rule,
+            one.done,
+            one.to_do,
+            "?" if one.seconds is None else _seconds(one.seconds / one.to_do),
+            "?" if one.seconds is None else _hours(one.core_seconds),
+            "?" if one.memory is None else about_bytes(one.memory),
+            "?" if one.disk is None else about_bytes(int(one.disk)),
+        ]
+        for one in left
+    ]
+    pools = [
+        [
+            one.pool,
+            one.jobs,
+            "any" if one.at_a_time is None else one.at_a_time,
+            "-" if one.rounds is None else one.rounds,
+            "?" if one.memory is None else about_bytes(one.memory),
+            "?" if one.together is None else about_bytes(one.together),
+        ]
+        for one in found.pools
+        if one.jobs
+    ]
+    right = ("left", *["right"] * 6)
+    sections = [
+        tabulate(
+            rules,
+            headers=["rule", "done", "to do", "each", "core-hours", "memory", "disk"],
+            colalign=right,
+            disable_numparse=True,
+        ),
+        tabulate(
+            pools,
+            headers=["pool", "jobs", "at a time", "rounds", "memory of a job", "of all at a time"],
+            colalign=right[:-1],
+            disable_numparse=True,
+        ),
+        _line(found),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _line(found: Forecast) -> str:
+    """Return the forecast in a sentence, or two."""
+    end = time.strftime("%a %d %b, %H:%M", time.localtime(time.time() + found.seconds))
+    jobs = sum(one.jobs for one in found.pools)
+    text = (
+        f"forecast: {jobs} jobs, {_hours(found.core_seconds)} core-hours, "
+        f"{about_bytes(int(found.disk))} on disk; it takes {_seconds(found.seconds)}: "
+        f"started now, it ends at {end}"
+    )
+    if found.unknown:
+        text += f"\nnot counted, as no such job is done: {', '.join(found.unknown)}"
+    return text
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / _HOUR:.3g}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 60 else format_duration(round(seconds))
 
 
 def not_done(placed: Placed) -> set[str]:

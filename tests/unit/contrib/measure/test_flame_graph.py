@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fasthep_smk.util.flame_graph import Frame, page
+from fasthep_smk.contrib.measure.flame_graph import Frame, page
 
 
 def test_frames_are_told_with_their_share_and_stand_in_their_callers() -> None:

@@ -2,7 +2,7 @@
 
 The profile ``fasthep_smk:registry`` registers them as ``smk.profile`` and ``smk.memory``, for
 ``fasthep run`` as for our own command. Each writes a flame graph for each partition. They change no
-result: what a stage computes is signed without them (:func:`is_diagnostic`).
+result: what a stage computes is signed without them (``flow/reads.py``).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from fasthep_smk.contrib.measure.flame_graph import Frame, page
 from fasthep_smk.flow import upstream
+from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import nearest
-from fasthep_smk.util.flame_graph import FOLDER, Frame, page
 from fasthep_smk.util.names import encode
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.units import about_bytes
@@ -28,25 +29,16 @@ from fasthep_smk.util.units import about_bytes
 if TYPE_CHECKING:
     import cProfile
 
-    from fasthep_smk.flow.shapes import Context, PlanNode, Registry
+    from fasthep_smk.flow.shapes import Context, PlanNode
 
-__all__ = ["NAMES", "Measured", "Memory", "Profile", "is_diagnostic"]
+__all__ = ["Measured", "Memory", "Profile"]
 
-#: What the profile ``fasthep_smk:registry`` calls them.
-NAMES = ("smk.profile", "smk.memory")
 
 _MEGABYTE = 1e6
 #: How many calls above an allocation are told.
 _CALLS = 25
 #: How often memory is looked at, in seconds, and by how much more it is worth to be looked into.
 _LOOK, _MORE = 0.01, 1.1
-
-
-def is_diagnostic(registry: Registry, name: str) -> bool:
-    """Whether an execution modifier of this name is one of those here."""
-    entry = (registry.get("execution_modifiers") or {}).get(name)
-    reference = str(entry.get("impl")) if isinstance(entry, dict) else ""
-    return reference.startswith(f"{__name__}:")
 
 
 class Measured(ABC):
@@ -99,7 +91,7 @@ class Profile(Measured):
     """
 
     ENGINES: ClassVar[Mapping[str, str]] = {"cprofile": "", "pyinstrument": "pyinstrument"}
-    NAME: ClassVar[str] = NAMES[0]
+    NAME: ClassVar[str] = "smk.profile"
 
     @contextlib.contextmanager
     def _measure(self, title: str, found: list[str]) -> Iterator[None]:
@@ -133,7 +125,7 @@ class Memory(Measured):
     """
 
     ENGINES: ClassVar[Mapping[str, str]] = {"tracemalloc": ""}
-    NAME: ClassVar[str] = NAMES[1]
+    NAME: ClassVar[str] = "smk.memory"
 
     @contextlib.contextmanager
     def _measure(self, title: str, found: list[str]) -> Iterator[None]:
@@ -265,5 +257,5 @@ def _place(node: PlanNode, ctx: Context, name: str) -> Path:
     """Return the file of a flame graph: ``artifacts/profiles/STAGE/DATASET_PART.profile.html``."""
     what = name.rpartition(".")[2]
     parts = "_".join(map(encode, _parts(ctx))) or "all"
-    folder: Path = upstream.BuildPaths.from_ctx(ctx).artifact_dir(FOLDER)
+    folder: Path = upstream.BuildPaths.from_ctx(ctx).artifact_dir(layout.FLAME_GRAPHS)
     return folder / encode(_stage(node)) / f"{parts}.{what}.html"

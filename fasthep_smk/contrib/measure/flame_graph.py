@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from html import escape
 
-__all__ = ["FOLDER", "Frame", "page"]
+__all__ = ["Frame", "page"]
 
-#: Where they are, in the folder of results.
-FOLDER = "profiles"
 #: Frames with a smaller share of everything are left out: they would be too narrow to see.
 _LEAST = 0.002
 #: Frames below these are left out, too: calls that call themselves may be very deep.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import groupby
@@ -11,7 +13,7 @@ from fasthep_smk.flow.registered import Component, registered
 from fasthep_smk.util.errors import UsageError, nearest
 from fasthep_smk.util.names import printable
 
-__all__ = ["as_data", "as_text", "look_up"]
+__all__ = ["as_data", "as_text", "do_ops", "look_up"]
 
 _TITLES = {
     "operation": "Operations (op: of a stage)",
@@ -24,6 +26,16 @@ _TITLES = {
     "constant": "Constants of expressions",
     "hook": "Hooks (kind: below execution_hooks:)",
 }
+
+
+def do_ops(options: argparse.Namespace) -> int:
+    """Print what a workflow can use, or one of those in full."""
+    found = look_up(options.name, options.workflow)
+    if options.json:
+        print(json.dumps(as_data(found), indent=1))
+    else:
+        print(as_text(found, full=options.name is not None), end="")
+    return 0
 
 
 def look_up(name: str | None, workflow: Path | None) -> list[Component]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fasthep_smk.plan.forecast import Done, Work, forecast
+from fasthep_smk.contrib.measure.extrapolation import Done, Work, forecast
 
 MB = 10**6
 

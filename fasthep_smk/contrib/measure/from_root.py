@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from fasthep_smk.cli.init import SCHEMA, write_new
-from fasthep_smk.storage.root_contents import Branch, Tree, chosen, sample, trees_in
+from fasthep_smk.contrib.measure.root_contents import Branch, Tree, chosen, sample, trees_in
 from fasthep_smk.util.errors import Findings, UsageError
 from fasthep_smk.util.names import encode, printable
 from fasthep_smk.util.remote import local_path

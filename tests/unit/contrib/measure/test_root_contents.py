@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uproot
 
-from fasthep_smk.storage.root_contents import chosen, sample, trees_in
+from fasthep_smk.contrib.measure.root_contents import chosen, sample, trees_in
 from fasthep_smk.util.errors import Findings
 from tests.support import events
 

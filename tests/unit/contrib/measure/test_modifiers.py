@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fasthep_smk.flow.diagnostics import Measured, Memory, Profile, is_diagnostic
+from fasthep_smk.contrib.measure.modifiers import Measured, Memory, Profile
+from fasthep_smk.flow.reads import is_diagnostic
 
 PARTITION = {"dataset": "data", "part": "1_0"}
 NODE = SimpleNamespace(id="stage.Vars")
@@ -48,7 +49,7 @@ def test_what_a_call_holds_when_it_is_the_most_is_in_its_frame(tmp_path: Path) -
     page = measured(Memory(), tmp_path)
     (most,) = re.findall(r"At most ([\d.]+) MB more than before", page)
     assert 20 < float(most) < 30
-    amounts = re.findall(r'title="[^"]*?test_diagnostics[^"]*?: ([\d.]+) MB, ', page)
+    amounts = re.findall(r'title="[^"]*?test_modifiers[^"]*?: ([\d.]+) MB, ', page)
     assert any(23 < float(one) < 27 for one in amounts)  # also what is given back at the end
 
 
@@ -77,7 +78,7 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_only_ours_are_known_to_change_nothing() -> None:
-    ours = {"impl": "fasthep_smk.flow.diagnostics:Profile"}
+    ours = {"impl": "fasthep_smk.contrib.measure.modifiers:Profile"}
     registry = {"execution_modifiers": {"smk.profile": ours, "smk.memory": {"impl": "own:Own"}}}
     assert is_diagnostic(registry, "smk.profile")
     assert not is_diagnostic(registry, "smk.memory")

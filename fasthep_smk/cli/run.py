@@ -1,0 +1,125 @@
+"""The commands that run a workflow, or prepare that: ``run``, ``translate``, ``check``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk.cli.parser import misplaced
+from fasthep_smk.cli.values import settings_of
+from fasthep_smk.run.notify import at_end
+from fasthep_smk.run.whole_run import run_whole
+from fasthep_smk.storage.missing_report import is_partial, is_sample, said_of_sample
+from fasthep_smk.storage.outdir import build_folder, results_in
+from fasthep_smk.util.errors import UsageError
+from fasthep_smk.util.terminal import is_terminal
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.notify import Status
+    from fasthep_smk.run.pipeline import Concluded
+
+__all__ = ["do_check", "do_run", "do_translate"]
+
+
+def do_run(options: argparse.Namespace) -> int:
+    """Run a workflow, or with ``--dry-run`` print what would run."""
+    if close := misplaced(options.snakemake):
+        raise UsageError(f"{close} belongs before --: what follows -- goes to Snakemake")
+    if options.dry_run:
+        return _dry_run(options)
+    build = build_folder(options.outdir)
+    if is_terminal(sys.stdout) and not options.quiet:
+        print(f"compiling {options.workflow}", flush=True)
+    with at_end(options.notify, build) as notice:
+        found = run_whole(
+            settings_of(options),
+            cancel=options.cancel,
+            ended=partial(_print_end, build=build, quiet=options.quiet),
+        )
+        notice.status = _ended_as(build)
+        notice.summary = found.incomplete or _last_line(found)
+    return 0
+
+
+def _ended_as(build: Path) -> Status:
+    """Return in a word what the results of a run that has ended well are."""
+    if is_partial(build):
+        return "partial"
+    return "sample" if is_sample(build) else "finished"
+
+
+def _print_end(found: Concluded, *, build: Path, quiet: bool) -> None:
+    """Print how a run has ended."""
+    print(_last_line(found))
+    if not quiet:
+        print(results_in(build), end="")
+        print(found.disk)
+        if found.translation.sample is not None:
+            forecast = importlib.import_module("fasthep_smk.contrib.measure.forecast")
+            print(forecast.of_rest(found.translation))
+    # Now: who follows a run in the background looks until the folder is free; and where both go to
+    # one file, an error is last.
+    sys.stdout.flush()
+    if found.incomplete:
+        print(f"fasthep-smk: {found.incomplete}", file=sys.stderr)
+
+
+def _last_line(found: Concluded) -> str:
+    rest = "everything else" if found.translation.settings.without else "everything"
+    what = f"{found.done} {'job' if found.done == 1 else 'jobs'} done"
+    done = what if found.done else f"{rest} was up to date"
+    return f"{done}; results in {found.translation.build}"
+
+
+def _dry_run(options: argparse.Namespace) -> int:
+    from fasthep_smk import sites
+    from fasthep_smk.cli import steps, why
+    from fasthep_smk.run import pipeline
+
+    with steps.imagined(options) as translation:
+        sites.require_plugin(translation.placement.site.system)
+        pipeline.look_at_site(translation)
+        outcome = why.unbundled(pipeline.dry_run(translation), translation)
+    print(why.as_text(outcome, translation), end="")
+    return 0
+
+
+def do_translate(options: argparse.Namespace) -> int:
+    """Write the Snakemake workflow, and list its rules."""
+    from fasthep_smk.cli import steps
+    from fasthep_smk.reuse import asked
+    from fasthep_smk.run import pipeline
+    from fasthep_smk.run.lock import hold
+    from fasthep_smk.util.scratch import scratch
+
+    build = build_folder(options.outdir)
+    with hold(build, options.outdir), scratch() as folder:
+        placed = pipeline.up_to(pipeline.place, steps.begin(options, build, folder / "aside"))
+        translation = pipeline.accepted_beside_jobs(placed)
+        asked.keep(translation.build, translation.settings.rerun)
+    pipeline.warn(translation.warnings)
+    written = translation.written
+    if translation.sample is not None:
+        print(f"sample:    {said_of_sample(translation.sample.as_data())}")
+    print(f"Snakefile: {written.snakefile}")
+    print(f"profile:   {written.profile}")
+    print(f"tasks:     {written.snakefile.parent / 'tasks'}")
+    for rule in translation.rules:
+        print(f"    {len(rule.jobs):6d} x {rule.name}{f' ({rule.bundled})' * bool(rule.bundles)}")
+    return 0
+
+
+def do_check(options: argparse.Namespace) -> int:
+    """Say whether a workflow could run."""
+    from fasthep_smk.cli import steps
+    from fasthep_smk.run import credential_need, pipeline
+
+    with steps.placed(options) as placed:
+        pipeline.warn([*placed.warnings, *credential_need.warnings_of(placed)])
+    jobs = sum(len(rule.jobs) for rule in placed.rules)
+    print(f"{options.workflow}: ready to run: {jobs} jobs in {len(placed.rules)} rules")
+    return 0

@@ -1,0 +1,1 @@
+"""What measures a run or looks ahead: modifiers, ``forecast``, ``ops``, ``init --from-root``."""
