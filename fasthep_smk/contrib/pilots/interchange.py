@@ -11,7 +11,7 @@ import runpy
 import threading
 import time
 
-from fasthep_smk.flow.patches.late import PARSL, PARSL_UNUSED, import_bare, import_late
+from fasthep_smk.contrib.pilots.bare import import_bare_parsl
 
 __all__ = ["main"]
 
@@ -29,8 +29,7 @@ def main() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    import_bare(PARSL)
-    import_late(PARSL_UNUSED)
+    import_bare_parsl()
     runpy.run_module(_MODULE, run_name="__main__", alter_sys=True)
 
 

@@ -14,14 +14,13 @@ import signal
 from importlib import metadata
 from importlib.abc import InspectLoader
 
+from fasthep_smk.contrib.pilots.bare import import_bare_parsl
 from fasthep_smk.flow import patches
-from fasthep_smk.flow.patches.late import PARSL, PARSL_UNUSED, import_bare, import_late
 from fasthep_smk.util.processes import signal_at_parents_end
 
 _MODULE = "parsl.executors.high_throughput.process_worker_pool"
 
-import_bare(PARSL)
-import_late(PARSL_UNUSED)
+import_bare_parsl()
 if __name__ == "__main__":
     _forks = multiprocessing.get_context("forkserver")
     _forks.set_forkserver_preload(["fasthep_smk.contrib.pilots.manager"])

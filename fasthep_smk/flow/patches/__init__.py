@@ -147,8 +147,8 @@ BARE_PARSL = Patch(
     why="each of a pilot's three processes imports all that Parsl has: two seconds of CPU a pilot",
     upstream="parsl-imports-everything.md",
     until="its processes import what they use",
-    module="flow/patches/late.py",
-    test="tests/unit/flow/patches/test_late.py",
+    module="contrib/pilots/bare.py",
+    test="tests/unit/contrib/pilots/test_bare.py",
 )
 
 PILOT_START = Patch(

@@ -21,8 +21,8 @@ UPSTREAM = ROOT / "docs" / "upstream"
 REGISTER = {name: one for name, one in vars(patches).items() if isinstance(one, Patch)}
 #: What a module is made for, in the words of its own documentation; that is no patch.
 SETTINGS = {"sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "tempfile.tempdir"}
-#: The one module that cannot make its change through the register: it is that of ``sys.modules``.
-BY_HAND = {patches.LATE_IMPORTS.module}
+#: What cannot make its change through the register: it is that of ``sys.modules``.
+BY_HAND = {patches.LATE_IMPORTS.module, patches.BARE_PARSL.module}
 
 #: A module that is asked for by name, or of FAST-HEP's by a function of ours without arguments.
 _ASKED_FOR = re.compile(r"import_module\(|\bupstream\.[a-z_]+\(\)")
