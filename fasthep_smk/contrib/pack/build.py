@@ -17,7 +17,7 @@ from typing import TextIO
 from fasthep_smk.contrib.pack.archive import write_archive
 from fasthep_smk.contrib.pack.check import check_archive
 from fasthep_smk.contrib.pack.conda import CondaContents, is_conda
-from fasthep_smk.contrib.pack.contents import Contents, VenvContents
+from fasthep_smk.contrib.pack.contents import Packable, VenvContents
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.errors import Findings
@@ -53,7 +53,7 @@ class Packed:
     seconds: float | None
 
 
-def contents_of(kind: str, modules: Iterable[str] = ()) -> Contents:
+def contents_of(kind: str, modules: Iterable[str] = ()) -> Packable:
     """Return the environment that runs this, to be packed as ``kind``.
 
     Raises:
@@ -73,12 +73,12 @@ def contents_of(kind: str, modules: Iterable[str] = ()) -> Contents:
     return VenvContents(kind, wanted)
 
 
-def archive_path(contents: Contents, folder: Path) -> Path:
+def archive_path(contents: Packable, folder: Path) -> Path:
     """Return where the archive of an environment lies, or would."""
     return folder / f"{contents.kind}-{contents.key}.run"
 
 
-def pack(contents: Contents, folder: Path, *, tell: TextIO | None = None) -> Packed:
+def pack(contents: Packable, folder: Path, *, tell: TextIO | None = None) -> Packed:
     """Return the archive of an environment; it is built and tested unless it is there.
 
     ``tell`` is told how far it is.
@@ -128,7 +128,7 @@ def _note(path: Path) -> Path:
     return path.with_name(f"{path.name}.sha256")
 
 
-def _build(contents: Contents, path: Path, tell: TextIO | None) -> None:
+def _build(contents: Packable, path: Path, tell: TextIO | None) -> None:
     for stale in path.parent.glob(f".{path.stem}.*.new*"):  # of one that was killed
         shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.new")

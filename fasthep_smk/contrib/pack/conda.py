@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.contrib.pack.archive import Parts
-from fasthep_smk.contrib.pack.contents import Contents
+from fasthep_smk.contrib.pack.contents import Packable
 from fasthep_smk.contrib.pack.entries import walk
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
@@ -28,7 +28,7 @@ def is_conda(prefix: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class CondaContents(Contents):
+class CondaContents(Packable):
     """The conda environment at ``prefix``.
 
     Everything is in the first part of the archive: conda's own Python runs on any machine, but its

@@ -19,7 +19,7 @@ from fasthep_smk.contrib.pack.libraries import libraries_of
 from fasthep_smk.contrib.pack.snapshot import own_entries
 from fasthep_smk.util import files
 
-__all__ = ["Contents", "VenvContents"]
+__all__ = ["Packable", "VenvContents"]
 
 #: Goes up when archives of the same content are laid out otherwise.
 _FORMAT = 1
@@ -30,7 +30,7 @@ _DECOMPRESSOR = "cramjam"
 
 
 @dataclass(frozen=True)
-class Contents(abc.ABC):
+class Packable(abc.ABC):
     """The environment that runs this, and the ``modules`` that jobs import.
 
     ``kind`` is the type of the environment, as in ``execution.environment``.
@@ -90,7 +90,7 @@ class Contents(abc.ABC):
         """
 
 
-class VenvContents(Contents):
+class VenvContents(Packable):
     """A virtual environment: its packages, the interpreter below it, and the libraries of both."""
 
     def facts(self) -> dict[str, object]:

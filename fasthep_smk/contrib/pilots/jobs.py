@@ -15,10 +15,10 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.names import encode
 
-__all__ = ["FAILED", "Batch", "State", "names_of"]
+__all__ = ["FAILED", "Batch", "PilotState", "names_of"]
 
 #: What a pilot is doing in the queue. ``ending``: it was cancelled, or is just about to be gone.
-State = sites.QueueState | Literal["ended"]
+PilotState = sites.QueueState | Literal["ended"]
 
 #: So many pilots of a crew in succession that were refused, or have ended before they have said a
 #: word, are the last if none is left.
@@ -55,7 +55,7 @@ class Batch:
         self._lock = threading.Lock()
         #: Held while one is submitted: until there is an answer, it may come or not.
         self._submitting = threading.Lock()
-        self._states: dict[str, State] = {}
+        self._states: dict[str, PilotState] = {}
         #: Why some were refused, by their numbers, how many in a row, and until when none is tried.
         self._refused: dict[str, str] = {}
         self._in_a_row = 0
@@ -70,13 +70,13 @@ class Batch:
     def pool(self) -> str:
         return self.crew.attempt.pool
 
-    def alive(self, *states: State) -> list[str]:
+    def alive(self, *states: PilotState) -> list[str]:
         """Return those that are in the queue, or those of them in some states."""
         wanted = states or ("waiting", "running", "ending")
         with self._lock:
             return [job for job, state in self._states.items() if state in wanted]
 
-    def states(self) -> Mapping[str, State]:
+    def states(self) -> Mapping[str, PilotState]:
         """Return what all are doing, as of the last look."""
         with self._lock:
             return dict(self._states)
@@ -251,7 +251,7 @@ class Batch:
             if over.wait(_LOOK):
                 return
 
-    def _now(self, job: str, state: State) -> None:
+    def _now(self, job: str, state: PilotState) -> None:
         with self._lock:
             self._states[job] = state
 

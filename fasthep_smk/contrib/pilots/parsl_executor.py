@@ -13,7 +13,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import InvalidStateError
-from typing import Any
 
 from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD, HighThroughputExecutor
 from parsl.jobs.states import JobState, JobStatus
@@ -61,7 +60,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
         self._failing, self._asking = threading.Lock(), threading.Lock()
         pilot = _braced(_braced(shell([*_PYTHON, _NODE, batch.system])))
 
-        def handle(_executor: object, states: Mapping[str, Any]) -> None:
+        def handle(_executor: object, states: Mapping[str, JobStatus]) -> None:
             on_look(self, {number: status.status_name for number, status in states.items()})
 
         super().__init__(

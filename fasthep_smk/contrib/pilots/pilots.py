@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fasthep_smk.contrib.pilots import task
 from fasthep_smk.contrib.pilots.demand import Demand
@@ -29,6 +29,8 @@ from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.processes import in_words
 
 if TYPE_CHECKING:
+    from parsl.dataflow.dflow import DataFlowKernel
+
     from fasthep_smk.contrib.pilots.parsl_executor import PilotExecutor
 
 __all__ = ["Ended", "Pilots"]
@@ -69,8 +71,7 @@ class Pilots:
         say: Callable[[str], None],
     ) -> None:
         self._crews, self._told, self._say = crews, told, say
-        #: Parsl's ``DataFlowKernel``, once it is started.
-        self._kernel: Any = None
+        self._kernel: DataFlowKernel | None = None
         #: Why Parsl cannot be started.
         self._broken: Exception | None = None
         self._executors: dict[str, PilotExecutor] = {}
@@ -210,7 +211,7 @@ class Pilots:
             gone.set()
         gone.wait()
 
-    def _started(self) -> Any:
+    def _started(self) -> DataFlowKernel | None:
         with self._lock:
             if self._broken is not None:
                 raise self._broken
@@ -224,7 +225,7 @@ class Pilots:
                     raise
             return self._kernel
 
-    def _start(self) -> Any:
+    def _start(self) -> DataFlowKernel:
         """Start Parsl: it listens for pilots on this machine, and starts them when there is work.
 
         Keys of this run's own encrypt what is said; they lie in a folder for the user only.
