@@ -29,6 +29,7 @@ from fasthep_smk.plan.rules import Rule
 from fasthep_smk.run import pipeline
 from fasthep_smk.sites.commands import order
 from fasthep_smk.storage import layout
+from fasthep_smk.transfer.setup import packing
 from fasthep_smk.translate.placement import place, unsafe_path
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.translation import execution_of_site
@@ -216,10 +217,9 @@ def _environment(
         found = f"{asked.type} {prefix}" + ("" if there else ": holds no bin/python")
         fix = "" if there else f"fix the prefix in {asked.file}"
         return Check(what, "ok" if there else "FAILED", found, fix)
-    from fasthep_smk.transfer.environment.command import describe_environment
-
     try:
-        built, text = describe_environment(asked, modules, folder / layout.ENVIRONMENTS)
+        archives = folder / layout.ENVIRONMENTS
+        built, text = packing().describe_environment(asked.type, modules, archives)
     except SmkError as error:
         return Check(what, "FAILED", " ".join(f"{asked.type}: {error}".split())[:300])
     text += "; jobs are sent it" if sent else "; used only by jobs in transfer mode"

@@ -32,7 +32,7 @@ COMMANDS = {
     "forecast": "fasthep_smk.contrib.measure.forecast",
     "init": "fasthep_smk.cli.init",
     "ops": "fasthep_smk.contrib.measure.ops",
-    "pack": "fasthep_smk.cli.pack",
+    "pack": "fasthep_smk.contrib.pack.command",
     "report": "fasthep_smk.contrib.report.command",
     "retry": "fasthep_smk.cli.background",
     "run": "fasthep_smk.cli.run",

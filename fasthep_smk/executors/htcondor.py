@@ -20,8 +20,7 @@ from typing import Any, cast
 
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.piloted import Piloted, lift_limits
-from fasthep_smk.executors.start import be_snakemake, put_in_place_of
+from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
 from fasthep_smk.executors.submissions import (
     ALIVE,
     Forgotten,
@@ -56,7 +55,7 @@ class _Named:
         return getattr(self.job, name)
 
 
-class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
@@ -153,7 +152,7 @@ def main() -> None:
 
 def _begin() -> None:
     prepare_to_take_over()
-    lift_limits()
+    let_pilots_run(plugin, Executor)
 
 
 if __name__ == "__main__":

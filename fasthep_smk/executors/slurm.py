@@ -27,13 +27,12 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.piloted import Piloted, lift_limits
 from fasthep_smk.executors.read_as_text import (
     IS_UNCLEAR,
     NO_NUMBER,
     said_by_sbatch,
 )
-from fasthep_smk.executors.start import be_snakemake, put_in_place_of
+from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
 from fasthep_smk.executors.submissions import (
     ALIVE,
     Forgotten,
@@ -59,7 +58,7 @@ __all__ = ["Executor", "main"]
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(Piloted, Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
+class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
 
     def __init__(self, *arguments: object, **options: object) -> None:
@@ -249,7 +248,7 @@ def _change() -> None:
 
 def _begin() -> None:
     prepare_to_take_over()
-    lift_limits()
+    let_pilots_run(plugin, Executor)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
@@ -29,6 +30,7 @@ from fasthep_smk.executors.fallback import prepare_routes
 from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
 from fasthep_smk.flow import patches
+from fasthep_smk.storage import layout
 from fasthep_smk.util.processes import signal_at_parents_end
 from fasthep_smk.util.snakemake_types import (
     Scheduler,
@@ -37,7 +39,7 @@ from fasthep_smk.util.snakemake_types import (
     run_command_line,
 )
 
-__all__ = ["be_snakemake", "put_in_place_of"]
+__all__ = ["be_snakemake", "let_pilots_run", "put_in_place_of"]
 
 _TOLD_BY = "--told-by"
 
@@ -76,6 +78,16 @@ def put_in_place_of(plugin: types.ModuleType, executor: type) -> None:
     ours = types.ModuleType(plugin.__name__)
     vars(ours).update(vars(plugin), Executor=executor)
     ExecutorPluginRegistry().register_plugin(plugin.__name__, ours)
+
+
+def let_pilots_run(plugin: types.ModuleType, executor: type) -> None:
+    """Lay pilots over an executor of ours where they run jobs of the build folder that this is in.
+
+    They are an optional part, of which nothing else is loaded here.
+    """
+    if Path(layout.PILOTS).is_file():
+        pilots = importlib.import_module("fasthep_smk.contrib.pilots.executor")
+        put_in_place_of(plugin, pilots.piloted(executor))
 
 
 def _wait_to_be_told(descriptor: int) -> None:

@@ -144,29 +144,22 @@ class Submissions:
             with self._lock:
                 self._under_way -= 1
 
-    def taken(self, batch_id: str, captured: object = "") -> None:
-        """Note that the batch system has taken the job whose submission is under way."""
-        job: BatchJob | None = getattr(self._told, "job", None)
-        if job is None and batch_id in self._tokens:  # it was taken over
-            return
-        if job is None:  # one of an array
-            job = BatchJob(
-                token=secrets.token_hex(8), record="", rule="", key="", system=self.name, name=""
-            )
+    def taken(self, batch_id: str, captured: object = "", *, pilot: str = "") -> None:
+        """Note that the batch system has taken the job whose submission is under way.
+
+        Or a ``pilot`` of a pool, which ends with this run: no later one takes it over.
+        """
+        job: BatchJob | None = None if pilot else getattr(self._told, "job", None)
+        if job is None:  # one of an array, or a pilot
+            with self._lock:
+                if batch_id in self._tokens:  # it was taken over, or is noted
+                    return
+                self._tokens[batch_id] = token = secrets.token_hex(8)
+            own = {"record": "", "rule": "", "key": "", "name": "", "pilot": pilot}
+            job = BatchJob(token=token, system=self.name, **own)
             batch_jobs.submitting(self._build, job)
         batch_jobs.queued(self._build, job.token, batch_id, str(captured))
         self._tokens[batch_id] = job.token
-
-    def pilot(self, batch_id: str, pool: str) -> None:
-        """Note a pilot, which ends with this run: no later one takes it over."""
-        with self._lock:
-            if batch_id in self._tokens:
-                return
-            self._tokens[batch_id] = token = secrets.token_hex(8)
-        told = {"record": "", "rule": "", "key": "", "name": "", "pilot": pool}
-        job = BatchJob(token=token, system=self.name, **told)
-        batch_jobs.submitting(self._build, job)
-        batch_jobs.queued(self._build, token, batch_id, "")
 
     def refused(self) -> None:
         """Note that the batch system has not taken the job whose submission is under way."""

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.config.requests import Attempt
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = ["Crew", "Crews", "read", "write"]
+__all__ = ["Crew", "Crews", "write"]
 
 
 @dataclass(frozen=True)
@@ -50,32 +50,10 @@ class Crews:
         return self.by_name[name] if name else None
 
 
-def write(crews: Crews, build: Path) -> None:
+def write(crews: Crews | None, build: Path) -> None:
     """Write the file of a translation; where nothing is run by pilots, remove it."""
     path = build / layout.PILOTS
-    if crews.by_name:
+    if crews and crews.by_name:
         files.write_text(path, json.dumps(asdict(crews), indent=1, default=dict) + "\n")
     else:
         path.unlink(missing_ok=True)
-
-
-def read(build: Path) -> Crews | None:
-    """Return what a translation has written; ``None`` where nothing is run by pilots."""
-    try:
-        found = json.loads((build / layout.PILOTS).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    crews = (_crew(**one) for one in found["by_name"].values())
-    by_name = {one.name: one for one in crews}
-    return Crews(
-        found["system"], by_name, found["of_rules"], found["limited"], dict(found["tokens"])
-    )
-
-
-def _crew(name: str, most: int, tasks: int, attempt: Mapping[str, object], until: int) -> Crew:
-    request = attempt["request"]
-    assert isinstance(request, dict)
-    options = attempt["options"]
-    assert isinstance(options, dict)
-    asked = Attempt(str(attempt["pool"]), ResourceRequest(**request), options)
-    return Crew(name, most, tasks, asked, until)

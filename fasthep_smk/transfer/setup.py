@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, TextIO
 
 from fasthep_smk.flow.modules import modules_of
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Travel
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["Setup", "prepared"]
+__all__ = ["Setup", "packing", "prepared"]
 
 
 @contextlib.contextmanager
@@ -182,12 +184,9 @@ def _python(setup: Setup, modules: list[str], tell: TextIO | None) -> str:
         return "python3"
     if not environment.is_packed:
         return str(Path(environment.prefix) / "bin" / "python")
-    from fasthep_smk.transfer.environment.pack import contents_of, pack
-
-    contents = contents_of(environment.type, modules)
-    mine = setup.build / layout.ARCHIVES
+    build, mine = packing(), setup.build / layout.ARCHIVES
     folder = setup.archives or mine
-    packed = pack(contents, folder, tell=tell)
+    packed = build.pack(build.contents_of(environment.type, modules), folder, tell=tell)
     if tell is not None and packed.seconds is not None:
         size = f"{packed.size / 1e6:.0f} MB"
         print(f"packed and tested in {packed.seconds:.0f} s: {size}", file=tell)
@@ -195,3 +194,8 @@ def _python(setup: Setup, modules: list[str], tell: TextIO | None) -> str:
         mine.mkdir(parents=True, exist_ok=True)
         shutil.copy(packed.path, mine)
     return f"{layout.ARCHIVES}/{packed.path.name}"
+
+
+def packing() -> ModuleType:
+    """Return what packs environments: an optional part, which is loaded when one is packed."""
+    return importlib.import_module("fasthep_smk.contrib.pack.build")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
@@ -15,7 +16,7 @@ from fasthep_smk.config.sizes import Size
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.storage.measured import Taken
-from fasthep_smk.translate import by_dataset, pilots, snakemake_release
+from fasthep_smk.translate import by_dataset, snakemake_release
 from fasthep_smk.translate.profile import Placement
 from fasthep_smk.translate.sizes import (
     FIRST_MEMORY,
@@ -26,7 +27,6 @@ from fasthep_smk.translate.sizes import (
     sized,
     unfit,
 )
-from fasthep_smk.translate.snakefile import lengthened
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.units import format_bytes, format_duration
 from fasthep_smk.util.yaml_values import as_yaml
@@ -153,23 +153,17 @@ def place(
         if here is None and not transfers and rule.scope == "partition" and len(rule.jobs) > 1
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
-    findings += pilots.too_short(used)
     findings += snakemake_release.findings(execution.environment, site)
-    if any(one.pilot for one in used) and (
-        why := _no_pilots(execution, here is not None, transfers)
-    ):
-        notes.append(f"no pilots: {why}")
-        attempts = {
-            name: tuple(replace(one, pilot=None) for one in given)
-            for name, given in attempts.items()
-        }
-        own = {
-            name: {
-                place: tuple(replace(one, pilot=None) for one in given)
-                for place, given in apart.items()
+    if any(one.pilot for one in used):
+        pilots = _pilots()
+        findings += pilots.too_short(used)
+        if why := pilots.unusable(execution, here=here is not None):
+            notes.append(f"no pilots: {why}")
+            attempts = {name: _without_pilots(given) for name, given in attempts.items()}
+            own = {
+                name: {place: _without_pilots(given) for place, given in apart.items()}
+                for name, apart in own.items()
             }
-            for name, apart in own.items()
-        }
     if piloted := [name for name in own if any(one.pilot for one in attempts[name])]:
         notes.append(
             "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "
@@ -211,9 +205,10 @@ def place(
 
 def slots(placement: Placement, rule: Rule) -> int:
     """Return how many jobs of a rule pilots run at a time; 1 if they are batch jobs."""
-    if rule.name in placement.together:
+    first = placement.attempts[rule.name][0]
+    if first.pilot is None or rule.name in placement.together:
         return 1
-    return pilots.slots(placement.attempts[rule.name][0], placement.workers)
+    return int(_pilots().slots(first, placement.workers))
 
 
 def staffed(placement: Placement, rules: Iterable[Rule]) -> tuple[Placement, list[str]]:
@@ -221,39 +216,19 @@ def staffed(placement: Placement, rules: Iterable[Rule]) -> tuple[Placement, lis
 
     And what a user should know of them.
     """
-    site, rules = placement.site, list(rules)
-    system = sites.system(site.system)
     if not any(one.pilot for given in placement.attempts.values() for one in given):
         return placement, []
-
-    crews, notes = pilots.crews(
-        rules,
-        {
-            rule.name: lengthened(rule, placement.attempts[rule.name], placement.longest)
-            for rule in rules
-        },
-        system=site.system,
-        workers=placement.workers,
-        longest=placement.longest,
-        problems=lambda attempt: system.problems([attempt], site),
-        apart=placement.together,
-    )
+    crews, notes = _pilots().crews_of(placement, list(rules))
     return replace(placement, crews=crews), notes
 
 
-def _no_pilots(execution: Execution, here: bool, transfers: bool) -> str | None:
-    """Return why jobs are not run by pilots although a pool asks for them."""
-    if here:
-        return "all jobs are on this machine"
-    if not sites.has_pilots(execution.site.system):
-        return f"executor {execution.site.system!r} offers none, each job is a batch job"
-    if transfers:
-        return "jobs are sent their files (staging.mode: transfer), and pilots share the folder"
-    if execution.environment is not None and execution.environment.image is not None:
-        return "jobs run in a container"
-    if importlib.util.find_spec("parsl") is None:
-        return "Parsl is not installed (pip install 'fasthep-smk[pilots]'): each job is a batch job"
-    return None
+def _without_pilots(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+    return tuple(replace(one, pilot=None) for one in attempts)
+
+
+def _pilots() -> ModuleType:
+    """Return what plans pilots: an optional part, which is loaded where a pool asks for some."""
+    return importlib.import_module("fasthep_smk.contrib.pilots.crews")
 
 
 def contained(attempt: Attempt, execution: Execution) -> Attempt:

@@ -160,7 +160,7 @@ def write(contents: Contents) -> Written:
         if other.name != "config.yaml":  # Snakemake would read config.v9+.yaml in its place
             files.remove(other)
     files.write_text(written.profile / "config.yaml", profile.render(rules, placement, seen=seen))
-    pilots.write(placement.crews or pilots.Crews(placement.site.system), build)
+    pilots.write(placement.crews, build)
     requests = json.dumps(_requests(rules, placement), indent=1)
     files.write_text(build / layout.REQUESTS, f"{requests}\n")
     _write_sizes(rules, placement, build)

@@ -245,7 +245,7 @@ def is_done_once_more(folder: Path, said: str, reference: Path) -> None:
 
 
 @LONG
-@pytest.mark.parametrize("what", ["executors.pilot_manager", "run.pilot"])
+@pytest.mark.parametrize("what", ["contrib.pilots.manager", "contrib.pilots.node"])
 def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what: str) -> None:
     workflow = moody(system, {**PILOT, "workers": 1}, sleep=4)
     folder = workflow.parent
@@ -258,7 +258,7 @@ def test_a_pilot_whose_process_is_killed_gives_its_job_back(system: System, what
     assert tries(folder).total() == 4
     assert {record["attempt"] for record in analyses.records(folder / "build")} == {1}
     end = time.monotonic() + 10  # the other pilots are taken out of the queue when all is done
-    while left := processes("executors.pilot_manager", folder):
+    while left := processes("contrib.pilots.manager", folder):
         assert time.monotonic() < end, left
         time.sleep(0.2)
 
@@ -622,7 +622,7 @@ def test_a_controller_that_is_away_costs_nothing(
         run.until(lambda: processes("HTEX interchange", folder), 300)
     with without(fragile.cluster, "slurmctld"):
         if when == "work":
-            for process in processes("executors.pilot_manager", folder):
+            for process in processes("contrib.pilots.manager", folder):
                 if f"SLURM_JOB_ID={lost}\0" in Path(f"/proc/{process}/environ").read_text():
                     os.kill(process, signal.SIGKILL)
         time.sleep(30)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.transfer.environment.archive import Parts, write_archive
-from fasthep_smk.transfer.environment.conda import CondaContents
-from fasthep_smk.transfer.environment.pack import NEEDED, archive_path, pack
+from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.build import NEEDED, archive_path, pack
+from fasthep_smk.contrib.pack.conda import CondaContents
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.worker.probe import describe_worker
 from tests.integration.conftest import Run

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 #: What is not typed here, and why.
 NOT_HERE = {
     r"--profile (slurm|htcondor|cern|my_)|--strategy slurm|site init": "a batch system",
-    r"fasthep-smk pack": "minutes; tests/unit/transfer/environment does it",
+    r"fasthep-smk pack": "minutes; tests/unit/contrib/pack does it",
     r"fasthep-smk retry": "a job in a queue; tests/clusters/test_earlier_jobs.py does it",
     r"fasthep-smk compare": "two runs; tests/unit/report/test_compare.py does it",
     r"^fasthep run .*--backend": "pools that FAST-HEP refuses; test_backend.py does it",

@@ -18,8 +18,8 @@ import pytest
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.executors import pilot_parsl
-from fasthep_smk.executors.pilots import Ended, Pilots
+from fasthep_smk.contrib.pilots import parsl_executor
+from fasthep_smk.contrib.pilots.pilots import Ended, Pilots
 from fasthep_smk.sites import Queued
 from fasthep_smk.storage.pilots import Crew, Crews
 from tests.support.forms import LONG
@@ -144,7 +144,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     found = Machine()
     monkeypatch.setattr(sites, "system", lambda _name: found)
     monkeypatch.setattr(sites, "batch", lambda _name: found)
-    monkeypatch.setattr(pilot_parsl, "ASK", 1)  # as quick as its answers are
+    monkeypatch.setattr(parsl_executor, "ASK", 1)  # as quick as its answers are
     monkeypatch.chdir(tmp_path)
     return found
 
@@ -243,8 +243,8 @@ def test_jobs_go_elsewhere_when_their_pilots_are_gone(
 def test_a_pilot_that_is_lost_is_told_and_its_job_runs_again(
     machine: Machine, start: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pilot_parsl, "LOST", 8)
-    monkeypatch.setattr(pilot_parsl, "WORD", 2)
+    monkeypatch.setattr(parsl_executor, "LOST", 8)
+    monkeypatch.setattr(parsl_executor, "WORD", 2)
     bench = start(pool=1)
     bench.run("pool", "job", "[ -e go ] || sleep 1000")
     bench.until(bench.tries)

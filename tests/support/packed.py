@@ -11,8 +11,8 @@ from pathlib import Path
 
 import cramjam
 
-from fasthep_smk.transfer.environment.archive import Parts, write_archive
-from fasthep_smk.transfer.environment.entries import Entry, text_entry
+from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.entries import Entry, text_entry
 from fasthep_smk.util.names import shell
 
 __all__ = ["Node", "small_archive", "small_parts"]

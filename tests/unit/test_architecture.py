@@ -25,6 +25,10 @@ NAMED_BELOW = {
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.sizes"),
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.report.command"),
     ("fasthep_smk.run.report_page", "fasthep_smk.contrib.report"),
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.pack.command"),
+    ("fasthep_smk.transfer.setup", "fasthep_smk.contrib.pack.build"),
+    ("fasthep_smk.executors.start", "fasthep_smk.contrib.pilots.executor"),
+    ("fasthep_smk.translate.placement", "fasthep_smk.contrib.pilots.crews"),
     # Files of the build folder say what Snakemake starts or imports.
     ("fasthep_smk.translate.result_rules", "fasthep_smk.cli.hand_over"),
     ("fasthep_smk.translate.snakefile", "fasthep_smk.executors"),
@@ -33,8 +37,6 @@ NAMED_BELOW = {
     ("fasthep_smk.sites.local", "fasthep_smk.executors.local"),
     ("fasthep_smk.sites.other", "fasthep_smk.executors.other"),
     ("fasthep_smk.sites.slurm", "fasthep_smk.executors.slurm"),
-    # A batch job starts what keeps a fork server on its node.
-    ("fasthep_smk.executors.pilot_parsl", "fasthep_smk.run.pilot"),
     # The schema of FAST-HEP's language is a file beside the code that follows it.
     ("fasthep_smk.config.schema", "fasthep_smk.flow"),
 }
@@ -109,6 +111,18 @@ def test_a_room_imports_only_rooms_below_it(room: str) -> None:
         if room_of(name) == room and room_of(target) not in below | ENTRANCES
     ]
     assert upwards == []
+
+
+def test_optional_parts_import_of_each_other_no_more_than_a_door() -> None:
+    between = [
+        f"{name} imports {target}"
+        for name, target in imports()
+        if room_of(name) == room_of(target) == "contrib"
+        if name.split(".")[2] != target.split(".")[2]
+    ]
+    # What is known of the jobs of a build folder is told there, and forecast from.
+    door = "fasthep_smk.contrib.measure.forecast imports fasthep_smk.contrib.report.facts"
+    assert between == [door]
 
 
 def test_a_room_names_modules_above_it_only_where_other_processes_use_them() -> None:

@@ -147,8 +147,8 @@ BARE_PARSL = Patch(
     why="each of a pilot's three processes imports all that Parsl has: two seconds of CPU a pilot",
     upstream="parsl-imports-everything.md",
     until="its processes import what they use",
-    module="flow/patches/late.py",
-    test="tests/unit/flow/patches/test_late.py",
+    module="contrib/pilots/bare.py",
+    test="tests/unit/contrib/pilots/test_bare.py",
 )
 
 PILOT_START = Patch(
@@ -157,7 +157,7 @@ PILOT_START = Patch(
     why="each worker of a pilot is a new Python, and all packages of the node are listed",
     upstream="parsl-imports-everything.md",
     until="its processes import what they use",
-    module="executors/pilot_manager.py",
+    module="contrib/pilots/manager.py",
     test="tests/integration/test_pilots.py",
 )
 
@@ -218,8 +218,8 @@ PILOT_LIMITS = Patch(
     why="jobs may wait for pilots in any number, but not when their pool has none any more",
     upstream="snakemake-limits-are-fixed.md",
     until="executors can say how many jobs they take",
-    module="executors/piloted.py",
-    test="tests/unit/executors/test_piloted.py",
+    module="contrib/pilots/executor.py",
+    test="tests/unit/contrib/pilots/test_executor.py",
 )
 REPORT_TIMES = Patch(
     replaces=(

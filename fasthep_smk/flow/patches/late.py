@@ -1,6 +1,5 @@
-"""Modules that wait until they are used, and packages of which only some modules are.
+"""Modules that wait until they are used: compiling draws nothing, but imports all that could.
 
-Compiling draws nothing, but imports all that could; a pilot of Parsl's imports all its executors.
 ``importlib.util.LazyLoader`` runs a module when it is imported for a second time, and at
 ``from module import name``; these wait on.
 """
@@ -15,12 +14,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import module_from_spec
 from types import ModuleType
 
-__all__ = ["PARSL", "PARSL_UNUSED", "import_bare", "import_late"]
-
-#: Packages of Parsl's that import far more than its processes on other machines use.
-PARSL = ("parsl", "parsl.executors", "parsl.monitoring")
-#: What they import, and do not use: it asks a server in the internet for the machine's address.
-PARSL_UNUSED = ("requests",)
+__all__ = ["import_late", "spec_of"]
 
 
 class _Unused(ModuleType):
@@ -30,20 +24,6 @@ class _Unused(ModuleType):
         if name == "__path__" and self.__package__ != self.__name__:
             raise AttributeError(name)  # no package: the import machinery asks
         return getattr(_run(self), name)
-
-
-class _Bare(ModuleType):
-    """A package that has not run. What is in it but a module makes it run."""
-
-    def __getattr__(self, name: str) -> object:
-        spec = self.__spec__
-        if name.startswith("__") or spec is None or spec.loader is None:
-            raise AttributeError(name)
-        if _spec(f"{self.__name__}.{name}") is not None:
-            raise AttributeError(name)  # the import machinery imports it then
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        spec.loader.exec_module(self)
-        return getattr(self, name)
 
 
 class _UnusedFunctions(_Unused):
@@ -69,7 +49,7 @@ def import_late(
     """
     for names, kind in ((modules, _Unused), (functions, _UnusedFunctions)):
         for name in names:
-            spec = None if name in sys.modules else _spec(name)
+            spec = None if name in sys.modules else spec_of(name)
             if spec is None or spec.loader is None:
                 continue
             module = module_from_spec(spec)
@@ -89,25 +69,12 @@ def import_late(
         _UnusedFunctions.lends = False
 
 
-def import_bare(packages: Iterable[str]) -> None:
-    """Let the modules of packages be imported without what these import themselves.
-
-    A package must come after the one that it is in. In the register: BARE_PARSL.
-    """
-    for name in packages:
-        spec = None if name in sys.modules else _spec(name)
-        if spec is not None and spec.submodule_search_locations is not None:
-            module = module_from_spec(spec)
-            module.__class__ = _Bare
-            sys.modules[name] = module
-
-
-def _spec(name: str) -> ModuleSpec | None:
+def spec_of(name: str) -> ModuleSpec | None:
     """Return where a module is, without importing its package."""
     package = name.rpartition(".")[0]
     path = None
     if package:
-        above = _spec(package)
+        above = spec_of(package)
         path = None if above is None else above.submodule_search_locations
         if path is None:
             return None

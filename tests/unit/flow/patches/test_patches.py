@@ -21,8 +21,8 @@ UPSTREAM = ROOT / "docs" / "upstream"
 REGISTER = {name: one for name, one in vars(patches).items() if isinstance(one, Patch)}
 #: What a module is made for, in the words of its own documentation; that is no patch.
 SETTINGS = {"sys.stdin", "sys.stdout", "sys.stderr", "sys.argv", "tempfile.tempdir"}
-#: The one module that cannot make its change through the register: it is that of ``sys.modules``.
-BY_HAND = {patches.LATE_IMPORTS.module}
+#: What cannot make its change through the register: it is that of ``sys.modules``.
+BY_HAND = {patches.LATE_IMPORTS.module, patches.BARE_PARSL.module}
 
 #: A module that is asked for by name, or of FAST-HEP's by a function of ours without arguments.
 _ASKED_FOR = re.compile(r"import_module\(|\bupstream\.[a-z_]+\(\)")
@@ -70,7 +70,7 @@ def test_it_is_made_and_tested_where_the_register_says(patch: Patch) -> None:
 def test_each_patch_of_fasthep_or_snakemake_is_in_a_room_for_it() -> None:
     rooms = {name: one.module.rpartition("/")[0] for name, one in REGISTER.items()}
     assert rooms.pop("ENVIRONMENT") == "worker"  # of Python: jobs look who reads a variable
-    assert set(rooms.values()) == {"flow/patches", "executors"}
+    assert set(rooms.values()) == {"flow/patches", "executors", "contrib/pilots"}
 
 
 def test_nothing_else_is_changed() -> None:

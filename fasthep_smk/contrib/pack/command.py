@@ -1,0 +1,56 @@
+"""``fasthep-smk pack``: which environment, for which modules, and what became of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from fasthep_smk.cli.steps import begin
+from fasthep_smk.config.environment import Environment
+from fasthep_smk.contrib.pack.build import contents_of, pack
+from fasthep_smk.contrib.pack.conda import is_conda
+from fasthep_smk.flow.modules import modules_of
+from fasthep_smk.run import pipeline
+from fasthep_smk.storage import layout
+from fasthep_smk.translate.translation import execution_of_site
+from fasthep_smk.util.errors import UsageError
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.scratch import scratch
+
+__all__ = ["do_pack"]
+
+
+def do_pack(options: argparse.Namespace) -> int:
+    """Build the archive that the options ask for, or else the workflow or the site.
+
+    Raises:
+        SmkError: it cannot be packed.
+    """
+    asked, modules = None, set[str]()
+    if options.workflow is not None:
+        with scratch() as folder:
+            start = begin(options, folder / "build", folder / "aside")
+            compiled = pipeline.up_to(pipeline.compile_plans, start)
+        asked = compiled.execution.environment
+        modules = {name for one in compiled.plans for name in modules_of(one.plan)}
+    elif options.profile is not None:
+        asked = execution_of_site(options.profile).environment
+    contents = contents_of(options.environment or _kind(asked), modules)
+    found = pack(contents, options.output or options.outdir / layout.ARCHIVES, tell=sys.stderr)
+    how = "was there" if found.seconds is None else f"built and tested in {found.seconds:.0f} s"
+    print(f"{found.path}: {found.size / 1e6:.0f} MB, {how}")
+    print(f"    key:    {found.key}")
+    print(f"    try it: {shell(['sh', str(found.path), '--', '-c', 'import fasthep_smk'])}")
+    return 0
+
+
+def _kind(asked: Environment | None) -> str:
+    if asked is None:
+        return "packed-conda" if is_conda(Path(sys.prefix)) else "packed-venv"
+    if not asked.is_packed:
+        raise UsageError(
+            f"{asked.file} asks for {asked.type}, of which nothing is packed; "
+            "--environment packed-venv packs all the same"
+        )
+    return asked.type

@@ -1,0 +1,193 @@
+"""An executor of Snakemake's whose jobs pilots run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from fasthep_smk.config.requests import Attempt, ResourceRequest
+from fasthep_smk.contrib.pilots.pilots import Ended, Pilots
+from fasthep_smk.executors.direct import command_of
+from fasthep_smk.executors.fallback import number
+from fasthep_smk.executors.job_events import Submitted
+from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.flow import patches
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.pilots import Crew, Crews
+from fasthep_smk.util.snakemake_types import (
+    Scheduler,
+    SnakemakeJob,
+    job_scheduler,
+)
+
+if TYPE_CHECKING:
+    from fasthep_smk.contrib.pilots.losses import Lost
+    from fasthep_smk.executors.submissions import TakingOver
+    from fasthep_smk.executors.transfer_executor import Travelling
+
+    class _Executor(Travelling, TakingOver):
+        """What the executors have that this is laid over, for the type checker."""
+
+        def cancel(self) -> None: ...
+
+else:
+    _Executor = object
+
+__all__ = ["Piloted", "piloted", "read"]
+
+
+def piloted(executor: type) -> type:
+    """Return an executor of ours with pilots laid over it; Snakemake asks how many jobs they take.
+
+    ``pilots.json`` of this folder says which jobs are theirs.
+    """
+    _lift_limits()
+    return type("Executor", (Piloted, executor), {})
+
+
+class Piloted(_Executor):
+    """To be laid over an executor: jobs of some rules are not submitted, pilots run them."""
+
+    def __post_init__(self, *arguments: object, **options: object) -> None:
+        self._crews, self._lifted = read(Path.cwd()), set[str]()
+        self._pilots = Pilots(self._crews, told=self._note_pilot, say=problem)
+        super().__post_init__(*arguments, **options)
+        _all.append(self)
+
+    def _note_pilot(self, batch_id: str, pool: str) -> None:
+        self._submissions.taken(batch_id, pilot=pool)
+        report(Submitted(batch_id))
+
+    def set_limits(self, free: dict[str, int]) -> None:
+        """Let more jobs wait for pilots: there are as many of these as the pool has workers.
+
+        Where there are no pilots any more, jobs are again as many at a time. ``free`` is what
+        Snakemake's scheduler has to give.
+        """
+        wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
+        for token in wanted ^ self._lifted:
+            free[token] += self._waiting(token) if token in wanted else -self._waiting(token)
+        self._lifted = wanted
+
+    def _waiting(self, token: str) -> int:
+        """Return how many jobs may wait for the pilots of a pool, beside those that they run.
+
+        Not all that there are: the pools share what Snakemake may have under way.
+        """
+        crews = self._crews.by_name.values()
+        of_pool = [one for one in crews if self._crews.tokens.get(one.attempt.pool) == token]
+        return 2 * max((one.most * one.tasks for one in of_pool), default=0)
+
+    def note_ready(self, jobs: Iterable[SnakemakeJob]) -> None:
+        """Take in which jobs Snakemake could start, and has not chosen now."""
+        found = (
+            self._pilots.crew_of(job.rule.name, number(job)) for job in jobs if not job.is_group()
+        )
+        self._pilots.note_ready(Counter(crew.name for crew in found if crew))
+
+    def cancel(self) -> None:
+        self._pilots.end()
+        super().cancel()
+
+    def shutdown(self) -> None:
+        self._pilots.end()
+        super().shutdown()
+
+    def run_job(self, job: SnakemakeJob) -> None:
+        """Hand a job to a pilot, submit it where it is none of theirs, or take it as failed.
+
+        An error would go unheard in the threads of plugins, and end the run in Snakemake's.
+        """
+        try:
+            self._hand_out(job)
+        except Exception as error:
+            self.report_job_error(SubmittedJobInfo(job=job), msg=failures.one_line(error))
+
+    def _hand_out(self, job: SnakemakeJob) -> None:
+        left = self._submissions.is_left(job)  # by an earlier run, as a batch job of its own
+        alone = left or job.is_group()
+        crew = None if alone else self._pilots.crew_of(job.rule.name, number(job))
+        command = command_of(job, self.workflow) if crew else None
+        if crew is None or command is None:
+            super().run_job(job)
+            return
+        info = SubmittedJobInfo(job=job)
+        (log,) = job.log
+        captured = Path(layout.CAPTURED[0], Path(log).relative_to(layout.LOGS)).absolute()
+
+        def ended(how: Ended) -> None:
+            if how.late:
+                self._queue.move([info])
+            elif how.status is None:
+                self._hand_back(job)  # it is none of a pilot's now
+            elif how.status == 0:
+                super(Piloted, self).report_job_success(info)
+            else:
+                why = how.why
+                if how.lost:
+                    with contextlib.suppress(OSError):  # the disk is full, for example
+                        why = _note_loss(job, how.lost)
+                super(Piloted, self).report_job_error(info, msg=why or None)
+
+        job.register()  # with the marks that Snakemake's executors make of a job under way
+        self.workflow.scheduler.submit_callback(job)
+        self._pilots.run(
+            crew,
+            f"{job.jobid}.{job.attempt}",
+            command,
+            captured,
+            ended,
+            patience=self._queue.patience(job),
+        )
+
+
+def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
+    """Return what a job died of that has lost its pilots, and say so in the notes it has left.
+
+    Where all have come to the end of their time, this was the last attempt: others have no more.
+    """
+    if lost.fix:
+        job.attempt = job.restart_times + 1
+    place, why = layout.place_of_log(str(next(iter(job.log), ""))), lost.why
+    for note in failures.read_all(Path()):
+        if place in ((note.rule, note.key), (note.rule, note.bundle)) and note.kind == "killed":
+            found = failures.without_pilot(note, lost.why, lost.said, lost.fix)
+            failures.note(Path(), found)
+            why = found.problem
+    return why
+
+
+def read(build: Path) -> Crews:
+    """Return what a translation has written of pilots."""
+    found = json.loads((build / layout.PILOTS).read_text(encoding="utf-8"))
+    for name, crew in found["by_name"].items():
+        asked = crew["attempt"]
+        attempt = Attempt(asked["pool"], ResourceRequest(**asked["request"]), asked["options"])
+        found["by_name"][name] = Crew(**{**crew, "attempt": attempt})
+    return Crews(**found)
+
+
+#: The executor of this process, if it has pilots.
+_all: list[Piloted] = []
+
+
+def _lift_limits() -> None:
+    """Let Snakemake's scheduler ask before each choice how many jobs of a pool there may be."""
+    scheduler = job_scheduler()
+    choose = scheduler.job_selector
+
+    def job_selector(self: Scheduler, jobs: Collection[SnakemakeJob]) -> Collection[SnakemakeJob]:
+        for one in _all:
+            one.set_limits(self.resources)
+        chosen: Collection[SnakemakeJob] = choose(self, jobs)
+        for one in _all:
+            one.note_ready(set(jobs).difference(chosen))
+        return chosen
+
+    patches.PILOT_LIMITS.make(scheduler, job_selector=job_selector)

@@ -1,0 +1,139 @@
+"""Packing takes minutes: how far it is; and which archives are there already."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fasthep_smk.contrib.pack import build
+from fasthep_smk.contrib.pack.archive import Parts, write_archive
+from fasthep_smk.contrib.pack.entries import text_entry
+from fasthep_smk.util import files
+from tests.support.packed import small_parts
+from tests.support.terminal import Terminal
+
+
+def test_it_is_told_what_is_done_and_how_much_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "_EVERY", 0.05)
+    told = io.StringIO()
+    (tmp_path / "a.new.rest").write_bytes(bytes(3_000_000))
+    with build._telling(tmp_path / "a.new", told) as now:
+        for what in ("packing", "testing"):
+            if what == "testing":
+                now.test()
+            end = time.monotonic() + 10
+            while f"    {what}: 3 MB, " not in told.getvalue():
+                assert time.monotonic() < end, told.getvalue()
+                time.sleep(0.01)
+    after = told.getvalue()
+    time.sleep(0.2)
+    assert told.getvalue() == after
+    assert all(re.fullmatch(r"    \w+: 3 MB, \d+ s", line) for line in after.splitlines())
+
+
+@pytest.mark.parametrize(("encoding", "strip"), [("utf-8", "━" * 15 + "─" * 15), ("ascii", "#")])
+def test_in_a_terminal_it_has_a_bar_that_goes_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, strip: str
+) -> None:
+    """The files of an archive are packed by and by."""
+
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    Tty.encoding = encoding  # type: ignore[assignment]
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(build, "_DRAWN", 0.01)
+    told, terminal = Tty(), Terminal()
+    with build._telling(tmp_path / "a.new", told) as now:
+        now.reached(0.5)
+        end = time.monotonic() + 10
+        while f"    packing: {strip}" not in told.getvalue():
+            assert time.monotonic() < end, told.getvalue()
+            time.sleep(0.01)
+    terminal.feed(told.getvalue())
+    assert terminal.lines == [""]
+    assert terminal.other == []
+
+
+def test_an_archive_tells_how_far_it_is(tmp_path: Path) -> None:
+    reached: list[float] = []
+    entries = tuple(text_entry(name, "x") for name in "abcd")
+    parts = Parts("packed-venv", "k" * 20, "x86_64", entries, entries)
+    write_archive(parts, tmp_path / "a.run", progress=reached.append)
+    assert reached == [0, 0.25, 0.5, 0.75]
+
+
+@dataclass(frozen=True)
+class Small:
+    """An environment of a few files."""
+
+    kind: str = "packed-venv"
+    modules: tuple[str, ...] = ("json",)
+    key: str = "0123456789abcdef0123"
+
+    @contextmanager
+    def parts(self) -> Iterator[Parts]:
+        yield small_parts(self.key)
+
+
+def planted(path: Path, how: str) -> None:
+    """Put another archive in the place of one."""
+    if how == "with no note":
+        path.with_name(f"{path.name}.sha256").unlink()
+    path.write_text("#!/bin/sh\necho planted\n")
+    if how == "by another user":
+        digest = files.sha256_file(path)
+        path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
+        os.chown(path, 54321, 54321)
+    if how == "that others may write to":
+        digest = files.sha256_file(path)
+        path.with_name(f"{path.name}.sha256").write_text(f"{digest}  {path.name}\n")
+        path.chmod(0o777)
+
+
+@pytest.mark.parametrize(
+    "how", ["with no note", "of another content", "by another user", "that others may write to"]
+)
+def test_an_archive_is_believed_by_owner_mode_and_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "by another user" and os.geteuid() != 0:
+        pytest.skip("ONLY ROOT CAN MAKE ANOTHER USER'S FILES: not tested here")
+    # The Python of this archive is the one that runs the tests, which is not in it.
+    monkeypatch.setattr(build, "check_archive", lambda *_: None)
+    first = build.pack(Small(), tmp_path)
+    content = first.path.read_bytes()
+    assert first.seconds is not None
+    assert build.pack(Small(), tmp_path).seconds is None
+    planted(first.path, how)
+    again = build.pack(Small(), tmp_path)
+    assert again.seconds is not None
+    assert again.path.read_bytes() == content
+    assert again.path.stat().st_uid == os.geteuid()
+    check = subprocess.run(["sha256sum", "-c", f"{first.path.name}.sha256"], cwd=tmp_path)
+    assert check.returncode == 0
+
+
+def test_no_link_in_the_place_of_a_lock_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "check_archive", lambda *_: None)
+    (tmp_path / "mine.txt").write_text("kept")
+    (tmp_path / "archives").mkdir()
+    lock = tmp_path / "archives" / f".packed-venv-{Small.key}.lock"
+    lock.symlink_to(tmp_path / "mine.txt")
+    with pytest.raises(OSError, match="symbolic links"):
+        build.pack(Small(), tmp_path / "archives")
+    assert (tmp_path / "mine.txt").read_text() == "kept"
