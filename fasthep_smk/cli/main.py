@@ -28,7 +28,7 @@ COMMANDS = {
     "doctor": "fasthep_smk.cli.doctor",
     "enable": "fasthep_smk.cli.init",
     "explain": "fasthep_smk.cli.explain",
-    "export": "fasthep_smk.cli.export",
+    "export": "fasthep_smk.contrib.export.bundle",
     "forecast": "fasthep_smk.contrib.measure.forecast",
     "init": "fasthep_smk.cli.init",
     "ops": "fasthep_smk.contrib.measure.ops",

@@ -17,6 +17,7 @@ ENTRANCES = {"__init__", "__main__", "api", "py"}  # py.typed
 #: process, or opened as a file, so nothing is imported upwards.
 NAMED_BELOW = {
     # The optional parts, which are imported when they are used.
+    ("fasthep_smk.cli.main", "fasthep_smk.contrib.export.bundle"),
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.forecast"),
     ("fasthep_smk.cli.main", "fasthep_smk.contrib.measure.ops"),
     ("fasthep_smk.cli.run", "fasthep_smk.contrib.measure.forecast"),

@@ -5,6 +5,7 @@ It holds the Snakemake workflow too, in ``build``. Event files stay where they a
 
 from __future__ import annotations
 
+import argparse
 import json
 import platform
 import shutil
@@ -14,16 +15,19 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from fasthep_smk.cli.steps import begin
 from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.flow.op_identity import own_sources
+from fasthep_smk.run import pipeline
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
 from fasthep_smk.util.names import shell
+from fasthep_smk.util.scratch import scratch
 
 if TYPE_CHECKING:
     from fasthep_smk.translate.translation import Translation
 
-__all__ = ["BUILD", "FORMAT", "MANIFEST", "SCHEMA", "Manifest", "require_new", "write_bundle"]
+__all__ = ["BUILD", "FORMAT", "MANIFEST", "SCHEMA", "Manifest", "do_export"]
 
 FORMAT = 1
 MANIFEST = "bundle.json"
@@ -45,7 +49,21 @@ class Manifest(TypedDict):
     launch: dict[str, object]
 
 
-def require_new(folder: Path) -> None:
+def do_export(options: argparse.Namespace) -> int:
+    """Translate a workflow into a new folder, and add what it needs elsewhere."""
+    _require_new(options.out)
+    options.outdir = options.out / BUILD
+    build = options.outdir.absolute()
+    with scratch() as folder:
+        placed = pipeline.up_to(pipeline.place, begin(options, build, folder / "aside"))
+        translation = pipeline.accepted(placed)
+        pipeline.warn(translation.warnings)
+        _write_bundle(translation, options.out)
+    print(f"bundle:  {options.out / MANIFEST}")
+    return 0
+
+
+def _require_new(folder: Path) -> None:
     """Refuse a folder that holds something.
 
     Raises:
@@ -60,7 +78,7 @@ def require_new(folder: Path) -> None:
         )
 
 
-def write_bundle(translation: Translation, folder: Path) -> None:
+def _write_bundle(translation: Translation, folder: Path) -> None:
     """Write a bundle of what was translated into ``folder/build``."""
     analysis = _copied(translation, folder / _ANALYSIS)
     named = [one for one in metadata.distributions() if one.metadata["Name"]]
