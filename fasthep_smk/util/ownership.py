@@ -113,6 +113,8 @@ def check_build(build: Path, *, option: str, noun: str = "build folder") -> None
             if paths:
                 fix = _fix(kind, paths, top, named, is_link=named != build)
                 is_below = Path(paths[0]).is_relative_to(top)
+                if kind == _SPECIAL:
+                    otherwise = "another --outdir"
                 more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
                 findings.append(
                     Finding(
@@ -132,6 +134,9 @@ def check_build(build: Path, *, option: str, noun: str = "build folder") -> None
 _FOREIGN = "this belongs to another user ({user})"
 _OPEN = "others may write to this {noun}"
 _HANDING_ON = "others may write to what will be made in this {noun}"
+#: Whoever opens one would wait for ever. Where each job has its files, they are replaced.
+_SPECIAL = "this is a pipe, a socket or a device, which cannot be in a {noun}"
+_BY_JOB = ("smk/work", "smk/old", "smk/stage", "smk/benchmarks", "debug/distributed/logs")
 
 
 def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
@@ -139,11 +144,12 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
 
     In the folder itself ``only`` these names count, if there are any.
     """
-    found: dict[str, list[str]] = {_FOREIGN: [], _OPEN: [], _HANDING_ON: []}
+    found: dict[str, list[str]] = {_FOREIGN: [], _OPEN: [], _HANDING_ON: [], _SPECIAL: []}
     links: list[str] = []
     mine = (os.geteuid(), 0)
     # Snakemake lets a group write to its notes; nobody believes what is there.
     unused = tuple(f"{top}/.snakemake/{name}" for name in ("log", "metadata"))
+    replaced = tuple(f"{top}/{name}" for name in _BY_JOB)
     pending = [(str(top), top.stat(), True)]
     while pending:
         folder, status, is_reached = pending.pop()
@@ -172,6 +178,8 @@ def _look(top: Path, only: Collection[str]) -> tuple[dict[str, list[str]], list[
                 elif stat.S_ISLNK(status.st_mode):
                     # (A DirEntry would raise for a loop, and all that comes after it be left out.)
                     links += [entry.path] if os.path.isdir(entry.path) else []  # noqa: PTH112
+                elif not stat.S_ISREG(status.st_mode):
+                    found[_SPECIAL] += [] if folder.startswith(replaced) else [entry.path]
                 elif is_reached and status.st_mode & 0o022 and is_open(entry.path, status):
                     found[_OPEN] += [entry.path] if not folder.startswith(unused) else []
     return found, links
@@ -182,6 +190,8 @@ def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) 
     close = shell(["chmod", "-R", "go-w", top if is_link else named])
     if kind == _OPEN:
         return close
+    if kind == _SPECIAL:
+        return shell(["rm", *paths])
     if kind == _HANDING_ON:
         return f"{shell(['setfacl', '-R', '-k', top if is_link else named])} && {close}"
     if paths in ([str(top)], [str(named)]):

@@ -205,7 +205,7 @@ def test_the_lock_is_no_link(project: Path, smk: Run) -> None:
     lock.symlink_to(mine)
     done = smk("workflow.yaml", cwd=project)
     assert done.returncode == 1
-    assert "is a symbolic link; a file of this name is needed" in done.stderr
+    assert "is a symbolic link, not a file" in done.stderr
     assert mine.read_text() == "kept"
 
 
