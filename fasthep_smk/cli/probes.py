@@ -23,11 +23,14 @@ from fasthep_smk.executors import job_events
 from fasthep_smk.executors.read_as_text import said_of_failed_job
 from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.plan.rules import Rule
+from fasthep_smk.reuse import Reuse
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.translate import profile, snakefile
+from fasthep_smk.translate.task_tables import table_texts
+from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.translate.write import IN_CONTAINER, begin_alone
 from fasthep_smk.util import files
 from fasthep_smk.util.masking import masked
@@ -148,9 +151,9 @@ def _write(rules: Sequence[Rule], placement: Placement, place: Path) -> None:
         "fallback_after": {},
     }
     files.write_text(place / layout.REQUESTS, json.dumps(requests))
-    for rule in rules:  # by its table, an executor knows a rule of ours
-        table = {"jobs": {"": {"signature": ""}}, "bundles": {}}
-        files.write_text(place / layout.table(rule.name), json.dumps(table))
+    # By its table, an executor knows a rule of ours.
+    for name, text in table_texts(rules, root=place, waits=Waits(rules, Reuse())).items():
+        files.write_text(place / layout.table(name), text)
     files.write_text(place / "smk" / "Snakefile", snakefile.render_probe(rules))
     files.write_text(place / "smk" / "common.smk", snakefile.COMMON)
     files.write_text(place / layout.WORKER, script, executable=True)

@@ -8,7 +8,6 @@ in place of a submission: the run before this one has left there only what this 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -41,7 +40,7 @@ from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.observed import environment_of
-from fasthep_smk.util.documents import JsonObject
+from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow, job_scheduler
 from fasthep_smk.util.waiting import until
@@ -516,7 +515,7 @@ def _described(job: SnakemakeJob, name: str, system: str, build: Path, *, alone:
     asked = requests.get("submitted_as", {}).get(rule, [""])
     return replace(
         found,
-        signature=_signature(_table(build / layout.table(rule)), key),
+        signature=_signature(_table(build, rule), key),
         asked=asked[min(number(job), len(asked)) - 1],
         environment=batch_jobs.environment(environment_of(build)),
     )
@@ -526,10 +525,10 @@ def _record_of(job: SnakemakeJob) -> str:
     return next(iter(map(str, job.output)), "")
 
 
-def _signature(table: JsonObject, key: str) -> str:
-    """Return what a job, or a bundle of jobs, is to compute."""
-    entry = table["bundles"].get(key) or table["jobs"].get(key)
-    return str(entry["signature"]) if entry else ""
+def _signature(table: TaskTable, key: str) -> str:
+    """Return what a job, or a bundle of jobs, is to compute; nothing of a probe, which has none."""
+    entry = table.bundles.get(key) or table.jobs.get(key)
+    return entry.signature if entry else ""
 
 
 @lru_cache(maxsize=1)
@@ -539,10 +538,6 @@ def _requests(build: Path) -> Requests:
 
 
 @lru_cache(maxsize=64)
-def _table(path: Path) -> JsonObject:
-    """Return a task table as JSON: it does not change while Snakemake runs.
-
-    Signatures alone are looked up: objects for all jobs of a rule would take time and memory.
-    """
-    found: JsonObject = json.loads(path.read_text(encoding="utf-8"))
-    return found
+def _table(build: Path, rule: str) -> TaskTable:
+    """Return a task table: it does not change while Snakemake runs."""
+    return TaskTable.read(build, rule)

@@ -21,15 +21,14 @@ import ast
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Literal
 
 from fasthep_smk.flow import op_identity
+from fasthep_smk.flow.records import Sight
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import YamlMapping
 
-__all__ = ["OF_CONTEXT", "SIGHTS", "Sight", "forget", "own_sources", "sees_variation", "sights"]
+__all__ = ["OF_CONTEXT", "SIGHTS", "forget", "own_sources", "sees_variation", "sights"]
 
-Sight = Literal["names", "dataset", "place", "run"]
 SIGHTS: tuple[Sight, ...] = ("names", "dataset", "place", "run")
 
 #: Entries of the context that are the same for all partitions of a dataset, whatever else there

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from fasthep_smk.flow import op_identity, plan_files, upstream
-from fasthep_smk.flow.context_use import Sight, sees_variation, sights
+from fasthep_smk.flow.context_use import sees_variation, sights
 from fasthep_smk.flow.files_written import files_written
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.reads import (
@@ -25,6 +25,7 @@ from fasthep_smk.flow.reads import (
     references,
     user_hooks,
 )
+from fasthep_smk.flow.records import Sight
 from fasthep_smk.util.documents import YamlMapping
 
 if TYPE_CHECKING:

@@ -1,10 +1,19 @@
-"""What FAST-HEP writes in plans and summaries, and our records repeat: partitions and products."""
+"""What FAST-HEP writes in plans and summaries, and our records repeat: partitions and products.
+
+And by which names records say what of a run an operation sees (`fasthep_smk.flow.context_use`).
+"""
 
 from __future__ import annotations
 
-from typing import NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 
-__all__ = ["MissingPartition", "PartitionData", "ProductOutline", "SampleFacts"]
+from msgspec import Meta
+
+__all__ = ["MissingPartition", "PartitionData", "ProductOutline", "SampleFacts", "Sight"]
+
+Sight = Literal["names", "dataset", "place", "run"]
+#: The number of an entry of a file, from 0.
+_Entry = Annotated[int, Meta(ge=0)]
 
 
 class PartitionData(TypedDict):
@@ -15,8 +24,8 @@ class PartitionData(TypedDict):
     file: str
     source: str
     part: str
-    start: int | None
-    stop: int | None
+    start: _Entry | None
+    stop: _Entry | None
 
 
 class MissingPartition(TypedDict):
@@ -24,8 +33,8 @@ class MissingPartition(TypedDict):
 
     dataset: str
     file: str
-    start: int | None
-    stop: int | None
+    start: _Entry | None
+    stop: _Entry | None
     id: str
     reason: str
 

@@ -13,7 +13,7 @@ from fasthep_smk.plan.columns import live_columns
 from fasthep_smk.plan.node_routes import joint_route
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.product_keys import dataset_names, partition_counts
-from fasthep_smk.plan.rules import Job, JobScope, Rule, Variation
+from fasthep_smk.plan.rules import Job, Rule, Variation
 from fasthep_smk.plan.signatures import (
     NodeSignature,
     Origin,
@@ -22,7 +22,7 @@ from fasthep_smk.plan.signatures import (
     node_signatures,
 )
 from fasthep_smk.plan.tasks import cut
-from fasthep_smk.storage.task_table import Read
+from fasthep_smk.storage.task_table import JobScope, Read
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode
 

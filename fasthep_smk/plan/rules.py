@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import Route
 from fasthep_smk.flow.graph import Graph
@@ -15,7 +15,7 @@ from fasthep_smk.plan.wiring import Wiring
 from fasthep_smk.storage import layout, record
 from fasthep_smk.storage.layout import ARCHIVE, RECORD
 from fasthep_smk.storage.record import MadeOf
-from fasthep_smk.storage.task_table import Key, NodeFacts, OriginFacts, Read
+from fasthep_smk.storage.task_table import JobScope, Key, NodeFacts, OriginFacts, Read
 from fasthep_smk.util.remote import SERVERS, is_remote
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ __all__ = [
     "NOMINAL",
     "Bundle",
     "Job",
-    "JobScope",
     "Rule",
     "Variation",
     "made_of",
@@ -35,7 +34,6 @@ __all__ = [
     "signatures",
 ]
 
-JobScope = Literal["side", "partition", "merge", "finish", "publish"]
 
 #: What the only plan of a workflow without systematics is called.
 NOMINAL = "nominal"
@@ -179,7 +177,7 @@ def made_of(rule: Rule, job: Job) -> MadeOf:
 
 def signatures(nodes: Mapping[str, NodeSignature]) -> dict[str, NodeFacts]:
     """Return of each node its signature, and what of the run it may see."""
-    return {node: [item.digest, sorted(item.sees)] for node, item in nodes.items()}
+    return {node: (item.digest, sorted(item.sees)) for node, item in nodes.items()}
 
 
 def origin_facts(job: Job) -> OriginFacts | None:

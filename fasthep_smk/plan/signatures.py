@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from fasthep_smk.flow.context_use import Sight
 from fasthep_smk.flow.graph import Graph, Node, Ref
+from fasthep_smk.flow.records import Sight
 from fasthep_smk.plan.columns import Live
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.storage.task_table import EventFacts, OwnFacts

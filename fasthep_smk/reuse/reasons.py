@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from fasthep_smk.flow.context_use import SIGHTS, Sight
+from fasthep_smk.flow.context_use import SIGHTS
+from fasthep_smk.flow.records import Sight
 from fasthep_smk.plan.rules import Job, Rule, made_of
 from fasthep_smk.plan.signatures import ASKED
 from fasthep_smk.reuse.ledger import Ledger, NodeContent, described

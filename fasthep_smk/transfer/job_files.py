@@ -9,10 +9,12 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.rng import file_digest
@@ -201,8 +203,8 @@ def read_table(build: Path, rule: str, key: str) -> TaskTable:
         KeyError: there is no such job.
         OSError, UnreadableTable: there is no such table.
     """
-    path = build / layout.table(rule)
-    return TaskTable.from_json(read_json(path), path, key)
+    changed = (build / layout.table(rule)).stat().st_mtime_ns
+    return _table(build, rule, changed).only(key)
 
 
 def read_json(path: Path) -> Any:
@@ -214,6 +216,11 @@ def read_json(path: Path) -> Any:
 def _requests(build: Path, _changed: int) -> Requests:
     """Return what jobs ask for: read once, while many jobs are sent."""
     return read_requests(build)
+
+
+@lru_cache(maxsize=16)
+def _table(build: Path, rule: str, _changed: int) -> TaskTable:
+    return TaskTable.read(build, rule)
 
 
 @lru_cache(maxsize=16)

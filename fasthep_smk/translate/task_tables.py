@@ -10,8 +10,9 @@ import csv
 import io
 import os
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from fasthep_smk.plan.partitions import Partition, Place, missing_entries
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
@@ -67,8 +68,8 @@ def table_texts(
             for key, job in rule.jobs.items()
         }
         table = _table(rule, jobs, (sources or {}).get(rule.name, {}))
-        # For people where they could read it; indented text takes four times as long.
-        texts[rule.name] = table.to_text(indent=1 if len(jobs) <= _READABLE else None)
+        # For people where they could read it; indented text is a quarter longer.
+        texts[rule.name] = table.to_text(indent=1 if len(jobs) <= _READABLE else 0)
     return texts
 
 
@@ -106,10 +107,10 @@ def _table(rule: Rule, jobs: Mapping[str, JobEntry], sources: Sources) -> TaskTa
             for key in dict.fromkeys([*rule.keeps, *rule.streams])
         ),
         cached={
-            name: [
+            name: tuple(
                 Kept(*key, layout.stream(*key, cached=True), live)
                 for key, live in one.cached.items()
-            ]
+            )
             for name, one in rule.wirings.items()
             if one.cached
         },

@@ -22,11 +22,11 @@ def build_of(
     """Write a rule's table and a record for each job; a job says what its record does."""
     entries = {}
     for number, said in enumerate(jobs):
-        place = f"smk/work/{rule}/{number}"
+        place, signature = f"smk/work/{rule}/{number}", tables.signed(str(number))
         entries[str(number)] = tables.entry(
-            folder=place, record=f"{place}/record.json", signature=f"s{number}", dataset="dy"
+            folder=place, record=f"{place}/record.json", signature=signature, dataset="dy"
         )
-        head = {"signature": f"s{number}", "started": 100.0, "asked": {"pool": "default"}, **said}
+        head = {"signature": signature, "started": 100.0, "asked": {"pool": "default"}, **said}
         head["ended"] = head["started"] + head.pop("seconds", 10.0)
         head["used"] = {"memory": head.pop("memory", 10**9)}
         path = folder / place / layout.RECORD

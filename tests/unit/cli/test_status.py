@@ -44,18 +44,18 @@ def folder(tmp_path: Path) -> Path:
     place = tmp_path / "build"
     (place / "smk/tasks").mkdir(parents=True)
     jobs = {
-        key: tables.entry(folder=f"smk/work/r/{key}", signature=f"signature of {key}")
+        key: tables.entry(folder=f"smk/work/r/{key}", signature=tables.signed(key))
         for key in ("a", "b")
     }
     table = tables.table(outputs=("record.json",), jobs=jobs)
     (place / "smk/tasks/r.json").write_text(table.to_text())
-    record(place, "a", "signature of a")
+    record(place, "a", "a")
     return place
 
 
 def record(place: Path, key: str, signature: str, **more: str) -> None:
     (place / "smk/work/r" / key).mkdir(parents=True)
-    content = {"rule": "r", "key": key, "signature": signature, **more}
+    content = {"rule": "r", "key": key, "signature": tables.signed(signature), **more}
     content["runs"] = [{"signature": "x"}]
     text = json.dumps(content, indent=1)
     (place / "smk/work/r" / key / "record.json").write_text(text)
@@ -65,7 +65,7 @@ def test_jobs_that_ran_in_their_fallback_are_named(folder: Path) -> None:
     attempts = [{"pool": "gpu"}, {"pool": "default"}]
     asked = {"system": "slurm", "rules": {"r": attempts}, "fallback_after": {"r": 60}}
     (folder / "smk/requests.json").write_text(json.dumps(asked))
-    record(folder, "b", "signature of b", waited_for="gpu")
+    record(folder, "b", "b", waited_for="gpu")
     found = status.look(folder)
     words = "1 of r ran in pool default, after waiting too long for pool gpu"
     assert words in status.as_text(found).splitlines()
@@ -101,7 +101,7 @@ def test_the_state_of_a_job(
 
 
 def test_a_job_is_done_by_the_record_of_what_it_is_now(folder: Path) -> None:
-    record(folder, "b", "signature of what it was")
+    record(folder, "b", "what it was")
     assert [build.is_done(folder, job) for job in build.read_jobs(folder)] == [True, False]
 
 

@@ -18,11 +18,11 @@ from tests.support import tables
 GB = 10**9
 
 
-def job(attempt: int = 1, retries: int = 2) -> Any:
+def job(attempt: int = 1, retries: int = 2, part: str = "0_0") -> Any:
     """A job that has failed at an attempt, of three."""
-    log = layout.log("r", ["dy", "0_0"])
+    log = layout.log("r", ["dy", part])
     told = {"attempt": attempt, "restart_times": retries, "log": [log], "is_group": lambda: False}
-    rule, place = SimpleNamespace(name="r"), {"part": "0_0"}
+    rule, place = SimpleNamespace(name="r"), {"part": part}
     return SimpleNamespace(rule=rule, wildcards_dict=place, **told)
 
 
@@ -32,7 +32,9 @@ def build(folder: Path, *memory: int | None, jobs: tuple[str, ...] = (), **note:
     With ``jobs`` it is a bundle of these.
     """
     (folder / "smk/tasks").mkdir(parents=True)
-    bundle = {"dy/0_0": BundleEntry(jobs, "smk/bundles/r.json", "")} if jobs else {}
+    bundle = (
+        {"dy/bundle_0": BundleEntry(jobs, "smk/bundles/r.json", tables.signed())} if jobs else {}
+    )
     keys = jobs or ("dy/0_0",)
     entries = {key: tables.entry(record=f"smk/work/r/{key}/record.json") for key in keys}
     table = tables.table(jobs=entries, bundles=bundle)
@@ -92,8 +94,9 @@ def test_a_last_attempt_is_the_last_anyway(tmp_path: Path) -> None:
 )
 def test_a_bundle_goes_on_if_one_of_its_jobs_may(other: str, attempt: int, tmp_path: Path) -> None:
     """The other one may have died of the same, be done, have failed, or never have begun."""
-    failed = job()
-    folder = build(tmp_path, 4, 4, 4, jobs=("dy/7_7", "dy/8_8"), key="dy/7_7", bundle="dy/0_0")
+    failed = job(part="bundle_0")
+    jobs = ("dy/7_7", "dy/8_8")
+    folder = build(tmp_path, 4, 4, 4, jobs=jobs, key="dy/7_7", bundle="dy/bundle_0")
     if other in ("memory", "error"):
         first = failures.read_all(folder)[0]
         failures.note(folder, replace(first, key="dy/8_8", kind=other))

@@ -18,6 +18,7 @@ from fasthep_smk.executors import submissions
 from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of
 from fasthep_smk.sites import slurm_queue
 from fasthep_smk.storage import batch_jobs
+from tests.support import tables
 from tests.support.squeue import listed
 
 RECORD = "smk/work/stage_Mass/dy/0_0/record.json"
@@ -42,8 +43,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     submissions._requests.cache_clear()
     submissions._table.cache_clear()
     (tmp_path / "smk/tasks").mkdir(parents=True)
-    table = {"jobs": {"dy/0_0": {"signature": "abc"}}, "bundles": {}}
-    (tmp_path / "smk/tasks/stage_Mass.json").write_text(json.dumps(table))
+    table = tables.table(jobs={"dy/0_0": tables.entry(signature=tables.signed("abc"))})
+    (tmp_path / "smk/tasks/stage_Mass.json").write_text(table.to_text())
     requests = {"submitted_as": {"stage_Mass": ["small", "large"]}}
     (tmp_path / "smk/requests.json").write_text(json.dumps(requests))
     return tmp_path
@@ -66,7 +67,7 @@ def test_a_submission_says_what_of_and_with_what(build: Path, attempt: int, aske
     submit(attempt=attempt)
     [one] = batch_jobs.read(build)
     assert (one.name, one.rule, one.key) == ("stage_Mass:dy/0_0", "stage_Mass", "dy/0_0")
-    assert (one.record, one.signature, one.asked) == (RECORD, "abc", asked)
+    assert (one.record, one.signature, one.asked) == (RECORD, tables.signed("abc"), asked)
     assert (one.batch_id, one.captured) == ("17", "out/17.log")
 
 

@@ -24,10 +24,14 @@ def build(tmp_path: Path) -> Path:
     (tmp_path / "smk/tasks").mkdir(parents=True)
     jobs = {
         f"{dataset}/{n}_0": tables.entry(
-            dataset=dataset, partition={"file": f"{dataset}_{n}.root", "start": 0, "stop": 50}
+            dataset=dataset,
+            partition={
+                "id": f"{dataset}:{n}", "dataset": dataset, "file": f"{dataset}_{n}.root",
+                "source": "events", "part": f"{n}_0", "start": 0, "stop": 50,
+            },
         )
         for dataset, n in (("data", 0), ("data", 1), ("dy", 0))
-    }
+    }  # fmt: skip
     (tmp_path / layout.table("r")).write_text(tables.table(jobs=jobs).to_text())
     requests = {"system": "slurm", "rules": {"r": [{"pool": "cpu"}]}}
     (tmp_path / layout.REQUESTS).write_text(json.dumps(requests))

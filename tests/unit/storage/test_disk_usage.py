@@ -29,7 +29,9 @@ CUT = [
         scope="partition",
         outputs=("record.json", "products.zip", "cut.arrow"),
         entry=tables.entry(
-            folder=f"smk/work/cut/dy/{part}", signature=f"cut {part}", inputs=("/data/dy.root",)
+            folder=f"smk/work/cut/dy/{part}",
+            signature=tables.signed(part),
+            inputs=("/data/dy.root",),
         ),
     )
     for part in ("0_0", "1_0")
@@ -41,7 +43,7 @@ MERGE = TaskJob(
     outputs=("record.json", "products.zip"),
     entry=tables.entry(
         folder="smk/work/merge/dy",
-        signature="merge",
+        signature=tables.signed("merge"),
         inputs=tuple(f"{job.folder}/{name}" for job in CUT for name in job.outputs),
     ),
 )

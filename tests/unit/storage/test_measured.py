@@ -45,8 +45,11 @@ def test_of_a_whole_file_the_entries_are_those_that_were_counted(tmp_path: Path)
     part = {"id": "p", "dataset": "dy", "file": "a.root", "source": "events", "part": "0_0"}
     table["jobs"]["0"] |= {
         "partition": {**part, "start": None, "stop": None},
-        "origin": {"files": ["a.root|10|20"]},
-    }
+        "origin": {
+            "dataset": "dy", "context": "", "files": ["a.root|10|20"], "entries": "all",
+            "branches": {}, "run": "", "before": [], "own": "", "seen": {},
+        },
+    }  # fmt: skip
     path.write_text(json.dumps(table))
     known = {"a.root|10|20|['events']": {"entries": {"events": 260}, "problem": None}}
     (build / layout.INPUTS).parent.mkdir(parents=True)

@@ -47,12 +47,12 @@ def cutflow(after: int, weights: float = 1.5) -> dict[str, Any]:
 
 def build(folder: Path, made: Any = None, cuts: Any = None, seconds: float = 4.0) -> Path:
     """A build folder with a histogram, a cutflow, and a job that took some time."""
-    job = tables.entry(signature="s")
+    job = tables.entry(signature=tables.signed("s"))
     (folder / layout.TASKS).mkdir(parents=True)
     (folder / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
     (folder / job.folder).mkdir(parents=True)
     record = {
-        "rule": "r", "key": "k", "signature": "s", "host": "h", "started": 100.0,
+        "rule": "r", "key": "k", "signature": tables.signed("s"), "host": "h", "started": 100.0,
         "ended": 100.0 + seconds, "attempt": 1, "threads": 1, "asked": {}, "earlier": [],
         "used": {"memory": 500, "cpu": seconds / 2}, "events": 100, "results": {},
     }  # fmt: skip
@@ -145,10 +145,10 @@ def test_cuts_that_differ_are_named(tmp_path: Path) -> None:
 def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
     one, other = build(tmp_path / "one"), build(tmp_path / "other")
     lost = {
-        "dataset": "dy", "file": "dy.root", "start": 0, "stop": 50, "reason": "it was damaged",
-        "key": "k", "rule": "r", "signature": "s", "part": "0",
+        "dataset": "dy", "file": "dy.root", "start": 0, "stop": 50, "id": "dy:0",
+        "reason": "it was damaged",
     }  # fmt: skip
-    job = tables.entry(signature="s", missing=(lost,))
+    job = tables.entry(signature=tables.signed("s"), missing=(lost,))
     (other / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
     (row,) = compare.comparison(one, other).partitions
     assert (row.dataset, row.file, row.lacks) == ("dy", "dy.root", "second")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 
 from fasthep_smk.contrib.report import command as report
 from fasthep_smk.contrib.report import document, numbers, page
@@ -42,7 +43,7 @@ def record(build: Path, key: str, **told: Any) -> None:
     content = {
         "rule": "r",
         "key": key,
-        "signature": key,
+        "signature": tables.signed(key),
         "host": CANARY,
         "started": 100.0,
         "ended": 104.0,
@@ -65,7 +66,7 @@ def build(tmp_path: Path) -> Path:
     jobs = {
         key: tables.entry(
             folder=f"smk/work/r/{key}",
-            signature=key,
+            signature=tables.signed(key),
             dataset=CANARY,
             partition={
                 "id": key, "dataset": CANARY, "file": SECRET, "source": "events", "part": key,
@@ -190,7 +191,10 @@ def running(build: Path) -> failures.Failure:
 def test_a_run_that_goes_on_says_when_it_may_end(build: Path) -> None:
     record(build, "c")
     jobs = TaskTable.read(build, "r").jobs
-    more = {key: replace(jobs["a"], folder=f"smk/work/r/{key}", signature=key) for key in "cd"}
+    more = {
+        key: structs.replace(jobs["a"], folder=f"smk/work/r/{key}", signature=tables.signed(key))
+        for key in "cd"
+    }
     (build / layout.table("r")).write_text(tables.table(jobs={**jobs, **more}).to_text())
     running(build)
     assert document.report_on(gather(build)).verdict.state == "failed"  # nobody works on it
@@ -324,8 +328,9 @@ def test_each_rule_is_told_with_its_stages_and_jobs(build: Path) -> None:
     (build / "smk/plans").mkdir()
     (build / "smk/plans/nominal.json").write_text(json.dumps(plan))
     jobs = TaskTable.read(build, "r").jobs
-    one = replace(jobs["b"], nodes=("stage.Cuts",))
-    after = tables.entry(folder="smk/work/s", signature="s", reads=(Read("smk/work/r/a", ()),))
+    one = structs.replace(jobs["b"], nodes=("stage.Cuts",))
+    reads = (Read("smk/work/r/a", ()),)
+    after = tables.entry(folder="smk/work/s", signature=tables.signed("s"), reads=reads)
     (build / layout.table("r")).write_text(tables.table(jobs={"b": one, "a": jobs["a"]}).to_text())
     (build / layout.table("s")).write_text(tables.table(rule="s", jobs={"": after}).to_text())
     first, second = document.report_on(gather(build)).each_rule
