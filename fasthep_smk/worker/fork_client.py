@@ -41,7 +41,8 @@ class Request:
         body = b"\0".join([self.folder, *map(os.fsencode, self.arguments), *variables])
         data = b"%d %d\n" % (len(body), len(self.arguments)) + body
         sent = socket.send_fds(connection, [data], list(outputs))
-        connection.sendall(data[sent:])
+        if sent < len(data):  # else it may have ended already, and nobody listens
+            connection.sendall(data[sent:])
 
     def status(
         self, server: str, outputs: Sequence[int], begun: Callable[[socket.socket], object]
