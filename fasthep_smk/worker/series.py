@@ -48,8 +48,12 @@ def _run(jobs: Iterable[Callable[[], int]]) -> NoReturn:
         # What a library that was imported before the fork removes at its end is for all jobs.
         atexit.unregister(shutil.rmtree)
         before = Before()
-        for job in jobs:
-            _be_as_new()
+        for number, job in enumerate(jobs):
+            if number > 0:  # which a new process does by itself, and quicker
+                random.seed()
+                count_from_here()
+            if "numpy.random" in sys.modules:
+                sys.modules["numpy.random"].seed()  # or all would draw the same numbers
             began = time.process_time()
             status = exit_status(job)
             if os.getpid() != me:  # an operation has forked, and this is what it has forked
@@ -63,14 +67,6 @@ def _run(jobs: Iterable[Callable[[], int]]) -> NoReturn:
         end_python(status, before)
     finally:
         os._exit(status)
-
-
-def _be_as_new() -> None:
-    """Forget which random numbers were drawn before, and what the job before took."""
-    random.seed()
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()  # or all jobs would draw the same numbers
-    count_from_here()
 
 
 def enter(folder: bytes | int, variables: Mapping[bytes, bytes]) -> None:
