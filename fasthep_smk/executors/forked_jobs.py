@@ -13,7 +13,6 @@ import shlex
 import signal
 import socket
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from fasthep_smk.executors.direct import is_alone
@@ -61,7 +60,7 @@ def hand_jobs_over() -> None:
         status = None
         if is_alone(job, self.workflow):
             words = shlex.split(str(job.shellcmd))[2:]
-            status = hand_over(server, words, os.getcwd(), _variables(job), during=jobs.running)  # noqa: PTH109
+            status = hand_over(server, words, os.getcwd(), _variables(job), begun=jobs.tell)  # noqa: PTH109
         if status is None:
             start(self, job, *how)
         elif status != 0:
@@ -82,16 +81,12 @@ class _Jobs:
         self._connections: set[socket.socket] = set()
         self._told = GO_ON
 
-    @contextlib.contextmanager
-    def running(self, connection: socket.socket) -> Iterator[None]:
-        """Keep a job's connection in the block."""
+    def tell(self, connection: socket.socket) -> None:
+        """Let a job go on without this process."""
+        self._connections -= {one for one in list(self._connections) if one.fileno() < 0}
         self._connections.add(connection)
-        with contextlib.suppress(OSError):  # its job has ended already
+        with contextlib.suppress(OSError):  # it has ended already
             connection.sendall(self._told)
-        try:
-            yield
-        finally:
-            self._connections.discard(connection)
 
     def interrupt(self) -> None:
         """Send each of them the signal that Ctrl-C is."""

@@ -6,6 +6,7 @@ sent what they need. (Their places: `fasthep_smk.storage.layout`.)
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,7 +31,7 @@ __all__ = [
     "at_place",
     "attempts_of",
     "heard",
-    "log_of_attempt",
+    "keep_log",
     "place_in",
     "read_measuring",
     "read_requests",
@@ -44,9 +45,13 @@ _Said = TypeVar("_Said")
 MOVED = 1000
 
 
-def log_of_attempt(log: str, attempt: int) -> str:
-    """Return the name under which a job's log stays when Snakemake removes that of the attempt."""
-    return f"{log.removesuffix('.log')}.attempt{attempt % MOVED}.log"
+def keep_log(build: Path, log: str, attempt: int) -> str:
+    """Give a job's log the name under which it stays when Snakemake removes it; return that."""
+    kept = f"{log.removesuffix('.log')}.attempt{attempt % MOVED}.log"
+    (build / kept).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # no hard links here: one name must do
+        (build / kept).hardlink_to(build / log)
+    return kept
 
 
 class Launch(TypedDict):

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 from fasthep_smk.storage import layout, observed
-from fasthep_smk.storage.job_settings import log_of_attempt
+from fasthep_smk.storage.job_settings import keep_log
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out
 from fasthep_smk.transfer.job_files import BUILD, LAUNCH
@@ -108,7 +108,6 @@ def _run(
 ) -> int:
     rule, place = about["rule"], about["place"]
     log = layout.log(rule, place)
-    own = log_of_attempt(log, given.attempt)
     (build / log).parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m"]
     if probe := about.get("probe"):
@@ -118,7 +117,7 @@ def _run(
         command += ["fasthep_smk.worker", *options, "--", rule, *place]
     began = time.monotonic()
     with (build / log).open("wb") as stream:
-        (build / own).hardlink_to(build / log)
+        own = keep_log(build, log, given.attempt)
         environment = {**os.environ, **variables, LOG: own, SENT: "1"}
         environment[layout.SUBMITTED] = str(about.get("submitted", ""))
         job = subprocess.Popen(command, cwd=build, env=environment, stdout=stream, stderr=stream)

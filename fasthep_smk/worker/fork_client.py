@@ -11,11 +11,11 @@ import signal
 import socket
 import sys
 
-__all__ = ["GO_ON", "ask", "is_taken", "status_of"]
+__all__ = ["GO_ON", "Request"]
 
 TYPE_CHECKING = False  # typing takes longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
 #: Said to the fork server, in the place of a signal: the job need not end with its client.
@@ -23,19 +23,59 @@ GO_ON = b"\0"
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class Request:
+    """A job that is asked for: its folder, its arguments, its environment."""
+
+    def __init__(
+        self, folder: bytes, arguments: list[str], variables: Mapping[bytes, bytes]
+    ) -> None:
+        self.folder, self.arguments, self.variables = folder, arguments, variables
+
+    def send(self, connection: socket.socket, outputs: Sequence[int]) -> None:
+        """Ask for it: lengths, then all of this; beside it, its standard output and error.
+
+        Raises:
+            OSError: nobody listens.
+        """
+        variables = [name + b"=" + value for name, value in self.variables.items()]
+        body = b"\0".join([self.folder, *map(os.fsencode, self.arguments), *variables])
+        data = b"%d %d\n" % (len(body), len(self.arguments)) + body
+        sent = socket.send_fds(connection, [data], list(outputs))
+        if sent < len(data):  # else it may have ended already, and nobody listens
+            connection.sendall(data[sent:])
+
+    def status(
+        self, server: str, outputs: Sequence[int], begun: Callable[[socket.socket], object]
+    ) -> int | None:
+        """Have the fork server at this socket run it; return the exit status.
+
+        ``begun`` gets the connection when it has begun; it ends when that is closed. ``None``: it
+        was not taken, or the fork server was killed, and the job with it.
+        """
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            try:
+                connection.connect(server)
+                self.send(connection, outputs)
+                if connection.recv(1) != b"+":
+                    return None
+            except OSError:
+                return None
+            begun(connection)
+            answer = b""
+            while not answer.endswith(b"\n") and (part := connection.recv(64)):
+                answer += part
+        return int(answer) if answer.endswith(b"\n") else None
+
+
 def main() -> int:
     server, *arguments = sys.argv[1:]
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+    def pass_signals_on(connection: socket.socket) -> None:
+        for number in _PASSED_ON:
+            signal.signal(number, lambda number, _: connection.send(bytes([number])))
+
     folder = os.getcwdb()  # noqa: PTH109 (pathlib takes longer to import than all of this)
-    if not is_taken(connection, server, arguments, folder, os.environb, (1, 2)):
-        _start_cold(arguments)
-
-    def forward(number: int, _frame: object) -> None:
-        connection.send(bytes([number]))
-
-    for number in _PASSED_ON:
-        signal.signal(number, forward)
-    status = status_of(connection)
+    status = Request(folder, arguments, os.environb).status(server, (1, 2), pass_signals_on)
     if status is None:
         _start_cold(arguments)
     if status < 0:  # killed by a signal: so are we
@@ -51,53 +91,6 @@ def _start_cold(arguments: list[str]) -> NoReturn:
         signal.signal(number, signal.SIG_DFL)
     command = [sys.executable, "-P", "-m", "fasthep_smk.worker", *arguments]
     os.execv(sys.executable, command)
-
-
-def is_taken(
-    connection: socket.socket,
-    server: str,
-    arguments: list[str],
-    folder: bytes,
-    variables: Mapping[bytes, bytes],
-    outputs: Sequence[int],
-) -> bool:
-    """Hand a job over: its arguments, folder and environment, its standard output and error.
-
-    ``server`` is the path of the socket. The job ends when the connection is closed.
-    """
-    try:
-        connection.connect(server)
-        ask(connection, arguments, folder, variables, outputs)
-        return connection.recv(1) == b"+"
-    except OSError:
-        return False
-
-
-def ask(
-    connection: socket.socket,
-    arguments: list[str],
-    folder: bytes,
-    variables: Mapping[bytes, bytes],
-    outputs: Sequence[int],
-) -> None:
-    """Ask for a job: lengths, then its folder, arguments and environment; beside it, its output.
-
-    Raises:
-        OSError: the server does not listen.
-    """
-    listed = [name + b"=" + value for name, value in variables.items()]
-    body = b"\0".join([folder, *map(os.fsencode, arguments), *listed])
-    data = b"%d %d\n" % (len(body), len(arguments)) + body
-    sent = socket.send_fds(connection, [data], list(outputs))
-    connection.sendall(data[sent:])
-
-
-def status_of(connection: socket.socket) -> int | None:
-    """Wait for the end of a job; ``None``: the fork server was killed, and the job with it."""
-    answer = b""
-    while not answer.endswith(b"\n") and (part := connection.recv(64)):
-        answer += part
-    return int(answer) if answer.endswith(b"\n") else None
 
 
 if __name__ == "__main__":

@@ -33,16 +33,15 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fasthep_smk.storage.layout import COLD
-from fasthep_smk.util.last_words import LastWords
-from fasthep_smk.worker.fork_client import GO_ON
-from fasthep_smk.worker.forked_job import IS_FREE, Request, become, receive
+from fasthep_smk.worker.fork_client import GO_ON, Request
 from fasthep_smk.worker.job_end import LOOK, End, Watch, kill_group
 from fasthep_smk.worker.processes import MODULES, has_one_thread, import_for_good
+from fasthep_smk.worker.series import enter, start, write_to
 
 __all__ = ["differing", "main", "serve"]
 
@@ -75,6 +74,11 @@ _READ_AT_IMPORT = re.compile(
 )
 #: These are one here (``util.processes.ONE_THREAD``); a job that was given more cpus starts cold.
 _THREADS = re.compile(rb"\w+_NUM_THREADS")
+#: Said by a process whose job is done, and that waits for another one.
+_IS_FREE = b"."
+_MOST = 1_000_000
+#: A request with what goes with it: standard output and error.
+_OUTPUTS = 2
 
 
 @dataclass
@@ -86,10 +90,9 @@ class _Process:
     """
 
     channel: socket.socket
-    words: LastWords
     watch: Watch
     request: Request
-    connection: socket.socket | None
+    connection: socket.socket | None = None
     stopped: bool = False
     goes_on: bool = False
 
@@ -190,7 +193,7 @@ def _start(
             it cold.
     """
     connection.settimeout(10)
-    request, outputs = receive(connection)
+    request, outputs = _receive(connection)
     try:
         if changed := differing(variables, request.variables):
             raise ValueError(f"{changed} is not as in the run's environment")
@@ -217,10 +220,10 @@ def _give(request: Request, outputs: list[int], forked: Mapping[int, _Process]) 
     free = {pid: one for pid, one in forked.items() if one.connection is None and not one.stopped}
     others = []
     for pid, process in free.items():
-        if process.request.rule != request.rule:
+        if _rule(process.request) != _rule(request):
             others.append(pid)
             continue
-        process.words.begin()
+        process.watch.words.begin()
         try:
             request.send(process.channel, outputs)
         except OSError:  # it has been killed
@@ -246,19 +249,82 @@ def _fork(
     forked: dict[int, _Process],
     close_inherited: Callable[[], None],
 ) -> int:
-    parent, words = os.getpid(), LastWords()
     ours, its = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
+
+    def close_all() -> None:
         close_inherited()
         ours.close()
         connection.close()  # or who asked would wait for all that the job leaves running
-        words.speak()
-        become(request, outputs, parent, its)
+
+    watch = start(_jobs(request, outputs, its, close_all))
     its.close()
     ours.settimeout(10)
-    forked[pid] = _Process(ours, words, Watch(pid, words), request, None)
-    return pid
+    forked[watch.pid] = _Process(ours, watch, request)
+    return watch.pid
+
+
+def _jobs(
+    request: Request, outputs: list[int], server: socket.socket, close_inherited: Callable[[], None]
+) -> Iterator[Callable[[], int]]:
+    """In a forked process, yield a job, and those that ``server`` has for it after that."""
+    close_inherited()
+    for number in (signal.SIGCHLD, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    may_stay = False
+
+    def run() -> int:
+        from fasthep_smk.worker import runner
+
+        nonlocal may_stay
+        enter(request.folder, request.variables)
+        status, may_stay = runner.run(request.arguments, warm=True)
+        return status
+
+    while True:
+        write_to(outputs)
+        may_stay = False
+        yield run
+        if not may_stay:
+            return
+        write_to([os.open(os.devnull, os.O_WRONLY)] * _OUTPUTS)  # the job's log is not ours now
+        os.chdir("/")
+        try:
+            server.sendall(_IS_FREE)
+            request, outputs = _receive(server)
+        except (OSError, EOFError):
+            return
+
+
+def _receive(connection: socket.socket) -> tuple[Request, list[int]]:
+    """Return what is asked for, and the job's standard output and error.
+
+    Raises:
+        EOFError: the client has closed the connection.
+        ValueError: that is no request.
+    """
+    data, outputs, _, _ = socket.recv_fds(connection, _MOST, _OUTPUTS)
+    if not data:
+        raise EOFError
+    head, _, body = data.partition(b"\n")
+    length, count = map(int, head.split())
+    while len(body) < length:
+        part = connection.recv(_MOST)
+        if not part:
+            raise ValueError("the request is incomplete")
+        body += part
+    if len(outputs) != _OUTPUTS:
+        raise ValueError("no output to write to")
+    folder, *rest = body.split(b"\0")
+    variables = [item.partition(b"=") for item in rest[count:]]
+    arguments = [os.fsdecode(item) for item in rest[:count]]
+    return Request(folder, arguments, {name: value for name, _, value in variables}), outputs
+
+
+def _rule(request: Request) -> str:
+    """Return the rule of a job, which follows the options."""
+    words = request.arguments
+    return words[words.index("--") + 1] if "--" in words else ""
 
 
 def differing(ours: Mapping[bytes, bytes], its: Mapping[bytes, bytes]) -> str:
@@ -280,18 +346,18 @@ def _reap(forked: dict[int, _Process], selector: selectors.BaseSelector) -> None
         if ended is None:
             return
         kill_group(ended.si_pid)
-        pid, waited = os.waitpid(ended.si_pid, 0)
+        pid, status, used = os.wait4(ended.si_pid, 0)
         process = forked.pop(pid, None)
         if process is None:
             continue
-        if process.connection is not None and _said(process) == IS_FREE:  # it died after its job
+        if process.connection is not None and _said(process) == _IS_FREE:  # it died after its job
             _tell(process, 0, selector)
         with contextlib.suppress(KeyError):
             selector.unregister(process.channel)
         process.channel.close()
         if process.connection is None:
             continue
-        end = process.watch.end(os.waitstatus_to_exitcode(waited))
+        end = process.watch.end(status, used)
         if end.is_bad and not process.stopped:
             with contextlib.suppress(Exception):
                 _note(process.request, end)
@@ -324,7 +390,7 @@ def _hear(
     if key.fileobj is process.channel:
         if not (said := _said(process)):  # it ends, or has closed what it does not know
             selector.unregister(process.channel)
-        if said == IS_FREE and process.connection is not None:
+        if said == _IS_FREE and process.connection is not None:
             _tell(process, 0, selector)
         return
     if key.fileobj is not process.connection:

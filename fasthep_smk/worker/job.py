@@ -108,6 +108,15 @@ class Job:
         return self.build / self.entry.record
 
     @property
+    def is_done(self) -> bool:
+        """Whether its record is there: Snakemake removes it when a job is to run again."""
+        try:
+            record = files.unseal(files.read_plain(self.record))
+        except (OSError, files.Altered):
+            return False
+        return bool(record.get("signature") == self.entry.signature)
+
+    @property
     def place(self) -> Place:
         """Where the job runs, as records say it of many."""
         return {

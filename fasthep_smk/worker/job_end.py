@@ -40,6 +40,7 @@ __all__ = [
     "End",
     "Watch",
     "end_python",
+    "fork",
     "guard",
     "kill_group",
     "wait_for",
@@ -129,12 +130,14 @@ def _say_what_is_waited_for() -> None:
 class End:
     """How a job's process ended: with which exit status, negative for a signal.
 
-    ``said`` is what it was about to do, ``was_late`` whether it was ended since its time was over.
+    ``said`` is what it was about to do, ``was_late`` whether it was ended since its time was over,
+    ``memory`` the most that it held, in bytes if known.
     """
 
     status: int
     said: Mapping[str, str] = field(default_factory=dict)
     was_late: bool = False
+    memory: int = 0
 
     def __str__(self) -> str:
         return in_words(self.status)
@@ -156,19 +159,35 @@ class Watch:
     """A job's process, which is ended when its time is over, as it has said itself."""
 
     def __init__(self, pid: int, words: LastWords) -> None:
-        self._pid, self._words = pid, words
+        self.pid, self.words = pid, words
         self._is_late = False
 
     def look(self) -> None:
         """End the process if its time is over: with a last call, or after that."""
-        if not self._words.is_over():
+        if not self.words.is_over():
             return
-        kill_group(self._pid, signal.SIGKILL if self._is_late else _LAST_CALL)
+        kill_group(self.pid, signal.SIGKILL if self._is_late else _LAST_CALL)
         self._is_late = True
 
-    def end(self, status: int) -> End:
-        """Return how the process ended, by its exit status."""
-        return End(status, self._words.heard(), self._is_late)
+    def end(self, status: int, used: resource.struct_rusage) -> End:
+        """Return how the process ended, by what the kernel says of it (``wait4``)."""
+        code = os.waitstatus_to_exitcode(status)
+        return End(code, self.words.heard(), self._is_late, used.ru_maxrss * 1024)
+
+
+def fork() -> Watch | None:
+    """Fork a process that leads a session and group of its own, and is killed if this one ends.
+
+    ``None``: this is that process.
+    """
+    parent, words = os.getpid(), LastWords()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        die_with_parent(parent)
+        words.speak()
+        return None
+    return Watch(pid, words)
 
 
 def guard(on_bad_end: Callable[[End], None]) -> None:
@@ -179,14 +198,10 @@ def guard(on_bad_end: Callable[[End], None]) -> None:
     """
     keep_descendants()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while this or the job imports
-    parent, words = os.getpid(), LastWords()
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        die_with_parent(parent)
-        words.speak()
+    process = fork()
+    if process is None:
         return
-    end = wait_for(pid, words)
+    end = wait_for(process)
     if end.is_bad:
         with contextlib.suppress(Exception):
             on_bad_end(end)
@@ -199,33 +214,32 @@ def guard(on_bad_end: Callable[[End], None]) -> None:
     os._exit(status)
 
 
-def wait_for(pid: int, words: LastWords) -> End:
+def wait_for(process: Watch) -> End:
     """Wait for a job that leads a process group, and return how it ended, in time.
 
     Signals are passed on to it, and are then for this process, too. What it leaves is killed.
     """
     heard: list[int] = []
-    watch = Watch(pid, words)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
         heard.append(number)
-        kill_group(pid, number)
+        kill_group(process.pid, number)
 
     before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # it is waited for
     try:
-        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
             signal.sigtimedwait([signal.SIGCHLD], LOOK)
-            watch.look()
-        kill_group(pid)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            process.look()
+        kill_group(process.pid)
+        _, status, used = os.wait4(process.pid, 0)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         for number, handler in before.items():
             signal.signal(number, handler)
     if heard:
         signal.raise_signal(heard[0])
-    return watch.end(status)
+    return process.end(status, used)
 
 
 def kill_group(pid: int, number: int = signal.SIGKILL) -> None:

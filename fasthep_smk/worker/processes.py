@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
-import os
-import shutil
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NoReturn
 
 from fasthep_smk.util.masking import masked
-from fasthep_smk.util.processes import die_with_parent
-from fasthep_smk.worker.job_end import Before, end_python
 
 __all__ = [
     "LOG",
@@ -26,7 +20,6 @@ __all__ = [
     "exit_status",
     "has_one_thread",
     "import_for_good",
-    "live_as",
 ]
 
 #: Looks, a millisecond apart: a thread that has been joined is listed for a moment longer.
@@ -35,7 +28,6 @@ _LOOKS = 20
 MODULES = (
     "fasthep_smk.worker.runner",
     "fasthep_smk.worker.bundle",
-    "fasthep_smk.worker.series",
     "fasthep_smk.worker.partition",
     "fasthep_smk.worker.reduction",
     "fasthep_smk.flow.runtime",
@@ -71,30 +63,6 @@ def import_for_good(names: Iterable[str]) -> None:
             importlib.import_module(name)
     gc.freeze()
     gc.enable()
-
-
-def live_as(run: Callable[[], int], parent: int, outputs: Sequence[int] = ()) -> NoReturn:
-    """Be a job, in a forked process, and end with its exit status, as Python ends.
-
-    It leads a session and process group of its own, and is killed if ``parent`` ends. ``outputs``
-    are its standard output and error.
-    """
-    status, me = 1, os.getpid()
-    try:
-        os.setsid()
-        die_with_parent(parent)
-        for goal, output in enumerate(outputs, start=1):
-            os.dup2(output, goal)
-        if "numpy" in sys.modules:
-            sys.modules["numpy"].random.seed()  # or all jobs would draw the same numbers
-        # What a library that was imported before the fork removes at its end is for all jobs.
-        atexit.unregister(shutil.rmtree)
-        before = Before()
-        status = exit_status(run)
-        if os.getpid() == me:  # else an operation has forked, and this is what it has forked
-            end_python(status, before)
-    finally:
-        os._exit(status)
 
 
 def exit_status(run: Callable[[], int]) -> int:

@@ -16,6 +16,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,15 +115,10 @@ def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -
     jobs = {
         one: Job(build, table, one, sent, bundle=key, marker=bundle.marker) for one in bundle.jobs
     }
-    from fasthep_smk.worker.bundle import Means, run_bundle
+    from fasthep_smk.worker.bundle import run_bundle
 
-    means = Means(
-        run=lambda one: _run_job(jobs[one], _command(given, one)),
-        command=lambda one: _command(given, one),
-        is_done=lambda one: _is_done(jobs[one]),
-        note=lambda one, end: _note_end(jobs[one], end),
-    )
-    return run_bundle(build, given.rule, bundle, sent, means), False
+    command = partial(_command, given)
+    return run_bundle(bundle, jobs, run=_run_job, command=command, note=_note_end), False
 
 
 def note_end(build: Path, arguments: list[str], end: End) -> None:
@@ -186,7 +182,7 @@ def _run_job(job: Job, command: list[str]) -> int:
     build = job.build
     tries, told = tries_of(job.sent.credentials, job.sent.walltime)
     job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))
-    if _is_done(job):
+    if job.is_done:
         print("an earlier process has finished this job, and could not report it", file=sys.stderr)
         failures.clear(build, job.rule, job.key)
         return 0
@@ -234,15 +230,6 @@ def _run_job(job: Job, command: list[str]) -> int:
     if log := os.environ.get(LOG):
         (build / log).unlink(missing_ok=True)  # the job's log has it under its plain name
     return 0
-
-
-def _is_done(job: Job) -> bool:
-    """Whether the job's record is there: Snakemake removes it when a job is to run again."""
-    try:
-        record = files.unseal(files.read_plain(job.record))
-    except (OSError, files.Altered):
-        return False
-    return bool(record.get("signature") == job.entry.signature)
 
 
 def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:

@@ -100,6 +100,14 @@ def test_a_variable_that_imports_look_at_makes_jobs_start_cold(analysis: Path) -
     assert starts(analysis) == COLD
 
 
+def test_jobs_that_a_shell_starts_are_forked(analysis: Path) -> None:
+    """It hands them over by a client, with a status and a benchmark like any other."""
+    (analysis / "shells.sh").write_text("export OF_NO_INTEREST=1\n")
+    said = smk("workflow.yaml", "-v", cwd=analysis, BASH_ENV=str(analysis / "shells.sh"))
+    assert "start cold" not in said
+    assert starts(analysis) == FORKED
+
+
 @pytest.mark.long
 def test_no_fork_server_may_be_wanted(analysis: Path) -> None:
     why = f"{FORK_SERVER} is set to nothing"

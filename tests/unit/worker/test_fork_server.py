@@ -1,12 +1,14 @@
-"""Which variables of a job's environment must be those of the fork server."""
+"""Which variables of a job must be those of the fork server; how a job is asked for."""
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 
 import pytest
 
+from fasthep_smk.worker.fork_client import Request
 from fasthep_smk.worker.fork_server import differing
 
 #: Prints the variables that are asked for by name while the fork server imports what jobs need.
@@ -52,3 +54,18 @@ def test_one_that_matters_is_named_if_it_differs(name: str) -> None:
 )
 def test_what_shells_and_snakemake_change_does_not_matter(name: str) -> None:
     assert not differing({name.encode(): b"1"}, {name.encode(): b"2"})
+
+
+def test_a_job_that_ends_at_once_has_been_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server may have closed the connection before the client does anything more."""
+    ours, its = socket.socketpair()
+    send = socket.send_fds
+
+    def send_and_end(connection: socket.socket, data: list[bytes], outputs: list[int]) -> int:
+        sent = send(connection, data, outputs)
+        its.close()
+        return sent
+
+    monkeypatch.setattr(socket, "send_fds", send_and_end)
+    with ours:
+        Request(b"/", ["rule"], {}).send(ours, (1, 2))

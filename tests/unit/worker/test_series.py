@@ -19,7 +19,8 @@ from typing import IO
 import pytest
 
 from fasthep_smk.storage import failures
-from fasthep_smk.worker.series import Ended, run_series
+from fasthep_smk.worker.job_end import End
+from fasthep_smk.worker.series import run_series
 
 Job = Callable[[], int]
 
@@ -35,7 +36,7 @@ def say(text: object) -> None:
     os.write(1, f"{text}\n".encode())
 
 
-def series(**jobs: Job) -> dict[str, Ended]:
+def series(**jobs: Job) -> dict[str, End]:
     """Run jobs as a bundle does: what is left is started anew."""
 
     @contextmanager
@@ -43,7 +44,7 @@ def series(**jobs: Job) -> dict[str, Ended]:
         with Path(f"{key}.log").open("wb") as stream:
             yield stream
 
-    found: dict[str, Ended] = {}
+    found: dict[str, End] = {}
     while left := [key for key in jobs if key not in found]:
         ended = run_series(left, lambda key: jobs[key](), log)
         assert ended, "there would be no end"
@@ -68,7 +69,7 @@ def says(text: str, status: int = 0) -> Job:
 
 def test_small_jobs_share_a_process_and_have_logs_of_their_own() -> None:
     found = series(one=says("first"), two=says("second"), three=says("third"))
-    assert [ended.end.status for ended in found.values()] == [0, 0, 0]
+    assert [ended.status for ended in found.values()] == [0, 0, 0]
     assert all(ended.memory > 1e6 for ended in found.values())
     assert Path("two.log").read_text() == "second\n"
     assert starts() == ["one"]
@@ -82,7 +83,7 @@ def test_after_one_that_took_long_or_failed_the_rest_is_forked_anew() -> None:
         return 0
 
     found = series(one=long, two=says("bad", status=3), three=says("third"))
-    assert [ended.end.status for ended in found.values()] == [0, 3, 0]
+    assert [ended.status for ended in found.values()] == [0, 3, 0]
     assert starts() == ["one", "two", "three"]
 
 
@@ -98,7 +99,7 @@ def test_one_that_is_killed_or_ends_the_process_takes_no_other_along() -> None:
         raise OSError("as it happens")
 
     found = series(one=says("1"), two=die, three=leave, four=raise_, five=says("5"))
-    assert [ended.end.status for ended in found.values()] == [0, -signal.SIGKILL, 0, 1, 0]
+    assert [ended.status for ended in found.values()] == [0, -signal.SIGKILL, 0, 1, 0]
     assert starts() == ["one", "three", "four", "five"]
 
 
@@ -118,7 +119,7 @@ def test_what_one_leaves_behind_is_undone(folder: Path) -> None:
 
     random.seed(1)
     found = series(one=leaves_much, two=finds_nothing, three=finds_nothing)
-    assert [ended.end.status for ended in found.values()] == [0, 0, 0]
+    assert [ended.status for ended in found.values()] == [0, 0, 0]
     drawn = {Path(f"{key}.log").read_text() for key in found}
     assert len(drawn) == 3  # no two have the same random numbers
     assert starts() == ["one"]
@@ -167,7 +168,7 @@ def test_one_that_leaves_something_for_the_end_is_the_last_of_its_process(what: 
         return 0
 
     found = series(one=leaves, two=says("2"), three=says("3"))
-    assert [ended.end.status for ended in found.values()] == [0, 0, 0]
+    assert [ended.status for ended in found.values()] == [0, 0, 0]
     assert Path("one.log").read_text() == "its end\n"
     assert starts() == ["one", "two"]
 
@@ -178,8 +179,8 @@ def test_one_whose_end_fails_has_been_done() -> None:
         return 0
 
     found = series(one=says("1"), two=ends_badly, three=says("3"))
-    assert [ended.end.status for ended in found.values()] == [0, 3, 0]
-    assert [ended.end.of_job for ended in found.values()] == [0, 0, 0]
+    assert [ended.status for ended in found.values()] == [0, 3, 0]
+    assert [ended.of_job for ended in found.values()] == [0, 0, 0]
 
 
 def test_a_signal_reaches_the_job_and_what_it_has_started() -> None:
@@ -220,7 +221,7 @@ def test_what_an_operation_forks_runs_no_other_job() -> None:
         return 0
 
     found = series(one=forks, two=notes)
-    assert [ended.end.status for ended in found.values()] == [0, 0]
+    assert [ended.status for ended in found.values()] == [0, 0]
     assert Path("runs").read_text() == "once\n"
 
 
