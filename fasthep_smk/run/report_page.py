@@ -30,6 +30,8 @@ __all__ = ["Page", "is_outdated", "noting"]
 _WRITER = "fasthep_smk.contrib.report"
 #: Seconds that the process which writes the page gets to end by itself.
 _PATIENCE = 5.0
+#: Seconds that it gets for the last page: one of 10,000 jobs takes 1.5 s.
+_LONGEST = 120.0
 _PACKAGES = (
     "fasthep-smk", "snakemake", "fasthep-flow", "fasthep-carpenter", "fasthep-curator",
     "fasthep-render",
@@ -83,7 +85,11 @@ class Page:
         self.start()
         process = self._process
         assert process is not None
-        said, _ = process.communicate(b".")
+        try:
+            said, _ = process.communicate(b".", _LONGEST)
+        except subprocess.TimeoutExpired:  # it was stopped, or its disk hangs
+            process.kill()
+            return f"its process has not ended after {_LONGEST:.0f} s"
         self._process = None
         lines = said.decode(errors="replace").split("\n")
         last = next((line for line in reversed(lines) if line.strip()), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator
@@ -205,6 +206,15 @@ def test_a_failed_job_says_so_on_a_full_disk(disk: Callable[[str], Path]) -> Non
         failures.note(build, failures.Failure(rule="r", key="k", record="x", problem="b" * 20))
     assert [found.problem for found in failures.read_all(build)] == ["b" * 20]
     assert json.loads((build / "smk" / "lock").read_text())["state"] == "ended"
+
+
+def test_a_page_that_does_not_fit_names_the_disk(
+    analysis: Path, smk: Run, disk: Callable[[str], Path], plain: Path
+) -> None:
+    build = disk("size=20m") / "build"
+    shutil.copytree(plain, build)
+    fill(build)
+    assert_said_once(smk("report", "disk/build", cwd=analysis), build)
 
 
 def fill(folder: Path) -> None:

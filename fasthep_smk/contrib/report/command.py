@@ -13,6 +13,7 @@ from fasthep_smk.contrib.report import compare, document, page
 from fasthep_smk.contrib.report.facts import gather
 from fasthep_smk.contrib.report.tables import Section, sections
 from fasthep_smk.storage.jobs import find_build
+from fasthep_smk.util import disk_full
 
 __all__ = ["as_text", "compared", "do_compare", "do_report", "told"]
 
@@ -38,10 +39,12 @@ def told(folder: Path, *, text: bool, as_json: bool) -> str:
 
     Raises:
         Findings: it is no build folder, or its task tables cannot be read.
+        DiskFull: the page cannot be written for want of space.
     """
     build = find_build(folder)
     if not (text or as_json):
-        return f"{page.write(build)}\n"
+        with disk_full.saying(build):
+            return f"{page.write(build)}\n"
     report = document.report_on(gather(build))
     return f"{json.dumps(document.as_data(report), indent=1)}\n" if as_json else as_text(report)
 

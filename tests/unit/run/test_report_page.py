@@ -87,6 +87,18 @@ def test_a_process_that_was_killed_is_a_warning(
     assert not (build / layout.REPORT).exists()
 
 
+def test_a_process_that_does_not_answer_is_a_warning(
+    page: Page, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report_page, "_LONGEST", 1.0)
+    process = process_of(page)
+    os.kill(process.pid, signal.SIGSTOP)
+    page.write()
+    assert capsys.readouterr().err == NOT_WRITTEN + "its process has not ended after 1 s\n"
+    page.close()
+    assert not is_there(process)
+
+
 def test_an_error_of_the_process_is_a_warning(
     build: Path,
     page: Page,
