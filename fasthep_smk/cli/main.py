@@ -104,8 +104,8 @@ def _check_build(options: argparse.Namespace) -> None:
     """Refuse a build folder that somebody else may have written, unless the user trusts it."""
     for name, shown in (("outdir", "--outdir"), ("build", "BUILD"), ("other", "OTHER")):
         folder = getattr(options, name, None)
-        if folder is not None and not options.trust_build:
-            check_build(folder, option=shown)
+        if folder is not None:
+            check_build(folder, option=shown, trusted=options.trust_build)
     if (archives := getattr(options, "output", None)) and not options.trust_build:
         check_build(archives, option="--output", noun="folder")
 

@@ -83,10 +83,13 @@ def make_own(folder: Path) -> None:
             os.removexattr(folder, _DEFAULT)
 
 
-def check_build(build: Path, *, option: str, noun: str = "build folder") -> None:
+def check_build(
+    build: Path, *, option: str, noun: str = "build folder", trusted: bool = False
+) -> None:
     """Refuse a folder where others have made anything, or may write; none is fine.
 
     Folders that links of the user's lead to count, too. ``option`` is how the user has named it.
+    Whoever is ``trusted``, pipes are refused: a run would wait for ever.
 
     Raises:
         Findings: what is wrong with it, and the fix.
@@ -109,12 +112,20 @@ def check_build(build: Path, *, option: str, noun: str = "build folder") -> None
         otherwise = "another folder"
         if noun == "build folder":
             otherwise = "--trust-build, if you trust its author; or another --outdir"
+        findings += [
+            Finding(
+                file=str(named / os.path.relpath(path, top)),
+                key=option,
+                problem=f"{_SPECIAL} cannot be in a {noun}",
+                expected="files, folders and links",
+                hint=shell(["rm", path]),
+            )
+            for path in found.pop(_SPECIAL)
+        ]
         for kind, paths in found.items():
-            if paths:
+            if paths and not trusted:
                 fix = _fix(kind, paths, top, named, is_link=named != build)
                 is_below = Path(paths[0]).is_relative_to(top)
-                if kind == _SPECIAL:
-                    otherwise = "another --outdir"
                 more = f", and {len(paths) - 1} more" if len(paths) > 1 else ""
                 findings.append(
                     Finding(
@@ -135,7 +146,7 @@ _FOREIGN = "this belongs to another user ({user})"
 _OPEN = "others may write to this {noun}"
 _HANDING_ON = "others may write to what will be made in this {noun}"
 #: Whoever opens one would wait for ever. Where each job has its files, they are replaced.
-_SPECIAL = "this is a pipe, a socket or a device, which cannot be in a {noun}"
+_SPECIAL = "a pipe, a socket or a device"
 _BY_JOB = ("smk/work", "smk/old", "smk/stage", "smk/benchmarks", "debug/distributed/logs")
 
 
@@ -190,8 +201,6 @@ def _fix(kind: str, paths: list[str], top: Path, named: Path, *, is_link: bool) 
     close = shell(["chmod", "-R", "go-w", top if is_link else named])
     if kind == _OPEN:
         return close
-    if kind == _SPECIAL:
-        return shell(["rm", *paths])
     if kind == _HANDING_ON:
         return f"{shell(['setfacl', '-R', '-k', top if is_link else named])} && {close}"
     if paths in ([str(top)], [str(named)]):

@@ -221,15 +221,16 @@ IN_PLACE_OF = (
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("trust", [[], ["--trust-build"]])
 @pytest.mark.parametrize(("name", "kind"), in_turn(IN_PLACE_OF, list(SPECIAL)))
 def test_nothing_waits_for_a_pipe(
-    project: Path, name: str, kind: str, monkeypatch: pytest.MonkeyPatch
+    project: Path, name: str, kind: str, trust: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = project / "build" / name
     path.unlink(missing_ok=True)
     monkeypatch.chdir(path.parent)
     SPECIAL[kind](path)
-    done = warm.run("workflow.yaml", cwd=project, timeout=60)
+    done = warm.run("workflow.yaml", *trust, cwd=project, timeout=60)
     assert done.returncode == 1, done.stdout
     assert "a pipe" in done.stderr
     assert "Traceback" not in done.stderr
