@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.integration.test_killed import alive, slow, tries
+from tests.support.processes import until
 
 __all__ = ["slow"]
 pytestmark = pytest.mark.integration
@@ -24,13 +24,6 @@ COMMAND = [sys.executable, "-m", "fasthep_smk"]
 def ask(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
-
-
-def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_a_run_goes_on_when_its_terminal_is_closed(slow: Path) -> None:

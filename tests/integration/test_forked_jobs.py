@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.integration.conftest import Run
 from tests.integration.test_killed import alive, snakemake_of
 from tests.support.compare import compare_builds
 from tests.support.own_op import add_own_op
+from tests.support.processes import until
 
 pytestmark = pytest.mark.integration
 
@@ -71,14 +71,6 @@ def records(build: Path) -> list[dict[str, Any]]:
 def drawn(folder: Path) -> list[Any]:
     path = folder / "drawn.txt"
     return [json.loads(line)[1] for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 60
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def warm_workers(folder: Path) -> list[int]:

@@ -18,6 +18,7 @@ from fasthep_smk.storage.layout import FORK_SERVER
 from tests.support import warm
 from tests.support.forms import chosen, in_turn, some
 from tests.support.own_op import add_own_op
+from tests.support.processes import until
 
 pytestmark = pytest.mark.integration
 
@@ -252,13 +253,6 @@ def alive(pid: int) -> bool:
 
 def records(build: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in build.glob("smk/work/stage*/**/record.json")]
-
-
-def until(condition: Callable[[], Any], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

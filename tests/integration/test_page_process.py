@@ -6,10 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +15,7 @@ from tests.integration.conftest import Run
 from tests.support.forms import some
 from tests.support.loaded import loaded_by_a_first_run
 from tests.support.own_op import add_own_op
+from tests.support.processes import until, working_in
 
 pytestmark = pytest.mark.integration
 
@@ -64,27 +63,6 @@ def run(own: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
-
-
-def writers(folder: Path) -> list[int]:
-    """The processes that write the page of a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if WRITER in words and str(folder / "build").encode() in words:
-            found.append(int(process.name))
-    return found
-
-
 def state(folder: Path) -> str:
     """What the page says first of how the run stands."""
     text = (folder / "build/report.html").read_text()
@@ -92,7 +70,7 @@ def state(folder: Path) -> str:
 
 
 def test_one_that_is_killed_is_missed_at_the_end(own: Path, run: subprocess.Popen[str]) -> None:
-    (writer,) = writers(own)
+    (writer,) = working_in(own, WRITER)
     os.kill(writer, signal.SIGKILL)
     (own / "wait").unlink()
     _, said = run.communicate(timeout=120)
@@ -107,30 +85,30 @@ def test_one_that_is_killed_is_missed_at_the_end(own: Path, run: subprocess.Pope
     command = [sys.executable, "-m", "fasthep_smk", "workflow.yaml"]
     done = subprocess.run(command, cwd=own, capture_output=True, text=True)
     assert (done.returncode, state(own)) == (0, "finished"), done.stderr
-    assert writers(own) == []
+    assert working_in(own, WRITER) == []
 
 
 def test_ctrl_c_reaches_it_through_the_run_only(own: Path, run: subprocess.Popen[str]) -> None:
-    assert len(writers(own)) == 1
+    assert len(working_in(own, WRITER)) == 1
     os.killpg(run.pid, signal.SIGINT)
     (own / "wait").unlink()
     _, said = run.communicate(timeout=60)
     assert run.returncode == 130, said
     assert "report.html" not in said
     assert state(own) == "stopped"  # it has written that
-    assert writers(own) == []
+    assert working_in(own, WRITER) == []
 
 
 @pytest.mark.parametrize("number", some([signal.SIGKILL, signal.SIGTERM], 1))
 def test_it_ends_with_a_run_that_is_killed(
     own: Path, run: subprocess.Popen[str], number: signal.Signals
 ) -> None:
-    assert len(writers(own)) == 1
+    assert len(working_in(own, WRITER)) == 1
     os.kill(run.pid, number)
     if number == signal.SIGTERM:
         os.kill(run.pid, number)  # the first one lets jobs end
     run.wait(30)
-    until(lambda: not writers(own), 5)
+    until(lambda: not working_in(own, WRITER), 5)
     assert (own / "build/report.html").exists() == (number == signal.SIGTERM)
 
 
@@ -140,7 +118,7 @@ def test_it_ends_with_a_run_that_fails(own: Path, run: subprocess.Popen[str]) ->
     _, said = run.communicate(timeout=120)
     assert run.returncode == 1, said
     assert state(own) == "failed"
-    assert writers(own) == []
+    assert working_in(own, WRITER) == []
 
 
 def test_a_run_that_is_refused_starts_none(own: Path, smk: Run) -> None:
@@ -149,7 +127,7 @@ def test_a_run_that_is_refused_starts_none(own: Path, smk: Run) -> None:
     done = smk("workflow.yaml", "--", "--no-such-option", cwd=own)
     assert done.returncode == 1, done.stderr
     assert state(own) == "failed"
-    assert writers(own) == []
+    assert working_in(own, WRITER) == []
 
 
 def test_nobody_but_it_loads_what_writes_the_page() -> None:

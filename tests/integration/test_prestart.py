@@ -7,10 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from fasthep_smk.storage.layout import FORK_SERVER
 from tests.integration.conftest import Run
 from tests.support.forms import some
 from tests.support.own_op import add_own_op
+from tests.support.processes import until, working_in
 
 pytestmark = pytest.mark.integration
 
@@ -88,31 +87,9 @@ def start() -> Iterator[Callable[[Path], subprocess.Popen[str]]]:
         process.communicate()
 
 
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
-
-
-def left(folder: Path, word: bytes = b"fasthep_smk") -> list[int]:
-    """The processes that work in a folder or below it, and have a word in their command."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            here = (process / "cwd").resolve().is_relative_to(folder)
-            dead = (process / "stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-            if here and not dead and word in (process / "cmdline").read_bytes():
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
-
-
 def waiting(folder: Path) -> int:
     """The Snakemake that waits to be told."""
-    return int(until(lambda: left(folder, b"--told-by"))[0])
+    return int(until(lambda: working_in(folder, b"--told-by"))[0])
 
 
 def snakemake_of(folder: Path) -> int | None:
@@ -131,7 +108,7 @@ def test_the_run_is_that_of_what_waited(
     (own / "wait").unlink()
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 0, said
-    assert left(own) == []
+    assert working_in(own) == []
 
 
 def test_a_file_that_cannot_be_looked_at_is_no_matter(own: Path) -> None:
@@ -152,7 +129,7 @@ def test_a_failed_run_leaves_nothing(own: Path, smk: Run) -> None:
     done = smk("workflow.yaml", "-j", "2", cwd=own)
     assert done.returncode == 1
     assert "as told" in done.stderr
-    assert left(own) == []
+    assert working_in(own) == []
 
 
 @pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGKILL], 1))
@@ -164,7 +141,7 @@ def test_a_run_that_is_stopped_while_it_compiles_leaves_nothing(
     run.send_signal(number)
     run.communicate(timeout=60)
     assert run.returncode == (130 if number == signal.SIGINT else -number)
-    until(lambda: not left(own), 20)
+    until(lambda: not working_in(own), 20)
     (own / "compile").unlink()
     done = smk("workflow.yaml", "-j", "2", cwd=own)
     assert done.returncode == 0, done.stderr
@@ -174,7 +151,7 @@ def test_a_refused_workflow_leaves_nothing(own: Path, smk: Run) -> None:
     text = (own / "workflow.yaml").read_text()
     (own / "workflow.yaml").write_text(text.replace("met > 5", "no_such_column > 5"))
     assert smk("workflow.yaml", cwd=own).returncode == 1
-    assert left(own) == []
+    assert working_in(own) == []
 
 
 def test_who_waited_and_was_killed_is_not_missed(
@@ -185,7 +162,7 @@ def test_who_waited_and_was_killed_is_not_missed(
     (own / "compile").unlink()
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 0, said
-    assert left(own) == []
+    assert working_in(own) == []
 
 
 def test_a_variable_that_a_module_sets_is_the_jobs_too(
@@ -201,7 +178,7 @@ def test_a_variable_that_a_module_sets_is_the_jobs_too(
     (own / "variable").unlink()  # it is inherited, not set again
     said, _ = run.communicate(timeout=120)
     assert run.returncode == 0, said
-    assert left(own) == []
+    assert working_in(own) == []
     seen = [json.loads(path.read_text()) for path in (own / "seen").iterdir()]
     assert [one["variable"] for one in seen] == ["set"] * 2
 
@@ -220,12 +197,12 @@ def test_a_run_with_nothing_to_do_starts_nothing(own: Path, smk: Run) -> None:
     assert done.returncode == 0, done.stderr
     assert "everything was up to date" in done.stdout
     assert not tried.exists()
-    assert left(own) == []
+    assert working_in(own) == []
     # And the other way round: a file that is newer than the last result.
     os.utime(own / "workflow.yaml")
     subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, check=True)
     assert "--told-by" in tried.read_text()
-    assert left(own) == []
+    assert working_in(own) == []
 
 
 def test_plots_are_set_up_as_in_a_cold_job(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from fasthep_smk.contrib.report import __main__ as writer
 from fasthep_smk.contrib.report import page
 from fasthep_smk.storage import layout, queue
 from tests.support import tables
+from tests.support.processes import until
 
 
 @pytest.fixture
@@ -46,21 +46,14 @@ def renewing(
         os.close(read)
 
 
-def until(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("word", [b".", b""])
 def test_it_is_renewed_until_a_word_comes(
     build: Path, monkeypatch: pytest.MonkeyPatch, word: bytes
 ) -> None:
     with renewing(build, monkeypatch, word) as told:
-        until(lambda: (build / layout.REPORT).exists())
+        until(lambda: (build / layout.REPORT).exists(), 10)
         (build / layout.REPORT).unlink()
-        until(lambda: (build / layout.REPORT).exists())
+        until(lambda: (build / layout.REPORT).exists(), 10)
     assert told == [bool(word)]
 
 
@@ -75,7 +68,7 @@ def test_a_page_that_cannot_be_renewed_is_not_told_before_the_end(
 
     monkeypatch.setattr(page, "write", fail)
     with renewing(build, monkeypatch):
-        until(lambda: len(tried) > 1)
+        until(lambda: len(tried) > 1, 10)
     assert capfd.readouterr() == ("", "")
 
 
@@ -88,5 +81,5 @@ def test_why_jobs_wait_is_noted_by_the_pool_of_their_first_attempt(
     asked = {"system": system, "rules": {"r": [{"pool": "gpu"}, {"pool": "default"}]}}
     (build / layout.REQUESTS).write_text(json.dumps(asked))
     with renewing(build, monkeypatch):
-        until(lambda: (build / layout.REPORT).exists())
+        until(lambda: (build / layout.REPORT).exists(), 10)
     assert noted == ([{"r": "gpu"}] if system == "slurm" else [])
