@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,8 @@ import pytest
 from tests.clusters.analyses import FASTHEP_SMK, moody, set_mood, site, start
 from tests.clusters.conftest import Cluster
 from tests.clusters.test_sites import cluster, on_both, system
-from tests.integration.test_prestart import left, snakemake_of
+from tests.integration.test_prestart import snakemake_of
+from tests.support.processes import until, working_in
 
 __all__ = ["cluster", "system"]
 pytestmark = [pytest.mark.integration, pytest.mark.cluster]
@@ -36,13 +36,6 @@ def folder(cluster: Cluster, system: str) -> Path:
 def tried(folder: Path) -> int:
     path = folder / "tries.txt"
     return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def until(condition: Callable[[], object], seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.2)
 
 
 def ask(cluster: Cluster, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -102,14 +95,14 @@ def test_snakemake_starts_while_the_workflow_is_compiled(
         workflow = folder / "workflow.yaml"
         workflow.write_text(workflow.read_text().replace("MET_px", "MET_pX"))
     run = start(cluster, folder / "workflow.yaml", "--profile", "site")
-    until(lambda: left(folder, b"--told-by"))
-    (early,) = left(folder, b"--told-by")
+    until(lambda: working_in(folder, b"--told-by"))
+    (early,) = working_in(folder, b"--told-by")
     if ends == "killed":
-        for one in left(folder, b"workflow.yaml"):
+        for one in working_in(folder, b"workflow.yaml"):
             os.kill(one, signal.SIGKILL)
     gate.unlink()
     if ends == "runs":
         until(lambda: snakemake_of(folder) == early)
     said, _ = run.communicate(timeout=120)
     assert (run.returncode == 0) == (ends == "runs"), said
-    until(lambda: not left(folder))
+    until(lambda: not working_in(folder))

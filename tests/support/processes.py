@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["until", "working_in"]
 
 
-def until(condition: Callable[[], Any], seconds: float = 60) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 90) -> Any:
     """Wait until a condition holds, and return what it has returned then."""
     end = time.monotonic() + seconds
     while not (found := condition()):
