@@ -231,6 +231,15 @@ def make_parser() -> Parser:
             help="also compare the content of all files of finished jobs, which reads them: what "
             "was changed is made again (without it, what is gone or has another size)",
         )
+    for command in (run, translate, check):
+        command.add_argument(
+            "--no-preflight",
+            action="store_true",
+            help="do not run the workflow with its first events before anything else; operations "
+            "of your own run there, too",
+        )
+    for command in (why, explain, forecast):  # these run nothing
+        command.set_defaults(no_preflight=True)
     for command in (run, check):
         command.add_argument(
             "--allow-expiring",
@@ -461,7 +470,7 @@ def misplaced(extra: list[str]) -> str | None:
     """Return an option of ours that was given after ``--`` by mistake."""
     ours = (
         "--outdir", "-o", "--chunk-size", "--granularity", "--variation", "--shrink-to-fit",
-        "--identity", "--bundle", "--allow-expiring",
+        "--identity", "--bundle", "--allow-expiring", "--no-preflight",
         "--waiting", "--accept-missing", "--keep", "--rerun", "--verify",
         "--trust-build", "--cancel", "--sizes", "--notify",
         "--sample", "--partitions", "--events",

@@ -111,4 +111,6 @@ def settings_of(options: argparse.Namespace) -> RunSettings:
     given["sample"] = next((chosen for chosen in some if chosen is not None), None)
     # A token that is new every time.
     given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
+    if getattr(options, "dry_run", False):
+        given["no_preflight"] = True
     return RunSettings(**given)

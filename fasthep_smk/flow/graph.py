@@ -189,6 +189,22 @@ class Graph:
         ctx = {"dataset": _as_dict(dataset)}
         return bool(upstream.source_reads_metadata_only(plan, plan.get_node(source), ctx=ctx))
 
+    def with_readers(self, nodes: Iterable[str]) -> set[str]:
+        """Return nodes, and all that need what they make."""
+        found = set(nodes)
+        for node in self.nodes.values():
+            if any(ref.node in found for ref in node.inputs):
+                found.add(node.id)
+        return found
+
+    def with_inputs(self, nodes: Iterable[str]) -> set[str]:
+        """Return nodes, and all that they need."""
+        found = set(nodes)
+        for node in reversed(self.nodes.values()):
+            if node.id in found:
+                found |= {ref.node for ref in node.inputs}
+        return found
+
     def consumers(self) -> dict[Key, list[Node]]:
         """Which nodes read each port."""
         found: dict[Key, list[Node]] = {}

@@ -38,7 +38,8 @@ class StageError(Exception):
     """An operation raised: which node of the plan, and what.
 
     ``at`` is the line of the user's own module. A stage that got ``None``, or a mere column, in
-    place of events is not the one to be changed: the error is that of the stage which returned it.
+    place of events is not the one to be changed: the node ``blamed`` is the one that returned it.
+    ``had_no_events`` says that one of its inputs holds nothing.
     """
 
     def __init__(
@@ -64,6 +65,8 @@ class StageError(Exception):
                 self.at = _function_line(node, plan)
             self.missing = _missing_column(node, cause, plan, inputs)
         self.node_id: str = node.id
+        self.blamed: str = (maker or node).id
+        self.had_no_events: bool = any(map(_is_empty, inputs.values()))
         self.stage: str = stage_of(maker or node)
         self.impl: str = (maker or node).impl
         self.cause = cause
@@ -157,6 +160,18 @@ def _wrong_result(
                 fix = "the function must end with return ak.with_field(stream, …)"
                 return _WrongResult(maker, "an array, not events", fix)
     return None
+
+
+def _is_empty(value: object) -> bool:
+    """Whether events, or a histogram of them, hold nothing."""
+    import awkward as ak
+
+    if isinstance(value, dict):
+        return any(map(_is_empty, value.values()))
+    if isinstance(value, ak.Array):
+        return len(value) == 0
+    counts = getattr(value, "values", None)
+    return hasattr(value, "axes") and callable(counts) and not counts(flow=True).any()
 
 
 def _is_bare_array(value: object) -> bool:

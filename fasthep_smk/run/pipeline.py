@@ -291,7 +291,7 @@ def _translate_again(
 
     forget_modules()
     # What earlier jobs left was read once: these rounds know the jobs that have run.
-    settings = replace(translation.settings, without=without, verify=False)
+    settings = replace(translation.settings, without=without, verify=False, no_preflight=True)
     with scratch() as folder:
         start = Start(
             settings=settings,

@@ -80,14 +80,15 @@ class Inputs:
         self._asked: dict[str, str | None] = {}
         #: Servers that did not answer, and what is wrong with them.
         self.silent: dict[str, str] = {}
-        self._passed = ""
+        #: Of what has been tried with events of these files, and found right.
+        self.passed: frozenset[str] = frozenset()
         try:
             stored = files.unseal(cache.read_bytes())
             self._known = dict(stored["files"])
             self._branch_lists = dict(stored["branches"])
             self._checksums = dict(stored["checksums"])
             self._remote = dict(stored["remote"])
-            self._passed = str(stored["passed"])
+            self.passed = frozenset(map(str, stored["passed"]))
             self._kept_heads = dict(stored["heads"])
         except (OSError, files.Altered, KeyError):
             pass  # none, altered or another version's: it is made again
@@ -127,13 +128,9 @@ class Inputs:
             self._store()
         return [path for path in wanted if path not in self._remote]
 
-    def has_passed(self, what: str) -> bool:
-        """Whether the last trial with events of these files was this one, and found nothing."""
-        return self._passed == what
-
-    def note_passed(self, what: str) -> None:
-        """Keep that a trial with events of these files has found nothing."""
-        self._passed = what
+    def note_passed(self, digests: Iterable[str]) -> None:
+        """Keep of what has been found right with events of these files, in place of earlier."""
+        self.passed = frozenset(digests)
         self._store()
 
     def checksum(self, path: str) -> str:
@@ -240,7 +237,7 @@ class Inputs:
             "checksums": self._checksums,
             "heads": self._heads,
             "remote": self._remote,
-            "passed": self._passed,
+            "passed": sorted(self.passed),
         }
         files.write_text(self._cache, files.seal(content, indent=None))
 

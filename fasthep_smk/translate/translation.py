@@ -71,6 +71,7 @@ from fasthep_smk.storage.observed import (
 )
 from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import check_places, take_compiled
+from fasthep_smk.translate.flights import Preflight
 from fasthep_smk.translate.input_files import (
     early_columns,
     entries_told,
@@ -80,7 +81,6 @@ from fasthep_smk.translate.input_files import (
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.tried import trial_findings
 from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
@@ -334,32 +334,35 @@ def plan(compiled: Compiled) -> Planned:
     findings = name_findings(variations, workflow=compiled.shown)
     for item in variations:
         findings += output_findings(item, workflow=compiled.shown)
-    if not findings and compiled.root == Path.cwd():  # relative paths are the current folder's
-        findings, untried = trial_findings(
-            variations,
-            compiled.document,
-            inputs,
-            workflow=compiled.shown,
-            folder=compiled.aside,
-        )
-        warnings += untried
     _raise_if_any(findings, compiled)
-    unite_sources({item.label: item.graph for item in variations})
-    if unknown:
-        warnings.append(_unknown_files(unknown))
-    modules = (name for one in compiled.plans for name in modules_of(one.plan))
-    warnings += state_warnings(modules, compiled.root)
-    inputs.forget_unused()
-    sample = sampled(variations, settings.sample, counting(variations, inputs))
-    rules = make_rules(
-        variations,
-        settings.granularity,
-        identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
-        router=compiled.execution.router,
-        without=frozenset(settings.without),
-        sample=sample,
-        exports=exports_of(compiled.document),
-    )
+    with Preflight(
+        () if settings.no_preflight else variations,
+        compiled.document,
+        inputs,
+        compiled.execution,
+        workflow=compiled.shown,
+        folder=compiled.aside,
+        without=settings.without,
+    ) as preflight:
+        unite_sources({item.label: item.graph for item in variations})
+        if unknown:
+            warnings.append(_unknown_files(unknown))
+        modules = (name for one in compiled.plans for name in modules_of(one.plan))
+        warnings += state_warnings(modules, compiled.root)
+        inputs.forget_unused()
+        sample = sampled(variations, settings.sample, counting(variations, inputs))
+        rules = make_rules(
+            variations,
+            settings.granularity,
+            identity=inputs.identity if settings.identity == "stat" else inputs.checksum,
+            router=compiled.execution.router,
+            without=frozenset(settings.without),
+            sample=sample,
+            exports=exports_of(compiled.document),
+        )
+        findings, doubts = preflight.outcome()
+    _raise_if_any(findings, compiled)
+    warnings += doubts
     warnings += [text for rule in rules for text in rule.warnings]
     return _adding(
         Planned,

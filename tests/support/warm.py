@@ -59,7 +59,7 @@ _MODULES = (
     "fasthep_smk.flow.compile",
     "fasthep_smk.flow.operation",
     "fasthep_smk.flow.references",
-    "fasthep_smk.flow.trial",
+    "fasthep_smk.flow.preflight",
     "fasthep_smk.run.accept_missing",
     "fasthep_smk.run.engine",
     "fasthep_smk.run.fork_server",

@@ -1,0 +1,201 @@
+"""A plan with its first events, before the run: what FAST-HEP refuses there fails in every job.
+
+FAST-HEP's engine is the judge: its operations, and the user's own, run as they do in jobs, with
+reductions, writers and plots. An operation that fails does not end it: what does not need its
+result goes on, so that several mistakes are told at once.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fasthep_smk.flow import plan_files
+from fasthep_smk.flow.column_types import UnfitColumn
+from fasthep_smk.flow.graph import Graph
+from fasthep_smk.flow.places import node_place, quoted
+from fasthep_smk.flow.runtime import Session, StageError
+from fasthep_smk.flow.stage_error import stage_of
+from fasthep_smk.util.errors import Finding
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
+    from fasthep_smk.flow.shapes import Plan, Store
+
+__all__ = ["Problem", "finding_of", "problems"]
+
+#: More are not told at once.
+_MOST = 10
+#: Packages whose functions have an expression of the workflow at hand when they fail.
+_OF_FASTHEP = ("hepflow.", "fasthep_carpenter.", "fasthep_render.")
+#: awkward says after this how it was called.
+_NOTES = "\n\nThis error occurred while"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What failed: an operation, or the engine itself; and with which events, if with some.
+
+    ``is_doubtful`` says that it need not fail in the run: no event was left, or it needs memory.
+    """
+
+    error: Exception
+    partition: PartitionData | None = None
+
+    @property
+    def cause(self) -> BaseException:
+        return self.error.cause if isinstance(self.error, StageError) else self.error
+
+    @property
+    def is_doubtful(self) -> bool:
+        lacks_events = isinstance(self.error, StageError) and self.error.had_no_events
+        return lacks_events or isinstance(self.cause, MemoryError)
+
+
+def problems(
+    graph: Graph,
+    partitions: Iterable[PartitionData],
+    nodes: Iterable[str],
+    folder: Path,
+    events: dict[str, Store],
+) -> Iterator[Problem]:
+    """Run ``nodes`` of a plan on some partitions, and yield what fails.
+
+    Operations write into ``folder``, and may leave anything behind: the process is to be thrown
+    away. ``events`` keeps what sources have read for the next plan: each file is opened once.
+    """
+    found = _problems(graph, list(partitions), set(nodes), folder, events)
+    yield from islice(found, _MOST)
+
+
+def _problems(
+    graph: Graph,
+    partitions: list[PartitionData],
+    left: set[str],
+    folder: Path,
+    events: dict[str, Store],
+) -> Iterator[Problem]:
+    while left:
+        flight = _Flight(graph, left, folder, events)
+        try:
+            flight.run(partitions)
+            return
+        except StageError as error:
+            yield Problem(error, flight.partition)
+            left = left - graph.with_readers([error.node_id, error.blamed])
+        except Exception as error:  # the engine itself, a hook, a reduction
+            yield Problem(error, flight.partition)
+            return
+
+
+class _Flight:
+    """Some nodes of a plan, run in FAST-HEP's order; ``partition`` is the one at work."""
+
+    def __init__(
+        self, graph: Graph, nodes: set[str], folder: Path, events: dict[str, Store]
+    ) -> None:
+        self.partition: PartitionData | None = None
+        self._graph, self._folder, self._events = graph, folder, events
+        self._plan = plan_files.subset(_unmodified(graph), nodes)
+        self._nodes: dict[str, list[str]] = {}
+        for name, node in graph.nodes.items():
+            if name in nodes:
+                self._nodes.setdefault(node.scope, []).append(name)
+
+    def run(self, partitions: list[PartitionData]) -> None:
+        """Run the nodes; raise what one of them raises."""
+        self._plan.partitions = [plan_files.partition_from(item) for item in partitions]
+        session = Session(self._plan, self._folder)
+        side = session.side_products(self._nodes.get("global", ()))[0]
+        if partitions:
+            products = self._reduced(session, partitions, side)
+        else:
+            products = session.partition(self._nodes.get("partition", ()), None, dict(side))[0]
+        for key, value in side.items():
+            products.setdefault(key, value)
+        session.write_products(products)
+        session.run_end_nodes(products, session.end_nodes())
+        session.write_manifests(products, self._folder)
+        session.run_end()
+
+    def _reduced(self, session: Session, partitions: list[PartitionData], side: Store) -> Store:
+        found: dict[str, list[Store]] = {}
+        for self.partition in partitions:
+            found.setdefault(self.partition["dataset"], []).append(self._made(session, side))
+        self.partition = None
+        stores = [
+            session.dataset_end(dataset, {**side, **session.reduce(made, dataset)})
+            for dataset, made in found.items()
+        ]
+        own = [{key: made for key, made in store.items() if key not in side} for store in stores]
+        return session.reduce(own, None)
+
+    def _made(self, session: Session, side: Store) -> Store:
+        """Run the nodes for the partition; return what outlives it."""
+        given, new = dict(side), dict[str, str]()
+        nodes = set(self._nodes.get("partition", ()))
+        for name in list(nodes):
+            if self._graph.nodes[name].role == "source":
+                new[name] = repr((self._plan.get_node(name).params, self.partition))
+        for name, read in new.items():
+            if read in self._events:
+                given |= {(name, port): value for (_, port), value in self._events[read].items()}
+                nodes.remove(name)
+        made, kept = session.partition(nodes, self.partition, given)
+        for name in nodes & new.keys():
+            self._events[new[name]] = {key: made[key] for key in made if key[0] == name}
+        return {key: made[key] for one in kept if (key := (one["node"], one["port"])) in made}
+
+
+def _unmodified(graph: Graph) -> Plan:
+    """Return the plan without modifiers that need a GPU, or that measure."""
+    modified = {name for name, node in graph.nodes.items() if node.needs_gpu or node.diagnostics}
+    plan: Any = graph.plan
+    nodes = [
+        replace(item, meta={**item.meta, "execution": {}}) if item.id in modified else item
+        for item in plan.nodes
+    ]
+    made: Plan = replace(plan, nodes=nodes, node_index={item.id: item for item in nodes})
+    return made
+
+
+def finding_of(
+    problem: Problem, graph: Graph, document: Mapping[str, object], *, workflow: str
+) -> Finding:
+    """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
+    error, cause, partition = problem.error, problem.cause, problem.partition
+    tried = f"tried with {'events of ' + partition['file'] if partition else 'its first events'}"
+    said = f"{type(cause).__name__}: {' '.join(str(cause).partition(_NOTES)[0].split())}"
+    if not isinstance(error, StageError):
+        return Finding(file=workflow, problem=f"fails: {said} ({tried})")
+    fix, texts = error.fix, [*_expressions(cause)]
+    if isinstance(cause, UnfitColumn):
+        said, texts, fix = cause.problem, [cause.text], cause.hint
+    elif type(cause).__module__.startswith("fasthep_smk.") or error.blamed != error.node_id:
+        said = str(error)
+    else:
+        said = f"fails: {said}"
+    node = graph.plan.get_node(error.blamed)
+    stage = stage_of(node)
+    text = next((one for one in texts if quoted(document, stage, repr(one))), None)
+    return Finding(
+        file=workflow,
+        key=quoted(document, stage, repr(text) if text else said) or node_place(node),
+        problem=f"{said}{f' ({error.at})' if error.at else ''} ({tried})",
+        value=text,
+        hint=fix,
+    )
+
+
+def _expressions(error: BaseException) -> Iterator[str]:
+    """Yield the texts that FAST-HEP evaluated when it failed, the innermost first."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
+        if str(frame.f_globals.get("__name__")).startswith(_OF_FASTHEP):
+            for name in ("expr", "expression"):
+                if isinstance(text := frame.f_locals.get(name), str):
+                    yield text

@@ -1,0 +1,328 @@
+"""The first events go through a workflow before it runs: which plans, with which events, once.
+
+They run in a process of their own, which is thrown away: an operation of a user's own may leave
+anything behind, end the process, or never return. What has passed is remembered for each node:
+after an edit only what it changed, and what reads that, runs again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn, Self
+
+from fasthep_smk.config.execution import Execution
+from fasthep_smk.config.pools import DEFAULT_POOL
+from fasthep_smk.flow.graph import Graph, Node
+from fasthep_smk.flow.places import stages_by_id
+from fasthep_smk.plan.partitions import Partition, Place, sources_of
+from fasthep_smk.plan.rules import Variation
+from fasthep_smk.storage.inputs import Inputs
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.last_words import end_by, say
+from fasthep_smk.util.remote import is_remote, server_of
+from fasthep_smk.worker.job_end import End, Watch, fork, kill_group
+
+if TYPE_CHECKING:
+    from fasthep_smk.flow.records import PartitionData
+    from fasthep_smk.flow.shapes import Store
+
+__all__ = ["Preflight"]
+
+#: What does not paint.
+_CANVAS = "fasthep_smk.flow.laid_out_canvas"
+#: How many events are tried; and with how many what has failed: of a few, none may have a muon.
+_EVENTS, _MORE_EVENTS = 100, 2000
+#: Seconds that all of it may take.
+_LONGEST = 60.0
+#: Bytes that operations may take more than this process has; or half of the machine's memory.
+_MEMORY = 4 << 30
+#: Seconds between two looks at whether the process has ended.
+_LOOK = 0.01
+
+
+@dataclass(frozen=True)
+class _Flight:
+    """Some nodes of a plan, and partitions of which the first events go through them.
+
+    ``ranged``: its sources read a part of a file if they are told to.
+    """
+
+    graph: Graph
+    nodes: frozenset[str]
+    partitions: tuple[Partition, ...]
+    ranged: bool
+
+    def with_events(self, events: int) -> list[PartitionData]:
+        """Return the first ``events`` of each partition."""
+        found = [partition.as_dict() for partition in self.partitions]
+        for partition in found if self.ranged else ():
+            start, stop = partition["start"] or 0, partition["stop"]
+            partition["start"] = start
+            partition["stop"] = start + events if stop is None else min(stop, start + events)
+        return found
+
+
+class Preflight:
+    """A process in which what is new in a workflow runs with its first events, while a block runs.
+
+    ``folder`` is where operations may write; ``without`` are partitions that the run goes without.
+    """
+
+    def __init__(
+        self,
+        variations: Sequence[Variation],
+        document: Mapping[str, object],
+        inputs: Inputs,
+        execution: Execution,
+        *,
+        workflow: str,
+        folder: Path,
+        without: Container[Place],
+    ) -> None:
+        self._document, self._inputs, self._execution = document, inputs, execution
+        self._workflow, self._told, self._without = workflow, folder / "preflight.json", without
+        self._folder = folder
+        self._passed: set[str] = set()
+        self._left_out: dict[str, None] = {}
+        self._process: Watch | None = None
+        self._flights = [flight for one in variations for flight in self._new_in(one)]
+
+    def __enter__(self) -> Self:
+        if self._flights:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self._process = fork()
+            if self._process is None:
+                self._fly()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            kill_group(self._process.pid)
+            os.waitpid(self._process.pid, 0)
+            self._process = None
+
+    def outcome(self) -> tuple[list[Finding], list[str]]:
+        """Wait for it; return what is wrong with the workflow, and warnings."""
+        if self._process is None:
+            return [], []
+        while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+            time.sleep(_LOOK)
+            self._process.look()
+        kill_group(self._process.pid)
+        end = self._process.end(*os.wait4(self._process.pid, 0)[1:])
+        self._process = None
+        if end.of_job == 0:
+            found = json.loads(self._told.read_text(encoding="utf-8"))
+            findings, doubts = ([Finding(**one) for one in listed] for listed in found)
+        else:
+            findings, doubts = self._ended(end)
+        warnings = list(map(_doubt, doubts))
+        if self._left_out:
+            stages = ", ".join(map(repr, self._left_out))
+            warnings.append(
+                f"not tried with the first events, as they need workers of their pool: {stages}, "
+                "and what reads their results"
+            )
+        if not findings and not doubts:
+            self._inputs.note_passed(self._passed)
+        return findings, warnings
+
+    def _ended(self, end: End) -> tuple[list[Finding], list[Finding]]:
+        """Return what is wrong if the process has not come to its end: findings, and doubts."""
+        stage, op = end.said.get("stage"), end.said.get("op")
+        key = stages_by_id(self._document).get(stage or "", (None,))[0]
+        of = f"{op} " if op else ""
+        if end.was_late:
+            problem = f"{of}did not end within {_LONGEST:.0f} s, with {_EVENTS} events"
+        else:
+            problem = f"{of}ended the process that tried it with its first events: {end}"
+        finding = Finding(file=self._workflow, key=key, problem=problem)
+        # Who ran out of memory here may have more of it on a worker.
+        is_doubtful = end.was_late or end.status == -signal.SIGKILL
+        return ([], [finding]) if is_doubtful else ([finding], [])
+
+    # --- what is to fly ---------------------------------------------------------------------------
+
+    def _new_in(self, variation: Variation) -> Iterator[_Flight]:
+        """Yield what is to be run of a plan: what no earlier one had, with what that needs."""
+        graph = variation.graph
+        chosen = self._first_of_datasets(variation)
+        if variation.partitions and not chosen:
+            return
+        own = [node for node in graph.nodes.values() if self._is_elsewhere(node)]
+        left_out = graph.with_readers(node.id for node in own)
+        if len(chosen) < len({one.dataset for one in variation.partitions}):
+            left_out |= {node.id for node in graph.nodes.values() if node.scope == "final"}
+        digests = _digests(variation, [self._inputs.identity(one.file) for one in chosen.values()])
+        known = self._passed | self._inputs.passed
+        new = {name for name, digest in digests.items() if digest not in known} - left_out
+        self._passed |= {digest for name, digest in digests.items() if name not in left_out}
+        if new:
+            self._left_out |= dict.fromkeys(node.stage for node in own)
+            sources = sources_of(graph.nodes.values())
+            yield _Flight(
+                graph,
+                frozenset(graph.with_inputs(new)),
+                tuple(_needed(variation, chosen, new)),
+                all(source.honours_ranges for source in sources),
+            )
+
+    def _first_of_datasets(self, variation: Variation) -> dict[str, Partition]:
+        """Return the first partition of each dataset that has events, if that can be told."""
+        trees = [source.tree for source in sources_of(variation.graph.nodes.values())]
+        named = [tree for tree in trees if tree is not None]
+        found: dict[str, Partition] = {}
+        with_events = set[str]()
+        for one in variation.partitions:
+            silent = is_remote(one.file) and server_of(one.file) in self._inputs.silent
+            if one.dataset in with_events or silent or (one.dataset, one.part) in self._without:
+                continue
+            found.setdefault(one.dataset, one)
+            entries = self._inputs.look([one.file], named)[one.file].entries
+            if not named or max(entries.values(), default=0) > (one.start or 0):
+                found[one.dataset] = one
+                with_events.add(one.dataset)
+        return found
+
+    def _is_elsewhere(self, node: Node) -> bool:
+        """Whether an operation of the user's own may need what this machine has not."""
+        if node.published:
+            return False
+        router, site = self._execution.router, self._execution.site
+        first = router.route([node.stage], needs_gpu=node.needs_gpu).attempts[0]
+        away = first.pool != DEFAULT_POOL and site.system != "local"
+        return node.needs_gpu or first.request.gpus > 0 or away
+
+    # --- in the process ---------------------------------------------------------------------------
+
+    def _fly(self) -> NoReturn:
+        """Be the process: run all flights, and write down what failed."""
+        status = 1
+        try:
+            end_by(_LONGEST)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
+                signal.signal(number, signal.SIG_DFL)
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(quiet, 1)
+            os.dup2(quiet, 2)
+            os.chdir(self._inputs.root)
+            _limit_memory()
+            _paint_nothing()
+            found = self._problems()
+            say(done="0")
+            files.write_text(self._told, json.dumps(found))
+            status = 0
+        finally:
+            os._exit(status)
+
+    def _problems(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+        from fasthep_smk.flow import preflight
+
+        warnings.simplefilter("ignore")  # the jobs give them
+        certain, doubtful = dict[object, Finding](), dict[object, Finding]()
+        read: dict[str, Store] = {}
+        for flight in self._flights:
+            arguments = flight.nodes, self._folder, read
+            few, more = (
+                preflight.problems(flight.graph, flight.with_events(events), *arguments)
+                for events in (_EVENTS, _MORE_EVENTS)
+            )
+            for problem in more if next(few, None) else ():
+                finding = preflight.finding_of(
+                    problem, flight.graph, self._document, workflow=self._workflow
+                )
+                (doubtful if problem.is_doubtful else certain).setdefault(finding.key, finding)
+        return [asdict(one) for one in certain.values()], [asdict(one) for one in doubtful.values()]
+
+
+def _needed(
+    variation: Variation, chosen: Mapping[str, Partition], new: Container[str]
+) -> Iterator[Partition]:
+    """Yield the partition of each dataset, or of each kind: one that other new nodes run for.
+
+    What comes at the end of a run, as plots do, needs all.
+    """
+    graph = variation.graph
+    kinds = set[tuple[str, ...]]()
+    for dataset, partition in chosen.items():
+        facts = variation.dataset(dataset)
+        kind = tuple(name for name in graph.nodes if name in new and graph.active(name, facts))
+        needs_all = any(graph.nodes[name].scope == "final" for name in kind)
+        if needs_all or (kind and kind not in kinds):
+            kinds.add(kind)
+            yield partition
+
+
+def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
+    """Return for each node what its success follows from.
+
+    Of what a plot reads, only the shape counts, and no number in it: whether it can be drawn does
+    not change with bins.
+    """
+    graph = variation.graph
+    context = graph.plan.context
+    datasets = {
+        name: {key: value for key, value in dict(content).items() if key != "files"}
+        for name, content in (context.get("datasets") or {}).items()
+    }
+    around = [graph.surroundings, repr(context.get("globals")), repr(datasets), list(of_files)]
+    found: dict[str, str] = {}
+    for node in graph.nodes.values():
+        is_plot = node.role == "sink" and node.scope == "final" and node.published
+        reads = [
+            [
+                repr(_shape(_content(graph.nodes[ref.node]))) if is_plot else found[ref.node],
+                ref.port,
+            ]
+            for ref in node.inputs
+        ]
+        own = variation.label if node.sees_variation and not node.published else ""
+        found[node.id] = files.digest_of([around, own, repr(_content(node)), reads])
+    return found
+
+
+def _content(node: Node) -> list[object]:
+    meta = {name: value for name, value in node.meta.items() if name != "variation"}
+    return [node.role, node.impl, node.implementation, node.params, meta]
+
+
+def _shape(value: object) -> object:
+    """Return a value with 0 for each number in it."""
+    if isinstance(value, Mapping):
+        return {key: _shape(below) for key, below in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shape(below) for below in value]
+    return 0 if type(value) in (int, float) else value
+
+
+def _limit_memory() -> None:
+    """Let an operation that wants very much memory fail here, before others on the machine do."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + max(_MEMORY, there // 2)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
+def _paint_nothing() -> None:
+    """Let matplotlib lay plots out only, also where it is imported later."""
+    os.environ["MPLBACKEND"] = f"module://{_CANVAS}"
+    if "matplotlib" in sys.modules:
+        sys.modules["matplotlib"].use(os.environ["MPLBACKEND"])
+
+
+def _doubt(finding: Finding) -> str:
+    """Return the warning of what may go well in the run."""
+    where = f"{finding.key}: " if finding.key else ""
+    value = f"{finding.value!r}: " if finding.value else ""
+    return f"{where}{value}{finding.problem}"

@@ -1,0 +1,225 @@
+"""The first events go through the whole workflow before anything runs.
+
+The mistakes that this finds are among those of ``tests/mistakes``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fasthep_smk.cli.main import main
+from fasthep_smk.translate import flights
+from tests.support import events
+
+pytestmark = pytest.mark.integration
+
+STAGES = """\
+    - {id: Own, op: my.op, params: {output: Score}}
+    - id: Vars
+      op: hep.define
+      params:
+        variables:
+          - {name: OfScore, expr: "sqrt(Score)"}
+          - {name: Pt, expr: "sqrt(Muon_Px**2 + Muon_Py**2)"}
+          - {name: MET, expr: "sqrt(MET_px**2 + MET_py**2)"}
+    - id: Cuts
+      op: hep.selection.cutflow
+      params: {weight_expr: EventWeight, selection: {Loose: ["MET > 0", "OfScore > 0"]}}
+    - id: Hist
+      op: hep.hist
+      from: Vars
+      params:
+        axes: [{name: x, source: MET, type: regular, bins: {low: 0, high: 200, nbins: 40}}]
+"""
+MODULE = """\
+import awkward as ak
+
+SPEC = {
+    "name": "my.op", "kind": "transform", "version": "1.0",
+    "input": {"name": "stream", "kind": "event_stream", "required": True},
+    "params": {"output": {"required": True}},
+    "result": {"kind": "event_stream"},
+    "provides": {"symbols": [{"from": "params.output", "kind": "field_list"}]},
+}
+
+
+def run(*, stream, output, ctx=None, **_):
+    with open("ran_with", "a") as file:
+        print(len(stream), file=file)
+    return ak.with_field(stream, score(stream), output)
+
+
+def score(stream):
+    """
+PLAIN = 'return stream["MET_px"] ** 2'
+RENDER = "      render: {style: plot}\n"
+
+
+@pytest.fixture
+def analysis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    events.zmumu_file(tmp_path / "none.root", 0, 1)
+    events.zmumu_file(tmp_path / "dy.root", 5000, 2)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def write(
+    folder: Path, *edits: tuple[str, str], body: str = PLAIN, more: dict[str, object] | None = None
+) -> None:
+    module = f"ops_of_{folder.name}"  # each test imports its own
+    (folder / f"{module}.py").write_text(MODULE + body.replace("\n", "\n    ") + "\n")
+    stages = STAGES
+    for old, new in edits:
+        assert old in stages, old
+        stages = stages.replace(old, new)
+    document = {
+        "use": {"profiles": ["hep"]},
+        "registry": {"transforms": {"my.op": {"spec": f"{module}:SPEC", "impl": f"{module}:run"}}},
+        "data": {"datasets": [{"name": "dy", "files": ["none.root", "dy.root"]}]},
+        "sources": {"events": {"kind": "root_tree", "tree": "events"}},
+        "analysis": yaml.safe_load(f"stages:\n{stages}"),
+        **(more or {}),
+    }
+    (folder / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def ran_with(folder: Path) -> list[int]:
+    """How many events the operation got each time that it ran."""
+    path = folder / "ran_with"
+    return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+def check(capfd: pytest.CaptureFixture[str], *options: str) -> tuple[int, str]:
+    capfd.readouterr()
+    status = main(["check", "workflow.yaml", *options])
+    return status, capfd.readouterr().err
+
+
+def test_an_own_operation_runs_with_the_first_events_of_the_first_file_that_has_some(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(analysis)
+    assert check(capfd) == (0, "")
+    assert ran_with(analysis) == [100]
+
+
+def test_what_does_not_fit_its_columns_is_refused_at_its_line(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(analysis, body='return stream["Muon_Px"]')
+    status, said = check(capfd)
+    assert status == 1
+    assert "stages['Cuts'].params.selection.Loose[1]: fails: " in said
+    assert "non-event-level" in said
+    assert "found: OfScore > 0" in said
+    assert "    at: workflow.yaml, line " in said
+    assert "tried with events of dy.root" in said
+    assert ran_with(analysis) == [100, 2000, 2000], "of a few events, none may have a muon"
+
+
+def test_what_does_not_need_the_stage_that_fails_is_tried_as_well(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    axis = ("axes: [", "storage: weighted\n        weight_expr: leading(MET)\n        axes: [")
+    other = ('"MET > 0"', '"Muon_Px > Jet_Px"')
+    write(analysis, other, axis)
+    status, said = check(capfd)
+    assert status == 1
+    assert "2 problems" in said, said
+    assert "stages['Cuts'].params.selection.Loose[0]" in said
+    assert "stages['Hist'].params.weight_expr: fails: " in said
+
+
+def test_an_error_of_an_own_operation_is_told_with_its_line(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(analysis, body='return {}["missing"]')
+    status, said = check(capfd)
+    assert status == 1
+    assert "stages['Own'].params: fails: KeyError: 'missing' (ops_of_" in said
+
+
+def test_a_plot_that_cannot_be_drawn_is_refused_and_no_other_is_painted(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    styles = {"plot": {"op": "hep.render.hist1d", "figure": {"size": [6, "wide"]}}}
+    edit = ("nbins: 40}}]\n", "nbins: 40}}]\n" + RENDER)
+    write(analysis, edit, more={"styles": styles})
+    status, said = check(capfd)
+    assert status == 1
+    assert "stages['Hist'].render[0]: fails: " in said
+
+
+def test_what_has_no_event_left_is_a_warning(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    body = 'if len(stream) == 0: raise ValueError("no event")\nreturn stream["MET_px"]'
+    none = "{id: Nothing, op: hep.selection.cutflow, params: {selection: {Rare: ['MET_px > 1e9']}}}"
+    write(analysis, ("    - {id: Own", f"    - {none}\n    - {{id: Own"), body=body)
+    status, said = check(capfd)
+    assert status == 0, said
+    assert "warning: analysis.stages['Own'].params: fails: ValueError: no event" in said
+
+
+def test_an_operation_that_never_returns_is_a_warning(
+    analysis: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flights, "_LONGEST", 3.0)
+    write(analysis, body='import time\ntime.sleep(600)\nreturn stream["MET_px"]')
+    status, said = check(capfd)
+    assert status == 0, said
+    assert "warning: analysis.stages['Own']: my.op did not end within 3 s" in said
+
+
+@pytest.mark.parametrize("how", ["os._exit(0)", "os._exit(3)", "os.kill(os.getpid(), 11)"])
+def test_an_operation_that_ends_the_process_is_refused(
+    how: str, analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(analysis, body=f"import os\n{how}")
+    status, said = check(capfd)
+    assert status == 1, said
+    assert "analysis.stages['Own']: my.op ended the process" in said
+
+
+def test_an_operation_that_wants_more_memory_than_there_is_is_a_warning(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(analysis, body="import numpy as np\nreturn np.ones(1 << 42)")
+    status, said = check(capfd)
+    assert status == 0, said
+    assert "stages['Own'].params: fails: " in said
+    assert "Unable to allocate" in said
+
+
+def test_what_needs_a_gpu_is_left_out_and_said_so(
+    analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pools = {"execution": {"pools": {"fast": {"resources": {"gpus": 1}}}}}
+    own = ("params: {output: Score}", "params: {output: Score}, execution: {require: fast}")
+    write(analysis, own, more=pools)
+    status, said = check(capfd, "--shrink-to-fit")
+    assert status == 0, said
+    assert "not tried with the first events, as they need workers of their pool: 'Own'" in said
+    assert ran_with(analysis) == []
+
+
+def test_what_has_passed_does_not_run_again(analysis: Path) -> None:
+    write(analysis)
+    assert main(["translate", "workflow.yaml"]) == 0
+    assert main(["translate", "workflow.yaml"]) == 0
+    assert ran_with(analysis) == [100]
+    write(analysis, ("nbins: 40", "nbins: 20"))
+    assert main(["translate", "workflow.yaml"]) == 0
+    assert ran_with(analysis) == [100] * 2, "the histogram needs what it makes"
+
+
+def test_what_is_not_wanted_does_not_run(analysis: Path) -> None:
+    write(analysis, body='return {}["missing"]')
+    assert main(["check", "workflow.yaml", "--no-preflight"]) == 0
+    for words in (["run", "-n"], ["why"], ["explain"], ["forecast"]):
+        assert main([words[0], "workflow.yaml", *words[1:]]) == 0
+    assert ran_with(analysis) == []
