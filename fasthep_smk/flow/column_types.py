@@ -25,13 +25,10 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Context
 
 __all__ = [
-    "Problem", "UnfitColumn", "events_of", "inverted", "look_at_axes", "look_at_selection",
-    "look_at_sums", "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_values",
-    "selections", "shape_of", "unpaired", "values_of", "weights_of",
+    "UnfitColumn", "events_of", "look_at_axes", "look_at_selection", "look_at_sums",
+    "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_inverted",
+    "refuse_values", "selections", "shape_of", "unpaired", "values_of", "weights_of",
 ]  # fmt: skip
-
-#: The text in the workflow that is wrong, what is wrong with it, and what to write.
-Problem = tuple[str, str, str]
 
 _CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
 _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
@@ -280,14 +277,16 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset().union(*_terms(text))
 
 
-def inverted(
-    text: str, events: ak.Array, ctx: Context, *, is_condition: bool = False
-) -> Iterator[Problem]:
-    """Yield ``~x`` where a yes or no belongs and x is a whole number: ~0 is -1, ~1 is -2.
+def refuse_inverted(text: str, events: ak.Array, ctx: Context, *, is_condition: bool) -> None:
+    """Refuse ``~x`` where a yes or no belongs and x is a whole number: ~0 is -1, ~1 is -2.
 
-    Such a place is the condition of ``where``; a whole expression if it ``is_condition``.
+    Such a place is the condition of ``where``; a whole expression if it ``is_condition``. Parts of
+    the expression are evaluated once more.
+
+    Raises:
+        UnfitColumn: as it says.
     """
-    # Jobs, which ask for weights only, need not import it.
+    # Jobs, which do not ask for it, need not import it.
     from fasthep_smk.flow.syntax_hints import as_python
 
     tree = ast.parse(as_python(text), mode="eval")
@@ -301,7 +300,7 @@ def inverted(
             turned = ast.unparse(part.operand)
             if values_of(_column(events, turned, ctx)).dtype.kind in "iu":
                 problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
-                yield text, problem, f"write {turned} == 0"
+                raise UnfitColumn(text, problem, f"write {turned} == 0")
 
 
 def weights_of(impl: str, params: Mapping[str, object]) -> Iterator[str]:

@@ -228,7 +228,9 @@ class Preflight:
 
     def _problems(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
         from fasthep_smk.flow import preflight
+        from fasthep_smk.flow.patches.evaluated import look_closely
 
+        look_closely()
         warnings.simplefilter("ignore")  # the jobs give them
         certain, doubtful = dict[object, Finding](), dict[object, Finding]()
         read: dict[str, Store] = {}

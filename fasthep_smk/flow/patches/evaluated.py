@@ -24,6 +24,7 @@ from fasthep_smk.flow.column_types import (
     look_at_terms,
     names_in,
     pairs_with,
+    refuse_inverted,
     refuse_values,
     selections,
     shape_of,
@@ -32,6 +33,7 @@ from fasthep_smk.flow.column_types import (
     weights_of,
 )
 from fasthep_smk.flow.patches import EVALUATED
+from fasthep_smk.flow.places import mapping
 from fasthep_smk.flow.summary import DROPPED, NOT_FINITE
 
 if TYPE_CHECKING:
@@ -39,10 +41,10 @@ if TYPE_CHECKING:
 
     from fasthep_smk.flow.shapes import Context, PlanNode
 
-__all__ = ["forget_evaluated", "look_at_inputs"]
+__all__ = ["forget_evaluated", "look_at_inputs", "look_closely"]
 
 _CUTFLOW, _HIST, _MASS = "hep.selection.cutflow", "hep.hist", "hep.di_object_mass"
-_LOOKUP = "hep.weights.lookup_csv"
+_DEFINE, _LOOKUP = "hep.define", "hep.weights.lookup_csv"
 _TOTAL = "this is one number for all events that are in a job, not one for each event"
 
 
@@ -75,6 +77,7 @@ class _Operation:
 _running: _Operation | None = None
 #: The last weight, if it may be shared. One: a column of each could fill the memory.
 _last: _Evaluated | None = None
+_is_close = False
 #: What arithmetic of columns is made of; an attribute may be a property, with a code of its own.
 _ARITHMETIC = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant,
@@ -131,6 +134,12 @@ def look_at_inputs(
                 look_at_selection(text, events[read])
 
 
+def look_closely() -> None:
+    """Look in this process also at what takes an evaluation more: what ``~`` turns."""
+    global _is_close
+    _is_close = True
+
+
 def _told(node: PlanNode, category: str, events: int, what: str) -> dict[str, object]:
     """Return a warning as FAST-HEP keeps them in the context."""
     message = f"{events} {what}"
@@ -153,6 +162,11 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     if _running is None:
         return upstream.eval_expr(events, text, ctx)
     look_at_terms(text, events)
+    if _is_close and "~" in text:
+        variables = map(mapping, _running.node.params.get("variables") or ())
+        expressions = [variable.get("expr") for variable in variables]
+        is_condition = _running.node.impl == _DEFINE and text not in expressions
+        refuse_inverted(text, events, ctx, is_condition=is_condition)
     if text not in _running.weights:
         value: Any = upstream.eval_expr(events, text, ctx)
     else:
