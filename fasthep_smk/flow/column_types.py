@@ -288,7 +288,7 @@ def inverted(
     Such a place is the condition of ``where``; a whole expression if it ``is_condition``.
     """
     # Jobs, which ask for weights only, need not import it.
-    from fasthep_smk.flow.syntax_hints import as_python
+    from fasthep_smk.flow.expression_rules import as_python
 
     tree = ast.parse(as_python(text), mode="eval")
     asked = [

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import plan_files, upstream
 from fasthep_smk.flow.column_types import UnfitColumn, events_of, inverted
-from fasthep_smk.flow.expressions import is_elementwise
+from fasthep_smk.flow.expression_rules import is_elementwise
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.places import mapping, named, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry
