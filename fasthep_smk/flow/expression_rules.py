@@ -21,7 +21,7 @@ from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
 from fasthep_smk.flow.places import mapping, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionPlan
-from fasthep_smk.util.errors import Finding, is_slip
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 
 __all__ = [
     "Names",
@@ -145,14 +145,15 @@ def unknown_function(text: str, registry: Mapping[str, object]) -> str | None:
     for name in (ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)):
         module, _, attribute = name.partition(".")
         if module not in functions and (not attribute or module in _MODULES):
-            listed = ", ".join(sorted(functions))
-            return f"there is no function {name!r}: there are {listed}"
+            meant = nearest(name, functions, cutoff=0.75)
+            known = f"did you mean {meant!r}?" if meant else f"there are {', '.join(functions)}"
+            return f"there is no function {name!r}: {known}"
     return None
 
 
 def as_python(text: str) -> str:
-    """Return an expression as FAST-HEP hands it to Python, in one line."""
-    return " ".join(text.replace("&&", " and ").replace("||", " or ").strip().splitlines())
+    """Return an expression as FAST-HEP hands it to Python."""
+    return text.replace("&&", " and ").replace("||", " or ").strip()
 
 
 class Reading:
@@ -205,6 +206,9 @@ class Reading:
             if isinstance(sign, (*_EQUAL, *_AMONG)):
                 within = part is right and isinstance(sign, _AMONG)
                 yield from self._named(part, other, within=within)
+            added = isinstance(part, ast.BinOp) and isinstance(part.op, ast.Add) and columns
+            if added and self._is_condition(part) and not _asks_for_any(sign, other):
+                yield "'+' of two conditions is a yes or no, not how many are true", None
         if isinstance(sign, ast.Is | ast.IsNot):
             constants = [part.value for part in (left, right) if isinstance(part, ast.Constant)]
             if columns or not any(one is None or isinstance(one, bool) for one in constants):
@@ -218,7 +222,7 @@ class Reading:
         """Find ``pt > 20 & good``, which asks for bits, and ``~n > 1``, which turns them."""
         if isinstance(part, ast.BinOp) and not self._is_number(part, sign, other, is_left=is_left):
             symbol = _LOGIC[type(part.op)]
-            read = ast.get_source_segment(self._text, part)
+            read = " ".join((ast.get_source_segment(self._text, part) or "").split())
             problem = f"{symbol!r} binds more strongly than a comparison"
             hint = f"put each comparison into brackets: (a > 1) {symbol} (b < 2)"
             yield f"{problem}: this compares with ({read})", hint
@@ -280,7 +284,9 @@ class Reading:
 
     def _one_event(self, node: ast.Subscript) -> Problems:
         """Find ``pt[0]`` and ``pt[:1]``, where the first object of each event is meant."""
-        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice
+        first = (
+            [*node.slice.elts, node.slice][0] if isinstance(node.slice, ast.Tuple) else node.slice
+        )
         number = first.operand if isinstance(first, ast.UnaryOp) else first
         counted = isinstance(number, ast.Constant) and type(number.value) is int
         ranged = isinstance(first, ast.Slice) and (first.lower or first.upper or first.step)
@@ -334,6 +340,8 @@ class Reading:
                 return self._is_condition(part)
             case ast.BinOp(left, ast.BitAnd() | ast.BitOr() | ast.BitXor(), right):
                 return self._is_condition(left) or self._is_condition(right)
+            case ast.BinOp(left, ast.Add(), right):
+                return self._is_condition(left) and self._is_condition(right)
             case ast.Name(name):
                 values = self._names.values.get(name, ())
                 return bool(values) and all(isinstance(value, bool) for value in values)
@@ -342,8 +350,16 @@ class Reading:
     def _in_brackets(self, node: ast.expr) -> bool:
         """Whether a part stands in brackets of its own."""
         text = self._text.encode()
-        before, after = text[: node.col_offset].rstrip(), text[node.end_col_offset :].lstrip()
-        return before.endswith(b"(") and after.startswith(b")")
+        lines = text.splitlines(keepends=True)
+        start = len(b"".join(lines[: node.lineno - 1])) + node.col_offset
+        end = len(b"".join(lines[: (node.end_lineno or 1) - 1])) + (node.end_col_offset or 0)
+        return text[:start].rstrip().endswith(b"(") and text[end:].lstrip().startswith(b")")
+
+
+def _asks_for_any(sign: ast.cmpop, other: ast.expr) -> bool:
+    """Whether a comparison with a sum asks whether it is 0: ``> 0``, ``>= 1``."""
+    value = other.value if isinstance(other, ast.Constant) else None
+    return value == 0 or (value == 1 and isinstance(sign, ast.GtE | ast.Lt))
 
 
 def _is_slip(text: str, name: str) -> bool:

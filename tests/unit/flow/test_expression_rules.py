@@ -47,7 +47,7 @@ def problem(text: str, *, is_condition: bool = False) -> str:
         ("n != 0 & (pt > 20)", "0 & (pt > 20)"),
         ("pt > 20 & n > 1", "20 & n"),
         ("where(µ > 20 & good, 1, 0)", "20 & good"),
-        ("pt >\n20 & good", "20 & good"),
+        ("(pt >  # GeV\n20 &\n good)", "20 & good"),
         ("own(pt) > 20 & good", "20 & good"),
         ("dataset_xs > 3 & tight", "3 & tight"),
         ("good & n > 2", "good & n"),
@@ -99,6 +99,7 @@ def test_a_sign_that_takes_what_belongs_to_a_comparison_is_told(text: str, read:
         ("where(2 in n, 1, 0)", "'in' has one answer for all events"),
         ("where(dataset_name == 'dy' or 'ttbar', 2, 1)", "'or 'ttbar'' compares nothing"),
         ("n == (1 or 2)", "'or 2' compares nothing"),
+        ("(pt > 20) + (n > 1) + (eta < 2) >= 2", "'+' of two conditions is a yes or no"),
         ("1 > 0", "names no column"),
         ("dataset_name == 'tbtar'", "dataset_name 'tbtar' | did you mean 'ttbar'?"),
         ("'MC' == dataset_eventtype", "did you mean 'mc'?"),
@@ -118,10 +119,11 @@ def test_what_changes_numbers_without_an_error_is_told(text: str, told: str) -> 
     [
         "(pt > 20) & ~(n > 1) | (abs(eta) < 3)", "n & 4 > 0", "0 < n & 4", "n & 3 == 3",
         "n & ~4 != 0", "n & min_pt > 0", "n & mask == mask", "n == other & n", "n < 1 | 2",
-        "(good & n) > 2", "~n < -2", "(~n) > 1", "~good == True", "~(pt > 2) == good",
+        "(good & n) > 2", "(1 <\n(good &\n n))", "~n < -2", "(~n) > 1", "~good == True",
+        "~(pt > 2) == good", "x ** (1/2)", "abs(eta) < 2.4", "pt[()]",
         "n & ~min_pt", "(n ^ 0x2) + (n ^ 0b10) + (2 ^ n) + ((n & 7) ^ 1)",
-        "((n > 2) ^ 1) * (~n ^ 1)",
-        "x ** (1/2)", "abs(eta) < 2.4", "isnan(pt) & logical_not(pt > 20)", "any(pt > 3, axis=1)",
+        "((n > 2) ^ 1) * (~n ^ 1)", "isnan(pt) & logical_not(pt > 20)", "any(pt > 3, axis=1)",
+        "(pt > 2) + (n > 1) > 0", "2 * (pt > 2) + (n > 1) == 3",
         "leading(pt > 20)", "num(pt[pt > 20])", "where(pt > 3, True, False)", "own(pt > 20)",
         "pt[:, 0]", "pt[good][:, :2]", "pt[:]", "jets['pt']", "jets.pt", "dataset_xs[0]",
         "own(pt)[0]", "own([pt, eta], names=(pt, n))", "{'dy': pt}[dataset_name]",
@@ -153,7 +155,12 @@ def test_a_difference_is_no_condition() -> None:
 def test_a_function_that_there_is_not_is_named(text: str, name: str) -> None:
     told = unknown_function(text, {"functions": FUNCTIONS})
     assert told is not None
-    assert told.startswith(f"there is no function {name!r}: there are abs, any, ")
+    assert told.startswith(f"there is no function {name!r}: there are abs, sqrt, ")
+
+
+def test_a_function_that_is_nearly_one_is_that_one() -> None:
+    told = unknown_function("sqr(pt)", {"functions": FUNCTIONS})
+    assert told == "there is no function 'sqr': did you mean 'sqrt'?"
 
 
 @pytest.mark.parametrize("text", ["sqrt(pt)", "pt.sum()", "{'dy': 2}.get(dataset_name)", "pt >"])
