@@ -286,8 +286,8 @@ def refuse_inverted(text: str, events: ak.Array, ctx: Context, *, is_condition: 
     Raises:
         UnfitColumn: as it says.
     """
-    # Jobs, which do not ask for it, need not import it.
-    from fasthep_smk.flow.syntax_hints import as_python
+    # Jobs, which ask for weights only, need not import it.
+    from fasthep_smk.flow.expression_rules import as_python
 
     tree = ast.parse(as_python(text), mode="eval")
     asked = [

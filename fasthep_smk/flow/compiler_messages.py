@@ -18,7 +18,6 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import datasets_at, mapping, named, place_of, stages_of
-from fasthep_smk.flow.syntax_hints import functions_of, syntax_finding
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
 from fasthep_smk.util.yaml_files import load
@@ -305,12 +304,12 @@ def _syntax(
     for place, one in stages_of(document):
         if one.get("id") == stage:
             key, content = f"{place}.params", one.get("params")
-    return syntax_finding(
-        text,
-        cause,
-        functions_of(document),
+    return Finding(
+        file=str(workflow),
         key=place_of(key, content, text),
-        workflow=str(workflow),
+        problem=f"is not an expression: {cause.msg}",
+        value=text,
+        expected="an expression such as (a > 1) & (b < 2)",
     )
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fasthep_smk.flow.expressions import expression_findings
+from fasthep_smk.flow.expression_rules import expression_findings
 from fasthep_smk.flow.histograms import histogram_findings
 from fasthep_smk.flow.ignored_keys import ignored_params_findings
-from fasthep_smk.flow.object_expressions import object_findings
 from fasthep_smk.flow.op_values import value_findings
 from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.plots import plot_findings
@@ -41,8 +40,7 @@ def meaning_findings(
             if is_published(plan.registry, "transforms", str(stage.get("op"))):
                 found += ignored_params_findings(stage, key, workflow=workflow)
                 found += value_findings(stage, key, workflow=workflow)
-        found += expression_findings(plan, document, workflow=workflow)
-        found += object_findings(plan, document, workflow=workflow)
+        found += expression_findings(plans, document, workflow=workflow)
         found += histogram_findings(plan, workflow=workflow)
         found += branch_findings(plan, document, workflow=workflow)
         keys = [one.key for one in told if one.key]

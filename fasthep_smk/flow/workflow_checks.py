@@ -16,7 +16,6 @@ from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.missing_keys import missing_findings
 from fasthep_smk.flow.op_values import text_findings
 from fasthep_smk.flow.places import datasets_at, mapping, named
-from fasthep_smk.flow.syntax_hints import functions_of, syntax_findings
 from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
@@ -237,7 +236,6 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         yield from _port_findings(stage, key, workflow)
         if stage.get("op") not in mapping(mapping(document.get("registry")).get("transforms")):
             yield from text_findings(stage, key, workflow=workflow)
-            yield from syntax_findings(stage, key, functions_of(document), workflow=workflow)
 
 
 def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Finding]:

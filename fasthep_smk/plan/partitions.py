@@ -217,7 +217,6 @@ def check_inputs(
             source=name,
             tree=tree,
             files=tuple(files),
-            having=tuple(one for one, listed in local.items() if listed and one not in dict(files)),
             branches=frozenset(facts[files[0][1]].branches[tree] or ()),
             other=_source_with(branch, sources, facts[files[0][1]]),
         )

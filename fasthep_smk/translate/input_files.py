@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fasthep_smk.flow.missing_columns import early_findings, hidden_findings
+from fasthep_smk.flow.missing_branches import hidden_findings
 from fasthep_smk.flow.patches.known_entries import Entries, known_entries
 from fasthep_smk.flow.places import datasets_at, mapping, place_of
 from fasthep_smk.flow.workflow_checks import root_trees_of
@@ -25,7 +24,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan
 
-__all__ = ["early_columns", "entries_told", "file_findings", "files_of_plan", "server_findings"]
+__all__ = ["entries_told", "file_findings", "files_of_plan", "hidden_columns", "server_findings"]
 
 _NO_TREE = re.compile(
     r"holds no tree '(?P<tree>.*)'; (?:did you mean '(?P<close>.*)'\?|it holds (?P<held>.*))"
@@ -157,7 +156,7 @@ def _beside(file: str, root: Path, workflow: Path) -> str | None:
     )
 
 
-def early_columns(
+def hidden_columns(
     plan: Plan,
     sources: Sequence[SourceFacts],
     inputs: Inputs,
@@ -165,30 +164,15 @@ def early_columns(
     *,
     workflow: str,
 ) -> list[Finding]:
-    """Return the columns that globals hide, or that are read before they are made or from a file.
-
-    FAST-HEP reads a branch of the same name only if the source lists it.
-    """
-    early = early_findings(plan, workflow=workflow)
-    if not early and not plan.context.get("globals"):
-        return []
+    """Return the names of globals, constants and columns that hide others in expressions."""
     trees = [source.tree for source in sources if source.tree is not None]
-    looked = inputs.look([file for file in files_of_plan(plan) if not is_remote(file)], trees)
-    known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
-    branches = {name for listed in known for name in listed or ()}
-    branches |= set(mapping(document.get("fields")))
-    asked = [one.all_branches for one in sources]
-    hidden = hidden_findings(plan, branches.union(*filter(None, asked)), workflow=workflow)
-    if hidden or not known or None in known or len(sources) > 1:  # a join gives columns other names
-        return hidden
-    # A source that is asked for none reads all.
-    read = branches.intersection(*(one for one in asked if one))
-    listed = f"list the branch in sources.{sources[0].name}.branches" if sources else None
-    return [
-        replace(finding, hint=listed) if column in branches else finding
-        for column, finding in early.items()
-        if column not in read
-    ]
+    branches: set[str] = set()
+    if plan.context.get("globals") or plan.registry.get("constants"):
+        looked = inputs.look([file for file in files_of_plan(plan) if not is_remote(file)], trees)
+        known = [facts.branches.get(tree) for facts in looked.values() for tree in trees]
+        branches.update(*filter(None, known))
+    listed = {*mapping(document.get("fields"))}.union(*(one.all_branches or () for one in sources))
+    return hidden_findings(plan, document, listed, branches, workflow=workflow)
 
 
 def files_of_plan(plan: Plan) -> list[str]:

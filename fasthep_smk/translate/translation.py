@@ -73,10 +73,10 @@ from fasthep_smk.storage.outdir import build_folder
 from fasthep_smk.translate.accepted import check_places, take_compiled
 from fasthep_smk.translate.flights import Preflight
 from fasthep_smk.translate.input_files import (
-    early_columns,
     entries_told,
     file_findings,
     files_of_plan,
+    hidden_columns,
 )
 from fasthep_smk.translate.placement import place as place_rules
 from fasthep_smk.translate.placement import slots, staffed, unsafe_path
@@ -523,8 +523,10 @@ def _variations(
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
-        early = early_columns(one.plan, sources, inputs, compiled.document, workflow=compiled.shown)
-        found += [item for item in early if item.key not in places]
+        hidden = hidden_columns(
+            one.plan, sources, inputs, compiled.document, workflow=compiled.shown
+        )
+        found += [item for item in hidden if item.key not in places]
         told = {(item.key, item.problem) for item in findings}
         findings += [item for item in found if (item.key, item.problem) not in told]
         warnings += warned
