@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UnfitColumn", "events_of", "look_at_axes", "look_at_selection", "look_at_sums",
-    "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_inverted",
+    "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_bits",
     "refuse_values", "selections", "shape_of", "unpaired", "values_of", "weights_of",
 ]  # fmt: skip
 
@@ -34,6 +34,7 @@ _CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
 _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
 _PAIRS, _LEPTON = "hep.build_pairs", "hep.build_lepton_met_candidate"
 _RECOIL = "hep.build_recoil"
+_BITS = ast.BitAnd | ast.BitOr | ast.BitXor
 #: What expressions call for each value: what is given to them is paired, as by an operator.
 _EACH_VALUE = ("abs", "cosh", "exp", "log", "log10", "sqrt", "where")
 
@@ -277,25 +278,38 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset().union(*_terms(text))
 
 
-def refuse_inverted(text: str, events: ak.Array, ctx: Context, *, is_condition: bool) -> None:
-    """Refuse ``~x`` where a yes or no belongs and x is a whole number: ~0 is -1, ~1 is -2.
+def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool) -> None:
+    """Refuse bits of whole numbers where a yes or no is meant: ~0 is -1, ~1 is -2, 2 & True is 0.
 
-    Such a place is the condition of ``where``; a whole expression if it ``is_condition``. Parts of
-    the expression are evaluated once more.
+    That is ``~n`` as a condition, of ``where`` or, if it ``is_condition``, of all, or in
+    arithmetic; and ``n & good``. Parts of the expression are evaluated once more.
 
     Raises:
         UnfitColumn: as it says.
     """
-    # Jobs, which ask for weights only, need not import it.
+    # Jobs, which do not ask for it, need not import it.
     from fasthep_smk.flow.expression_rules import as_python
 
     tree = ast.parse(as_python(text), mode="eval")
-    asked = [
-        node.args[0]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "where" and node.args
-    ]
-    for part in [*asked, *([tree.body] if is_condition else [])]:
+    asked: list[ast.expr] = [tree.body] if is_condition else []
+    for part in ast.walk(tree):
+        if isinstance(part, ast.Call) and ast.unparse(part.func) == "where":
+            asked += part.args[:1]
+        elif isinstance(part, ast.BinOp) and isinstance(part.op, _BITS):
+            sides = {ast.unparse(one): one for one in (part.left, part.right)}
+            values = {
+                read: values_of(_column(events, read, ctx))
+                for read, side in sides.items()
+                if any(isinstance(below, ast.Name) for below in ast.walk(side))
+            }
+            flags = [one for one in values.values() if one.dtype.kind == "b"]
+            for read, one in values.items() if flags else ():
+                if one.dtype.kind in "iu" and not set(one.tolist()) <= {0, 1}:
+                    problem = f"combines the bits of {read}, a whole number, with a yes or no"
+                    raise UnfitColumn(text, problem, f"write ({read} != 0), or > 0")
+        elif isinstance(part, ast.BinOp):
+            asked += [part.left, part.right]
+    for part in asked:
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
             turned = ast.unparse(part.operand)
             if values_of(_column(events, turned, ctx)).dtype.kind in "iu":

@@ -24,7 +24,7 @@ from fasthep_smk.flow.column_types import (
     look_at_terms,
     names_in,
     pairs_with,
-    refuse_inverted,
+    refuse_bits,
     refuse_values,
     selections,
     shape_of,
@@ -78,6 +78,7 @@ _running: _Operation | None = None
 #: The last weight, if it may be shared. One: a column of each could fill the memory.
 _last: _Evaluated | None = None
 _is_close = False
+_OF_BITS = frozenset("~&|^")
 #: What arithmetic of columns is made of; an attribute may be a property, with a code of its own.
 _ARITHMETIC = (
     ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Name, ast.Constant,
@@ -135,7 +136,7 @@ def look_at_inputs(
 
 
 def look_closely() -> None:
-    """Look in this process also at what takes an evaluation more: what ``~`` turns."""
+    """Look in this process also at what takes an evaluation more: operations on bits."""
     global _is_close
     _is_close = True
 
@@ -162,11 +163,11 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     if _running is None:
         return upstream.eval_expr(events, text, ctx)
     look_at_terms(text, events)
-    if _is_close and "~" in text:
+    if _is_close and not _OF_BITS.isdisjoint(text):
         variables = map(mapping, _running.node.params.get("variables") or ())
         expressions = [variable.get("expr") for variable in variables]
         is_condition = _running.node.impl == _DEFINE and text not in expressions
-        refuse_inverted(text, events, ctx, is_condition=is_condition)
+        refuse_bits(text, events, ctx, is_condition=is_condition)
     if text not in _running.weights:
         value: Any = upstream.eval_expr(events, text, ctx)
     else:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ import numpy as np
 import pytest
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.column_types import UnfitColumn, pairs_with
+from fasthep_smk.flow.column_types import UnfitColumn, pairs_with, refuse_bits
 from tests.unit.flow.patches.test_evaluated import begin
 
 FLOATS = [0.5, 1.5, 2.5, 3.5]
@@ -367,3 +368,41 @@ def test_what_is_said_to_fit_awkward_pairs_event_by_event(
     except ValueError:  # other lengths: it says so
         return
     assert ak.flatten(first, axis=None).tolist() == ak.flatten(second, axis=None).tolist()
+
+
+def of_bits() -> ak.Array:
+    flags = np.array([0, 1, 1, 0], dtype=np.uint8)
+    good = [True, False, True, True]
+    lists = [[1, 2], [], [6], [7]]
+    return ak.Array({"n": [0, 1, 2, 3], "good": good, "flag": flags, "ids": lists, "pt": lists})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_condition", "said"),
+    [
+        ("~n", True, "~(n) is true for 0 and 1"),
+        ("~flag", True, "~(flag) is true for 0 and 1"),
+        ("where(~n, 1, 2)", False, "~(n) is true for 0 and 1"),
+        ("1.5 * ~n", False, "~(n) is true for 0 and 1"),
+        ("n & good", False, "combines the bits of n"),
+        ("good & n & flag", False, "combines the bits of n"),
+        ("(pt > 1) & ids", False, "combines the bits of ids"),
+    ],
+)
+def test_bits_of_a_number_are_no_yes_or_no(text: str, is_condition: bool, said: str) -> None:
+    with pytest.raises(UnfitColumn, match=re.escape(said)):
+        refuse_bits(text, of_bits(), functions(), is_condition=is_condition)
+
+
+@pytest.mark.parametrize(
+    "text", ["~n", "flag & good", "(ids & 2) != 0", "~ids & 3", "~good & (n == 2)", "n ^ 2"]
+)
+def test_bits_may_be_meant(text: str) -> None:
+    refuse_bits(text, of_bits(), functions(), is_condition=False)
+
+
+def functions() -> dict[str, object]:
+    """A context with the functions that expressions have."""
+    context: dict[str, object] = {}
+    upstream.ensure_expr_registry(context, upstream.default_expr_registry_config())
+    return context
