@@ -6,7 +6,7 @@ The cases stand in ``tests/mistakes``: each changes one workflow in some places.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from fasthep_smk.cli.main import main
-from tests.support import cases, mistakes
+from tests.support import cases, mistakes, unusual, warm
+from tests.support.forms import LONG
 
 pytestmark = pytest.mark.integration
 
@@ -24,12 +25,23 @@ FILES = sorted(path for path in mistakes.FOLDER.glob("*.yaml") if path.name != "
 def of_kind(kind: str) -> Iterator[Any]:
     for path in FILES:
         for case in yaml.safe_load(path.read_text()).get(kind) or ():
-            yield pytest.param(case, id=f"{path.stem}-{case['name'].replace(' ', '_')}")
+            marks = [LONG] if case.get("long") else []
+            yield pytest.param(
+                case, marks=marks, id=f"{path.stem}-{case['name'].replace(' ', '_')}"
+            )
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mistakes.make_data(tmp_path_factory.mktemp("mistakes"))
+
+
+def write(case: Mapping[str, Any], data: Path, folder: Path) -> None:
+    (folder / "data").symlink_to(data)
+    for name, text in case.get("files", {}).items():
+        (folder / name).write_text(text)
+    text = yaml.safe_dump(mistakes.changed(case), sort_keys=False)
+    (folder / "workflow.yaml").write_text(text)
 
 
 def check(
@@ -40,11 +52,7 @@ def check(
     capfd: pytest.CaptureFixture[str],
 ) -> tuple[int, str]:
     """Return the status of `fasthep-smk check`, and what it says."""
-    (folder / "data").symlink_to(data)
-    for name, text in case.get("files", {}).items():
-        (folder / name).write_text(text)
-    text = yaml.safe_dump(mistakes.changed(case), sort_keys=False)
-    (folder / "workflow.yaml").write_text(text)
+    write(case, data, folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     capfd.readouterr()
@@ -81,6 +89,41 @@ def test_what_is_unusual_and_right_is_not_refused(
 ) -> None:
     status, said = check(case, data, tmp_path, monkeypatch, capfd)
     assert (status, "ready to run" in said) == (0, True), said
+
+
+@pytest.mark.parametrize("case", list(of_kind("warned")))
+def test_what_may_be_wrong_is_a_warning(
+    case: dict[str, Any],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status, said = check(case, data, tmp_path, monkeypatch, capfd)
+    assert (status, "ready to run" in said) == (0, True), said
+    (warning,) = [line for line in said.splitlines() if "warning: " in line]
+    for text in case["says"]:
+        assert text in warning, said
+
+
+@LONG
+@pytest.mark.parametrize("kind", ["wrong", "right"])
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_fasthep_run_fails_where_a_mistake_is_not_silent(
+    path: Path, kind: str, data: Path, tmp_path: Path
+) -> None:
+    """A case is `silent` if FAST-HEP takes it: what is refused is not known from a failure."""
+    differing = []
+    for number, case in enumerate(yaml.safe_load(path.read_text()).get(kind) or ()):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        write(case, data, folder)
+        env = unusual.environment(folder)
+        done = warm.run("run", "workflow.yaml", cwd=folder, env=env, program=warm.FASTHEP)
+        silent = kind == "right" or case.get("silent", False)
+        if (done.returncode == 0) != silent:
+            differing.append((case["name"], done.returncode, done.stderr[-500:]))
+    assert not differing
 
 
 def test_files_that_lie_beside_the_workflow_are_found_from_its_folder_alone(
