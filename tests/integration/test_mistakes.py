@@ -21,6 +21,7 @@ from tests.support.forms import LONG
 pytestmark = pytest.mark.integration
 
 FILES = sorted(path for path in mistakes.FOLDER.glob("*.yaml") if path.name != "workflow.yaml")
+SPOILT = [path for path in FILES if path.stem != "as_it_is"]
 
 
 def of_kind(kind: str) -> Iterator[Any]:
@@ -109,7 +110,7 @@ def test_what_may_be_wrong_is_a_warning(
 
 @LONG
 @pytest.mark.parametrize("kind", ["wrong", "right"])
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SPOILT, ids=lambda path: path.stem)
 def test_fasthep_run_fails_where_a_mistake_is_not_silent(
     path: Path, kind: str, data: Path, tmp_path: Path
 ) -> None:
