@@ -64,6 +64,11 @@ def test_a_few_variations_event_by_event(smk: Run, tmp_path: Path) -> None:
     assert sum(smeared) == pytest.approx(sum(nominal), rel=0.2)
 
 
+def test_nothing_is_said_of_it(smk: Run, tmp_path: Path) -> None:
+    done = smk("check", "workflow.yaml", cwd=lay_out(tmp_path / "agc", 4000, 4000))
+    assert (done.returncode, "ready to run" in done.stdout, done.stderr) == (0, True, "")
+
+
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("coffea") is None, reason="coffea is not installed")
 def test_all_variations_with_coffea(smk: Run, tmp_path: Path) -> None:

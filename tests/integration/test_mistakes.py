@@ -5,8 +5,9 @@ The cases stand in ``tests/mistakes``: each changes one workflow in some places.
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,35 @@ import pytest
 import yaml
 
 from fasthep_smk.cli.main import main
-from tests.support import cases, mistakes
+from tests.support import cases, mistakes, unusual, warm, workshop
+from tests.support.forms import LONG
 
 pytestmark = pytest.mark.integration
 
 FILES = sorted(path for path in mistakes.FOLDER.glob("*.yaml") if path.name != "workflow.yaml")
+SPOILT = [path for path in FILES if path.stem != "as_it_is"]
 
 
 def of_kind(kind: str) -> Iterator[Any]:
     for path in FILES:
         for case in yaml.safe_load(path.read_text()).get(kind) or ():
-            yield pytest.param(case, id=f"{path.stem}-{case['name'].replace(' ', '_')}")
+            marks = [LONG] if case.get("long") else []
+            yield pytest.param(
+                case, marks=marks, id=f"{path.stem}-{case['name'].replace(' ', '_')}"
+            )
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mistakes.make_data(tmp_path_factory.mktemp("mistakes"))
+
+
+def write(case: Mapping[str, Any], data: Path, folder: Path) -> None:
+    (folder / "data").symlink_to(data)
+    for name, text in case.get("files", {}).items():
+        (folder / name).write_text(text)
+    text = yaml.safe_dump(mistakes.changed(case), sort_keys=False)
+    (folder / "workflow.yaml").write_text(text)
 
 
 def check(
@@ -40,11 +54,7 @@ def check(
     capfd: pytest.CaptureFixture[str],
 ) -> tuple[int, str]:
     """Return the status of `fasthep-smk check`, and what it says."""
-    (folder / "data").symlink_to(data)
-    for name, text in case.get("files", {}).items():
-        (folder / name).write_text(text)
-    text = yaml.safe_dump(mistakes.changed(case), sort_keys=False)
-    (folder / "workflow.yaml").write_text(text)
+    write(case, data, folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     capfd.readouterr()
@@ -83,6 +93,44 @@ def test_what_is_unusual_and_right_is_not_refused(
     assert (status, "ready to run" in said) == (0, True), said
 
 
+@pytest.mark.parametrize("case", list(of_kind("warned")))
+def test_what_may_be_wrong_is_a_warning(
+    case: dict[str, Any],
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status, said = check(case, data, tmp_path, monkeypatch, capfd)
+    assert (status, "ready to run" in said) == (0, True), said
+    (warning,) = [line for line in said.splitlines() if "warning: " in line]
+    for text in case["says"]:
+        assert text in warning, said
+
+
+@LONG
+@pytest.mark.parametrize("kind", ["wrong", "right"])
+@pytest.mark.parametrize("path", SPOILT, ids=lambda path: path.stem)
+def test_fasthep_run_fails_where_a_mistake_is_not_silent(
+    path: Path, kind: str, data: Path, tmp_path: Path
+) -> None:
+    """What FAST-HEP takes without an error is `silent`: no run of it shows the mistake."""
+    known = yaml.safe_load(path.read_text()).get(kind) or []
+    differing = []
+    for number, case in enumerate(random.sample(known, min(10, len(known)))):
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        write(case, data, folder)
+        env = unusual.environment(folder)
+        command = ["run", "workflow.yaml", "--outdir", "build"]
+        # An operation may end its process, whose status a warm one would not have.
+        done = warm.run(*command, cwd=folder, env=env, program=warm.FASTHEP, cold=True)
+        silent = kind == "right" or case.get("silent", False)
+        if (done.returncode == 0) != silent:
+            differing.append((case["name"], done.returncode, done.stderr[-500:]))
+    assert not differing
+
+
 def test_files_that_lie_beside_the_workflow_are_found_from_its_folder_alone(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,3 +158,18 @@ def test_no_workflow_of_the_tests_is_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert main(["check", "workflow.yaml", *case.options]) == 0
+
+
+@pytest.mark.parametrize("name", workshop.EXAMPLES)
+def test_nothing_is_said_of_the_examples_of_fasthep(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    workshop.prepare(name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    capfd.readouterr()
+    assert main(["check", "workflow.yaml"]) == 0
+    said = capfd.readouterr()
+    assert (said.out.count("\n"), "ready to run" in said.out, said.err) == (1, True, "")

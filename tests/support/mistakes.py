@@ -40,7 +40,7 @@ def base_for(section: object) -> dict[str, Any]:
 def changed(case: dict[str, Any]) -> dict[str, Any]:
     """The right workflow with what a case sets; what it sets to null is taken out."""
     document = base_for("systematics" if "systematics" in str(case) else None)
-    for path, value in case["set"].items():
+    for path, value in copy.deepcopy(case["set"]).items():  # cases of a file may share values
         *above, last = path.split("/")
         holder = document
         for step in above:
