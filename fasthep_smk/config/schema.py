@@ -415,6 +415,8 @@ def _problem(error: ValidationError) -> str:
         return "is too large"
     if error.validator in ("minItems", "minProperties"):
         return "is empty"
+    if error.validator == "uniqueItems":
+        return "holds an item twice"
     if error.validator == "type" and isinstance(error.instance, dict):
         return "is a mapping"
     if error.validator == "type" and isinstance(error.instance, list):

@@ -70,13 +70,15 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
         variations = mapping(node.params.get("variations"))
         wanted = mapping(variations.get("apply_to")).get("eventtype")
         outside = [one for one in active if str(one.get("eventtype")) != str(wanted)]
-        if wanted and outside and "nominal" not in mapping(variations.get("weights")):
+        weights = mapping(variations.get("weights"))
+        if wanted and outside and "nominal" not in weights:
             name = str(outside[0].get("name"))
             yield Finding(
                 file=workflow,
                 key=f"{node_place(node)}.variations.weights",
                 problem=f"has no 'nominal': the events of {name!r}, to which apply_to does not "
                 "apply, would be lost",
+                value=", ".join(map(str, weights)),
                 expected="nominal: a weight",
             )
 
@@ -118,8 +120,8 @@ def _of_plots(
 ) -> Iterator[Finding]:
     """Yield what is wrong with complete styles: FAST-HEP has put together what each is made of."""
     datasets = mapping(plan.context.get("datasets"))
-    names = {str(name): None for name in datasets}
-    names |= {str(mapping(one).get("group") or name): None for name, one in datasets.items()}
+    names = [str(name) for name in datasets]
+    groups = [str(mapping(one).get("group") or name) for name, one in datasets.items()]
     for node in plan.nodes:
         op = str(node.impl)
         if not op.startswith(_RENDERERS) or not is_published(plan.registry, "sinks", op):
@@ -129,11 +131,13 @@ def _of_plots(
         if f"{_RENDERERS}data_mc" not in (op, then.get("op")):
             spec = {name: value for name, value in spec.items() if name != "data_mc"}
         made = [mapping(one).get("by") for one in spec.get("transforms") or ()]
-        vocabulary = Vocabulary(
-            document,
-            plotted=[*names, *(str(name) for one in made for name in mapping(one))],
-            axes=_axes(plan, node),
-        )
+        drawn = {
+            "drawn": [*names, *groups, *(str(name) for one in made for name in mapping(one))],
+            "drawn datasets": names,
+            "drawn groups": groups,
+            "axes": _axes(plan, node),
+        }
+        vocabulary = Vocabulary(document, drawn)
         key = _style_key(node, document)
         yield from vocabulary.findings(spec, "style", file=workflow, key=key)
 

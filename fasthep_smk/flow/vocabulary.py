@@ -5,9 +5,10 @@ keys that it does not read beside others: both change results without an error. 
 happen, the schema has one of these keywords:
 
 ``x-one-of`` (a name, a list of names, or the keys of a mapping)
-    each is one of what the workflow has: its ``datasets``, ``groups``, ``eventtypes``
-    (``lower eventtypes``: in any case), ``stages``, ``streams``, or what a plot draws: ``axes``,
-    ``plotted`` datasets and groups. Of several, some may be left from elsewhere.
+    each is one of what the workflow has: its ``datasets``, ``eventtypes``
+    (``lower eventtypes``: in any case), ``stages``, ``streams``, or what a plot has to draw:
+    ``axes``, ``drawn`` and ``drawn datasets`` or ``groups``. Of several, some may be left from
+    elsewhere.
 ``x-slip-of``
     the same, or a list of words: none is nearly one of these, and not it.
 ``x-no-slip-of``
@@ -48,8 +49,9 @@ Names = Mapping[str, Sequence[str]]
 _FREE = "nothing reads it; keys that begin with x- are free"
 _ABSENT = {
     "datasets": "no dataset has this name",
-    "groups": "no group of datasets has this name",
-    "plotted": "no dataset has this name",
+    "drawn": "no dataset has this name",
+    "drawn datasets": "no dataset has this name",
+    "drawn groups": "no group of datasets has this name",
     "eventtypes": "no dataset has this eventtype (as it is written)",
     "lower eventtypes": "no dataset has this eventtype",
     "stages": "the workflow has no such stage",
@@ -61,8 +63,8 @@ _ABSENT = {
 class Vocabulary:
     """The names that a workflow has, and what its parts say with them."""
 
-    def __init__(self, document: YamlMapping, **more: Sequence[str]) -> None:
-        names = {**_names_of(document), **more}
+    def __init__(self, document: YamlMapping, drawn: Names | None = None) -> None:
+        names = {**_names_of(document), **(drawn or {})}
         self._validator = schema.validator(
             {keyword: partial(_check, check, names) for keyword, check in _KEYWORDS.items()}
         )
@@ -95,7 +97,6 @@ def _names_of(document: YamlMapping) -> Names:
     streams = ["events"] if sources is None else list(mapping(sources))  # FAST-HEP's default
     return {
         "datasets": [name for name, _ in datasets],
-        "groups": [str(content.get("group") or name) for name, content in datasets],
         "eventtypes": [*eventtypes, *absent],
         "lower eventtypes": [*lower, *absent],
         "stages": [str(stage.get("id")) for _, stage in stages_of(document)],
