@@ -22,6 +22,7 @@ from fasthep_smk.util.ownership import problem_of
 __all__ = ["expanded", "profile_findings"]
 
 _INCLUDES = "includes"
+_IN_EXECUTION = ("execution.", "execution[")
 
 
 def profile_findings(document: Mapping[str, object], workflow: Path, root: Path) -> list[Finding]:
@@ -29,7 +30,10 @@ def profile_findings(document: Mapping[str, object], workflow: Path, root: Path)
     found = [*_of_others((root, workflow.resolve().parent), workflow)]
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-        found += located_in(Vocabulary({}).findings(content, "profile", file=shown), path)
+        told = Vocabulary({}).findings(content, "profile", file=shown)
+        # What stands in execution is checked with what the workflow says of it.
+        others = [one for one in told if not (one.key or "").startswith(_IN_EXECUTION)]
+        found += located_in(others, path)
         found += yaml_slips([path], workflow=path, shown=shown, part="profile")
     return found
 
