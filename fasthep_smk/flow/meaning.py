@@ -62,7 +62,7 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
             one for one in contents if upstream.node_applies_to_plan_dataset(node, dataset=one)
         ]
         names = [str(one.get("name")) for one in active]
-        for axis in map(mapping, node.params.get("axes") or ()):
+        for axis in _mappings(node.params.get("axes")):
             bins = axis.get("bins")
             if axis.get("source") == "dataset_name" and isinstance(bins, list):
                 key = f"{node_place(node)}.axes[{str(axis.get('name'))!r}].bins"
@@ -130,23 +130,25 @@ def _of_plots(
         then = mapping(mapping(spec.get("project")).get("then"))
         if f"{_RENDERERS}data_mc" not in (op, then.get("op")):
             spec = {name: value for name, value in spec.items() if name != "data_mc"}
-        made = [mapping(one).get("by") for one in spec.get("transforms") or ()]
-        drawn = {
-            "drawn": [*names, *groups, *(str(name) for one in made for name in mapping(one))],
-            "drawn datasets": names,
-            "drawn groups": groups,
-            "axes": _axes(plan, node),
-        }
-        vocabulary = Vocabulary(document, drawn)
+        drawn = {"axes": _axes(plan, node)}
+        if names:
+            made = [mapping(one.get("by")) for one in _mappings(spec.get("transforms"))]
+            drawn["drawn"] = [*names, *groups, *(str(name) for by in made for name in by)]
+            drawn |= {"drawn datasets": names, "drawn groups": groups}
         key = _style_key(node, document)
-        yield from vocabulary.findings(spec, "style", file=workflow, key=key)
+        yield from Vocabulary(document, drawn).findings(spec, "style", file=workflow, key=key)
 
 
 def _axes(plan: ExecutionPlan, node: ExecutionNode) -> list[str]:
     """Return the axes of the histogram that is drawn, but for that of the datasets."""
     made = [plan.get_node(ref.node_id) for ref in node.inputs if ref.input_name != "dependency"]
-    axes = [mapping(axis).get("name") for one in made for axis in one.params.get("axes") or ()]
+    axes = [axis.get("name") for one in made for axis in _mappings(one.params.get("axes"))]
     return [str(name) for name in axes if name not in _DATASET_AXES]
+
+
+def _mappings(listed: object) -> list[YamlMapping]:
+    """Return the items of a list that are mappings; none of what is no list."""
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
 
 def _style_key(node: ExecutionNode, document: Mapping[str, object]) -> str:
