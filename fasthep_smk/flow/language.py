@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config import schema
-from fasthep_smk.flow.places import mapping, named
+from fasthep_smk.flow.places import mapping, named, stages_of
 from fasthep_smk.flow.reads import is_published
 from fasthep_smk.flow.vocabulary import Vocabulary
 from fasthep_smk.util.documents import YamlMapping
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["language_findings", "operation_findings"]
 
-#: Checked elsewhere, with keys of our own.
-_OURS = ("execution", "smk")
+#: Where keys are our own, and checked elsewhere.
+_OURS = re.compile(r"(execution|smk|analysis\.stages\[\d+\]\.execution)(?!\w)")
 _RENDERERS = "hep.render."
 
 
@@ -38,11 +39,12 @@ def language_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     except RecursionError:
         problem = "contains itself: an anchor and its *"
         return [Finding(file=workflow, problem=problem)]
-    bare = {**content, "analysis": _without_execution(content.get("analysis"))}
-    for section in _OURS:
-        bare.pop(section, None)
-    found = Vocabulary(content).findings(bare, "workflow", file=workflow)
-    return [replace(one, key=named(one.key or "", content)) for one in found]
+    found = Vocabulary(content).findings(content, "workflow", file=workflow)
+    return [
+        replace(one, key=named(one.key or "", content))
+        for one in found
+        if not _OURS.match(one.key or "")
+    ]
 
 
 def operation_findings(
@@ -58,7 +60,7 @@ def operation_findings(
         content = _Texts().of(document)
     vocabulary = Vocabulary(content)
     return [
-        replace(one, key=named(one.key or "", content))
+        one
         for part, key, said in _parts(content, registry)
         for one in vocabulary.findings(said, part, file=workflow, key=key)
     ]
@@ -70,7 +72,7 @@ def _parts(content: YamlMapping, registry: Registry) -> Iterator[tuple[str, str,
     for name, style in styles.items():
         if _renderer(style, styles, registry):
             yield "style", f"styles.{name}", style
-    for key, stage in _stages(content):
+    for key, stage in stages_of(content):
         op, params = str(stage.get("op")), mapping(stage.get("params"))
         renders = list(_renders(stage, key))
         if op.startswith(_RENDERERS) and is_published(registry, "sinks", op):
@@ -140,25 +142,3 @@ class _Texts:
                 else [self._text(value) for value in content]
             )
         return self._made[id(content)]
-
-
-def _stages(content: YamlMapping) -> list[tuple[str, YamlMapping]]:
-    raw = mapping(content.get("analysis")).get("stages")
-    listed = raw if isinstance(raw, list) else []
-    return [
-        (f"analysis.stages[{number}]", stage)
-        for number, stage in enumerate(listed)
-        if isinstance(stage, dict)
-    ]
-
-
-def _without_execution(analysis: object) -> object:
-    if not isinstance(analysis, dict) or not isinstance(analysis.get("stages"), list):
-        return analysis
-    stages = [
-        {key: value for key, value in stage.items() if key != "execution"}
-        if isinstance(stage, dict)
-        else stage
-        for stage in analysis["stages"]
-    ]
-    return {**analysis, "stages": stages}
