@@ -122,6 +122,9 @@ def _of_plots(
     datasets = mapping(plan.context.get("datasets"))
     names = [str(name) for name in datasets]
     groups = [str(mapping(one).get("group") or name) for name, one in datasets.items()]
+    vocabulary = Vocabulary(document)
+    if names:
+        vocabulary.names |= {"drawn datasets": names, "drawn groups": groups}
     for node in plan.nodes:
         op = str(node.impl)
         if not op.startswith(_RENDERERS) or not is_published(plan.registry, "sinks", op):
@@ -130,13 +133,13 @@ def _of_plots(
         then = mapping(mapping(spec.get("project")).get("then"))
         if f"{_RENDERERS}data_mc" not in (op, then.get("op")):
             spec = {name: value for name, value in spec.items() if name != "data_mc"}
-        drawn = {"axes": _axes(plan, node)}
+        vocabulary.names["axes"] = _axes(plan, node)
         if names:
             made = [mapping(one.get("by")) for one in _mappings(spec.get("transforms"))]
-            drawn["drawn"] = [*names, *groups, *(str(name) for by in made for name in by)]
-            drawn |= {"drawn datasets": names, "drawn groups": groups}
+            grouped = [str(name) for by in made for name in by]
+            vocabulary.names["drawn"] = [*names, *groups, *grouped]
         key = _style_key(node, document)
-        yield from Vocabulary(document, drawn).findings(spec, "style", file=workflow, key=key)
+        yield from vocabulary.findings(spec, "style", file=workflow, key=key)
 
 
 def _axes(plan: ExecutionPlan, node: ExecutionNode) -> list[str]:

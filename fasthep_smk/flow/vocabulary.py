@@ -61,12 +61,12 @@ _ABSENT = {
 
 
 class Vocabulary:
-    """The names that a workflow has, and what its parts say with them."""
+    """The names that a workflow has, to which others may be added; and what is said with them."""
 
-    def __init__(self, document: YamlMapping, drawn: Names | None = None) -> None:
-        names = {**_names_of(document), **(drawn or {})}
+    def __init__(self, document: YamlMapping) -> None:
+        self.names = _names_of(document)
         self._validator = schema.validator(
-            {keyword: partial(_check, check, names) for keyword, check in _KEYWORDS.items()}
+            {keyword: partial(_check, check, self.names) for keyword, check in _KEYWORDS.items()}
         )
 
     def findings(self, content: object, part: str, *, file: str, key: str = "") -> list[Finding]:
@@ -86,7 +86,7 @@ class Vocabulary:
         ]
 
 
-def _names_of(document: YamlMapping) -> Names:
+def _names_of(document: YamlMapping) -> dict[str, Sequence[str]]:
     defaults = mapping(mapping(document.get("data")).get("defaults"))
     datasets = [(name, {**defaults, **content}) for _, name, content in datasets_at(document)]
     eventtypes = [str(content.get("eventtype", "mc")).strip() for _, content in datasets]

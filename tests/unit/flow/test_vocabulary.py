@@ -26,7 +26,9 @@ REGULAR = {"name": "n", "source": "n", "type": "regular"}
 
 
 def said(content: object, part: str) -> list[str]:
-    found = Vocabulary(DOCUMENT, DRAWN).findings(content, part, file="w.yaml")
+    vocabulary = Vocabulary(DOCUMENT)
+    vocabulary.names |= DRAWN
+    found = vocabulary.findings(content, part, file="w.yaml")
     return [f"{one.key}: {one.problem}" for one in found]
 
 
