@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, cast
@@ -12,15 +13,29 @@ from typing import Any, cast
 import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
-from jsonschema.validators import create
+from jsonschema.validators import create, extend
 from referencing import Registry, Resource
 
 from fasthep_smk.util.documents import JsonObject
-from fasthep_smk.util.errors import Finding, nearest
+from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 from fasthep_smk.util.yaml_files import read_as
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["EXECUTION", "LANGUAGE", "bundled", "findings_of", "holds", "key_of", "load", "misread"]
+__all__ = [
+    "EXECUTION",
+    "LANGUAGE",
+    "UNKNOWN",
+    "Keyword",
+    "Refusal",
+    "bundled",
+    "findings_of",
+    "holds",
+    "is_comment",
+    "key_of",
+    "load",
+    "misread",
+    "validator",
+]
 
 #: The schemas, by package and file: of what this package reads, and of FAST-HEP's language.
 EXECUTION = ("fasthep_smk.config", "execution.schema.json")
@@ -31,27 +46,23 @@ _EXECUTION_PATH = "../config/execution.schema.json"
 _OURS = "execution-"
 
 
+def _is_number(_: object, value: object) -> bool:
+    """Whether a value is a finite number: JSON has no others."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 #: JSON takes 2.0 for a whole number; where people write YAML it is more likely a mistake.
-_TYPES = Draft202012Validator.TYPE_CHECKER.redefine(
-    "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+_TYPES = Draft202012Validator.TYPE_CHECKER.redefine_many(
+    {
+        "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
+        "number": _is_number,
+    }
 )
-#: Other words for keys, from other programs: the first that there is where it stands is meant.
-_OTHER_WORDS = {
-    "name": ("id",), "type": ("kind", "op"), "operation": ("op",),
-    "input": ("from",), "inputs": ("from",), "source": ("from",),
-    "depends_on": ("needs",), "depends": ("needs",), "after": ("needs",), "requires": ("needs",),
-    "pool": ("require",), "use": ("require",),
-    "expression": ("expr",), "formula": ("expr",), "cut": ("expr",), "condition": ("expr",),
-    "of": ("over",), "cuts": ("selection",), "weights": ("weight_expr",),
-    "variable": ("source",), "var": ("source",), "field": ("source",), "column": ("source",),
-    "min": ("low",), "max": ("high",), "start": ("low",), "stop": ("high",), "n": ("nbins",),
-    "entry_start": ("start",), "entry_stop": ("stop",), "first": ("start",), "last": ("stop",),
-    "title": ("label",), "text": ("label",), "filename": ("out", "path"), "file": ("out", "path"),
-    "output": ("out", "path"), "columns": ("keep",), "fields": ("keep",), "branches": ("keep",),
-    "variables": ("keep",), "range": ("limits",), "lim": ("limits",),
-}  # fmt: skip
 #: Keys that are free everywhere.
 _COMMENTS = "^x-"
+_COMMENT = re.compile("x-.*|comment|description", re.DOTALL)
+#: The problem of a key that a mapping cannot have.
+UNKNOWN = "unknown key"
 #: A number with a zero before it, or with colons in it.
 _OTHER_NUMBER = re.compile(r"[-+]?(0[0-9_]+)|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?")
 #: Kinds of YAML's values, as JSON schema calls them.
@@ -79,6 +90,34 @@ _Validator = create(
 )
 
 _Schema = bool | Mapping[str, object]
+#: Yields what a keyword of ours refuses: validator, value of the keyword, instance, schema.
+Keyword = Callable[[Any, Any, Any, Any], Iterator[ValidationError]]
+
+
+class Refusal(ValidationError):
+    """What a keyword of ours refuses, in its own words. ``path`` leads on from where it stands."""
+
+    def __init__(
+        self,
+        problem: str,
+        *,
+        path: Iterable[str | int] = (),
+        value: str | None = None,
+        expected: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(problem, path=path)
+        self.value, self.expected, self.hint = value, expected, hint
+
+
+def validator(keywords: Mapping[str, Keyword]) -> Any:
+    """Return what validates with keywords of ours, too."""
+    return extend(_Validator, keywords)  # type: ignore[no-untyped-call]
+
+
+def is_comment(key: str) -> bool:
+    """Whether a key is free everywhere."""
+    return _COMMENT.fullmatch(key) is not None
 
 
 @cache
@@ -135,9 +174,20 @@ def _registry() -> Registry[_Schema]:
 
 
 def findings_of(
-    content: object, part: str, *, file: str, key: str = "", schema: tuple[str, str] = EXECUTION
+    content: object,
+    part: str,
+    *,
+    file: str,
+    key: str = "",
+    schema: tuple[str, str] = EXECUTION,
+    validator: Any = _Validator,
+    is_newer: Callable[[], bool] = lambda: False,
 ) -> list[Finding]:
-    """Return what is wrong with ``content``, which stands at ``key`` of ``file``."""
+    """Return what is wrong with ``content``, which stands at ``key`` of ``file``.
+
+    If what reads it ``is_newer`` than the schema, it may know other keys: each is a warning,
+    unless it is one edit away from a known one.
+    """
     try:
         odd = list(_odd_keys(content, file, key))
     except RecursionError:
@@ -145,7 +195,7 @@ def findings_of(
     if odd:
         return odd
     errors = sorted(
-        _Validator(load(part, schema), registry=_registry()).iter_errors(content),
+        validator(load(part, schema), registry=_registry()).iter_errors(content),
         key=lambda error: (str(error.json_path), error.validator != "type"),
     )
     found: list[Finding] = []
@@ -157,7 +207,7 @@ def findings_of(
     for error in errors:
         # What is of the wrong type is not also too small.
         if error.json_path not in wrong:
-            found += _findings(error, file, key, unknown.get(error.json_path, {}))
+            found += _findings(error, file, key, unknown.get(error.json_path, {}), is_newer)
         if error.validator == "type":
             wrong.add(str(error.json_path))
     return found
@@ -271,10 +321,24 @@ def key_of(start: str, path: Iterable[str | int]) -> str:
 
 
 def _findings(
-    error: ValidationError, file: str, start: str, unknown: Mapping[str, str | None]
+    error: ValidationError,
+    file: str,
+    start: str,
+    unknown: Mapping[str, str | None],
+    is_newer: Callable[[], bool],
 ) -> Iterator[Finding]:
     """Yield what an error says. ``unknown`` are the keys there that nothing reads."""
     key = key_of(start, error.absolute_path)
+    if isinstance(error, Refusal):
+        yield Finding(
+            file=file,
+            key=key or None,
+            problem=error.message,
+            value=error.value,
+            expected=error.expected,
+            hint=error.hint,
+        )
+        return
     value: Any = error.instance
     schema: JsonObject = error.schema if isinstance(error.schema, dict) else {}
     expected = str(schema.get("description") or "something else")
@@ -284,10 +348,11 @@ def _findings(
         # Which keys there are may depend on the value of another one.
         other = f" with {schema['x-with']}" if "x-with" in schema else ""
         for name, close in _unknown(value, schema).items():
-            yield Finding(
+            is_sure = any(is_slip(name, one) for one in known) or not is_newer()
+            yield (Finding if is_sure else Doubt)(
                 file=file,
                 key=key_of(key, [name]),
-                problem=f"unknown key{other}",
+                problem=f"{UNKNOWN}{other}",
                 expected=", ".join(shown),
                 hint=f"did you mean {close!r}?" if close else None,
             )
@@ -323,16 +388,10 @@ def _unknown(value: JsonObject, schema: JsonObject) -> dict[str, str | None]:
     # Where keys may also be free, one that is far from all is not a slip of them.
     cutoff = 0.7 if set(free) - {_COMMENTS} else 0.5
     return {
-        name: nearest(name, known, cutoff=cutoff) or _other_word(name, known, value)
+        name: nearest(name, known, cutoff=cutoff)
         for name in value
         if name not in known and not any(re.search(pattern, name) for pattern in free)
     }
-
-
-def _other_word(name: str, known: Iterable[str], value: JsonObject) -> str | None:
-    """Return the key for which another word is often written, if it is not there."""
-    meant = _OTHER_WORDS.get(name.lower(), ())
-    return next((one for one in meant if one in known and one not in value), None)
 
 
 def _hint(error: ValidationError, schema: JsonObject) -> str | None:
@@ -354,6 +413,10 @@ def _problem(error: ValidationError) -> str:
         return "is too small"
     if error.validator == "maximum":
         return "is too large"
+    if error.validator in ("minItems", "minProperties"):
+        return "is empty"
+    if error.validator == "uniqueItems":
+        return "holds an item twice"
     if error.validator == "type" and isinstance(error.instance, dict):
         return "is a mapping"
     if error.validator == "type" and isinstance(error.instance, list):

@@ -16,7 +16,6 @@ import yaml
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
-from fasthep_smk.flow.missing_keys import missing_parameter
 from fasthep_smk.flow.places import datasets_at, mapping, named, place_of, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
@@ -51,11 +50,7 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             "in the current folder are found",
         )
     document = _document(workflow)
-    known = (
-        _syntax(workflow, document, message, error)
-        or _name(workflow, document, message)
-        or missing_parameter(document, message, workflow=str(workflow))
-    )
+    known = _syntax(workflow, document, message, error) or _name(workflow, document, message)
     if known is not None:
         return known
     if message.startswith(_INCLUDED):

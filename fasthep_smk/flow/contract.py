@@ -11,14 +11,26 @@ import dataclasses
 import importlib
 import inspect
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import UsageError
 
-__all__ = ["CALLS", "FIELDS", "METHODS", "TESTED", "DoesNotFit", "check", "differences", "refused"]
+__all__ = [
+    "CALLS",
+    "FIELDS",
+    "METHODS",
+    "TESTED",
+    "DoesNotFit",
+    "check",
+    "differences",
+    "is_newer",
+    "refused",
+]
 
 #: The newest release of each package that all tests were run with.
 TESTED: Mapping[str, str] = {
@@ -167,6 +179,16 @@ def check() -> str | None:
         f"{', '.join(dict.fromkeys(TESTED[name] for name in untested))}); what is used of it has "
         "not changed"
     )
+
+
+@cache
+def is_newer() -> bool:
+    """Whether a package of FAST-HEP's is newer than the one that we were tested with."""
+    return any(_number(one.version) > _number(TESTED[name]) for name, one in _installed().items())
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 def differences() -> list[str]:

@@ -1,49 +1,216 @@
-"""All findings about compiled plans that would silently do something else than was meant.
+"""Findings about compiled plans that would silently compute something else than was meant.
 
-What FAST-HEP's compiler accepts may still have no effect where it stands, match no dataset, or end
-every job with the same error. Each of these is told once, before anything runs.
+What fails is found by the compiler, or with the first events. Here stands what does not: a
+histogram that lacks events, a variation that varies nothing, a plot that lacks a dataset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 
+from fasthep_smk.config import schema
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.context_use import sees_variation
 from fasthep_smk.flow.expression_rules import expression_findings
-from fasthep_smk.flow.histograms import histogram_findings
-from fasthep_smk.flow.ignored_keys import ignored_params_findings
-from fasthep_smk.flow.op_values import value_findings
-from fasthep_smk.flow.places import stages_of
-from fasthep_smk.flow.plots import plot_findings
-from fasthep_smk.flow.reads import is_published
-from fasthep_smk.flow.upstream import ExecutionPlan
-from fasthep_smk.flow.variations import branch_findings, unchanged_findings
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.flow.places import mapping, node_place, stages_by_id, variations_of
+from fasthep_smk.flow.reads import CATEGORY, is_published, references, user_hooks
+from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
+from fasthep_smk.flow.vocabulary import Vocabulary
+from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 
 __all__ = ["meaning_findings"]
 
+_RENDERERS = "hep.render."
+_DATASET_AXES = ("dataset", "dataset_name")
+#: Where FAST-HEP's compiler replaces a name.
+_REPLACED = (
+    "a name in a weight_expr, in the expr of variables, in a selection that is a list, or the "
+    "source of an axis; not one in the groups of a cutflow, or what is reduced"
+)
+
 
 def meaning_findings(
-    plans: Sequence[ExecutionPlan],
-    document: Mapping[str, object],
-    *,
-    workflow: str,
-    told: Sequence[Finding] = (),
+    plans: Sequence[ExecutionPlan], document: Mapping[str, object], *, workflow: str
 ) -> list[Finding]:
     """Return what the plans of a workflow would do otherwise than it says.
 
     The plans differ by their systematic variations: what is wrong with the stages is told of the
-    first. ``told`` is what has been found in the document already.
+    first.
     """
     found: list[Finding] = []
     for plan in plans[:1]:
-        for key, stage in stages_of(document):
-            if is_published(plan.registry, "transforms", str(stage.get("op"))):
-                found += ignored_params_findings(stage, key, workflow=workflow)
-                found += value_findings(stage, key, workflow=workflow)
         found += expression_findings(plans, document, workflow=workflow)
-        found += histogram_findings(plan, workflow=workflow)
-        found += branch_findings(plan, document, workflow=workflow)
-        keys = [one.key for one in told if one.key]
-        found += plot_findings(plan, document, workflow=workflow, told=keys)
-    found += unchanged_findings(plans, document, workflow=workflow)
-    return found
+        found += _of_histograms(plan, workflow)
+        found += _of_patches(plan, document, workflow)
+        found += _of_plots(plan, document, workflow)
+    for plan in plans:
+        found += _unchanged(plan, document, workflow)
+    return list({(one.key, one.problem, one.value): one for one in found}.values())
+
+
+def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
+    """Yield axes without a category, and variations without a weight, for some of the datasets."""
+    contents = [dict(one) for one in (plan.context.get("datasets") or {}).values()]
+    for node in plan.nodes:
+        if node.impl != "hep.hist" or not is_published(plan.registry, "transforms", node.impl):
+            continue
+        active = [
+            one for one in contents if upstream.node_applies_to_plan_dataset(node, dataset=one)
+        ]
+        names = [str(one.get("name")) for one in active]
+        for axis in _mappings(node.params.get("axes")):
+            bins = axis.get("bins")
+            if axis.get("source") == "dataset_name" and isinstance(bins, list):
+                key = f"{node_place(node)}.axes[{str(axis.get('name'))!r}].bins"
+                yield from _of_categories([str(one) for one in bins], names, key, workflow)
+        variations = mapping(node.params.get("variations"))
+        wanted = mapping(variations.get("apply_to")).get("eventtype")
+        outside = [one for one in active if str(one.get("eventtype")) != str(wanted)]
+        weights = mapping(variations.get("weights"))
+        if wanted and outside and "nominal" not in weights:
+            name = str(outside[0].get("name"))
+            yield Finding(
+                file=workflow,
+                key=f"{node_place(node)}.variations.weights",
+                problem=f"has no 'nominal': the events of {name!r}, to which apply_to does not "
+                "apply, would be lost",
+                value=", ".join(map(str, weights)),
+                expected="nominal: a weight",
+            )
+
+
+def _of_categories(
+    bins: list[str], datasets: list[str], key: str, workflow: str
+) -> Iterator[Finding]:
+    unused = [one for one in bins if one not in datasets]
+    for name in datasets if unused else ():  # a histogram of some of the datasets is right
+        if name not in bins:
+            close = nearest(name, unused)
+            yield Finding(
+                file=workflow,
+                key=key,
+                problem=f"holds no category {name!r}: the events of that dataset would be lost",
+                value=", ".join(bins),
+                expected="all datasets, or no bins",
+                hint=f"{close!r} is no dataset: write {name!r}" if close else None,
+            )
+
+
+def _of_patches(
+    plan: ExecutionPlan, document: Mapping[str, object], workflow: str
+) -> Iterator[Finding]:
+    """Yield parameters of inline variations that one of FAST-HEP's operations does not read."""
+    vocabulary = Vocabulary(document)
+    for node in plan.nodes:
+        meta = dict(node.meta or {})
+        op, original = str(node.impl), meta.get("variation_of")
+        if original is None or node.params == plan.get_node(str(original)).params:
+            continue
+        if is_published(plan.registry, "transforms", op) and schema.holds(op, schema.LANGUAGE):
+            key = f"{_template(mapping(meta.get('variation')), document)}.patch"
+            yield from vocabulary.findings(node.params, op, file=workflow, key=key)
+
+
+def _of_plots(
+    plan: ExecutionPlan, document: Mapping[str, object], workflow: str
+) -> Iterator[Finding]:
+    """Yield what is wrong with complete styles: FAST-HEP has put together what each is made of."""
+    datasets = mapping(plan.context.get("datasets"))
+    names = [str(name) for name in datasets]
+    groups = [str(mapping(one).get("group") or name) for name, one in datasets.items()]
+    vocabulary = Vocabulary(document)
+    if names:
+        vocabulary.names |= {"drawn datasets": names, "drawn groups": groups}
+    for node in plan.nodes:
+        op = str(node.impl)
+        if not op.startswith(_RENDERERS) or not is_published(plan.registry, "sinks", op):
+            continue
+        spec = mapping(node.params.get("spec"))
+        then = mapping(mapping(spec.get("project")).get("then"))
+        if f"{_RENDERERS}data_mc" not in (op, then.get("op")):
+            spec = {name: value for name, value in spec.items() if name != "data_mc"}
+        vocabulary.names["axes"] = _axes(plan, node)
+        if names:
+            made = [mapping(one.get("by")) for one in _mappings(spec.get("transforms"))]
+            grouped = [str(name) for by in made for name in by]
+            vocabulary.names["drawn"] = [*names, *groups, *grouped]
+        key = _style_key(node, document)
+        yield from vocabulary.findings(spec, "style", file=workflow, key=key)
+
+
+def _axes(plan: ExecutionPlan, node: ExecutionNode) -> list[str]:
+    """Return the axes of the histogram that is drawn, but for that of the datasets."""
+    made = [plan.get_node(ref.node_id) for ref in node.inputs if ref.input_name != "dependency"]
+    axes = [axis.get("name") for one in made for axis in _mappings(one.params.get("axes"))]
+    return [str(name) for name in axes if name not in _DATASET_AXES]
+
+
+def _mappings(listed: object) -> list[YamlMapping]:
+    """Return the items of a list that are mappings; none of what is no list."""
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
+def _style_key(node: ExecutionNode, document: Mapping[str, object]) -> str:
+    """Return where the style of a plot stands: among the styles, or at its stage."""
+    meta = dict(node.meta or {})
+    _, stage = stages_by_id(document).get(str(meta.get("stage_id")), ("", {}))
+    params = mapping(stage.get("params"))
+    style = meta.get("style_ref")
+    if "style" in params:  # the stage is a plot; what else it says is part of the style
+        style = params["style"] if len(params) == 1 else None
+    return f"styles.{style}" if isinstance(style, str) else node_place(node)
+
+
+def _unchanged(
+    plan: ExecutionPlan, document: Mapping[str, object], workflow: str
+) -> Iterator[Finding]:
+    """Yield what a plan variation says and FAST-HEP's compiler has found no place for."""
+    variation = mapping(plan.context.get("variation"))
+    if variation.get("is_nominal", True) or _is_seen(plan):
+        return
+    key, rewrites = _template(variation, document), mapping(variation.get("rewrites"))
+    if mapping(variation.get("weight")).get("multiply") and not rewrites.get("weight_expr"):
+        yield Finding(
+            file=workflow,
+            key=f"{key}.weight.multiply",
+            problem="no stage has a weight_expr: the variation changes no weight",
+            expected="a stage with weight_expr among its params",
+        )
+    fields = [mapping(one).get("replacements") for one in rewrites.get("fields") or ()]
+    used = {str(name) for one in fields for name in mapping(one)}
+    replaced = mapping(variation.get("replace"))
+    flow = mapping(plan.data_flow)
+    columns = {*mapping(flow.get("origins")), *mapping(flow.get("consumers"))} - set(replaced)
+    for name in replaced:
+        # A file of variations may serve several workflows: what they lack has no effect.
+        if name not in used and (not used or any(is_slip(str(name), one) for one in columns)):
+            yield Finding(
+                file=workflow,
+                key=f"{key}.replace",
+                problem=f"replaces {name!r}, which is in no place where names are replaced",
+                expected=_REPLACED,
+                hint="let a stage with op: hep.define make a column of it, and replace it there",
+            )
+
+
+def _is_seen(plan: ExecutionPlan) -> bool:
+    """Whether an operation that is not FAST-HEP's may look at what the variation says."""
+    return user_hooks(plan, plan.registry) or any(
+        not is_published(plan.registry, CATEGORY[node.role], node.impl)
+        and sees_variation(*references(plan, node, CATEGORY[node.role]))
+        for node in plan.nodes
+    )
+
+
+def _template(variation: YamlMapping, document: Mapping[str, object]) -> str:
+    """Return the key of the item of the document that a variation is made from."""
+    name = str(variation.get("name"))
+    values = mapping(variation.get("matrix_values"))
+    for key, one in variations_of(document):
+        written = str(one.get("name") or "").strip()
+        with contextlib.suppress(LookupError, ValueError):
+            if (written.format(**values) if values else written) == name:
+                return key
+    return f"systematics.variations[{name!r}]"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
-from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.locations import located_in, yaml_slips
-from fasthep_smk.flow.missing_keys import entry_findings
 from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.vocabulary import Vocabulary
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.names import shell
@@ -23,8 +21,8 @@ from fasthep_smk.util.ownership import problem_of
 
 __all__ = ["expanded", "profile_findings"]
 
-_FREE = "FAST-HEP reads no other key of a profile; keys that begin with x- are free"
 _INCLUDES = "includes"
+_IN_EXECUTION = ("execution.", "execution[")
 
 
 def profile_findings(document: Mapping[str, object], workflow: Path, root: Path) -> list[Finding]:
@@ -32,7 +30,10 @@ def profile_findings(document: Mapping[str, object], workflow: Path, root: Path)
     found = [*_of_others((root, workflow.resolve().parent), workflow)]
     for path, content in _profiles(document, workflow, root).items():
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
-        found += located_in(_of_profile(content, shown), path)
+        told = Vocabulary({}).findings(content, "profile", file=shown)
+        # What stands in execution is checked with what the workflow says of it.
+        others = [one for one in told if not (one.key or "").startswith(_IN_EXECUTION)]
+        found += located_in(others, path)
         found += yaml_slips([path], workflow=path, shown=shown, part="profile")
     return found
 
@@ -87,20 +88,3 @@ def _profiles(
                 other = mapping(one).get("profile", mapping(one).get("name")) or one
                 left += [other] if isinstance(other, str) else []
     return found
-
-
-def _of_profile(content: YamlMapping, shown: str) -> Iterator[Finding]:
-    # What stands in execution is checked with what the workflow says of it.
-    bare = {key: value for key, value in content.items() if key != "execution"}
-    for one in schema.findings_of(bare, "profile", file=shown, schema=schema.LANGUAGE):
-        unknown = one.problem == "unknown key" and not one.hint
-        yield replace(one, hint=_FREE) if unknown else one
-    yield from entry_findings(mapping(content.get("registry")), shown)
-    for key in ("registry", "execution", "execution_hooks") if content.get(_INCLUDES) else ():
-        if content.get(key):
-            yield Finding(
-                file=shown,
-                key=key,
-                problem="is not read: of a profile with includes, FAST-HEP reads only these",
-                expected="a profile of its own, with its name among the includes",
-            )

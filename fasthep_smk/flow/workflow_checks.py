@@ -11,12 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fasthep_smk.config.secret_urls import secret_findings
 from fasthep_smk.flow.datasets import dataset_findings
-from fasthep_smk.flow.ignored_keys import ignored_findings
 from fasthep_smk.flow.language import language_findings
-from fasthep_smk.flow.missing_keys import missing_findings
-from fasthep_smk.flow.op_values import text_findings
 from fasthep_smk.flow.places import datasets_at, mapping, named
-from fasthep_smk.flow.variations import variation_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest, not_among
 from fasthep_smk.util.names import folder_problem
@@ -56,12 +52,9 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
         *dataset_findings(document, workflow=workflow),
         *_variation_findings(document, workflow),
         *_stage_findings(document, workflow),
-        *missing_findings(document, workflow=workflow),
     ]
     told = {one.key for one in found}
     others = language_findings(document, workflow=workflow)
-    others += ignored_findings(document, workflow=workflow)
-    others += variation_findings(document, workflow=workflow)
     renamed = {f"{(one.key or '').rpartition('.')[0]} {one.hint}" for one in others}
     meant = [(word, _LACKING.format(word)) for word in ("id", "op")]
     found = [
@@ -234,8 +227,6 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         yield from _needs_findings(stage, key, stages, workflow)
         yield from _when_findings(stage, key, workflow)
         yield from _port_findings(stage, key, workflow)
-        if stage.get("op") not in mapping(mapping(document.get("registry")).get("transforms")):
-            yield from text_findings(stage, key, workflow=workflow)
 
 
 def _repeated_ids(stages: Sequence[YamlMapping], workflow: str) -> Iterator[Finding]:

@@ -85,7 +85,7 @@ from fasthep_smk.translate.write import Contents, Written, refuse_unseen
 from fasthep_smk.translate.write import write as write_files
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, WrongArgument, nearest
+from fasthep_smk.util.errors import Doubt, Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = [
@@ -217,7 +217,7 @@ def _and_operations(found: list[Finding], document: YamlMapping, start: Start) -
         with contextlib.suppress(Findings):  # a profile is what is wrong
             registry = registry_of(document, start.settings.workflow, start.root)
             more = operation_findings(document, registry, workflow=start.shown)
-    return [*found, *(one for one in more if one.key not in told)]
+    return [*found, *(one for one in more if one.key not in told and not isinstance(one, Doubt))]
 
 
 @quick_yaml()
@@ -247,6 +247,7 @@ def load(start: Start) -> Loaded:
         *schema.findings_of(document.get("smk"), "smk", file=start.shown, key="smk"),
         *(one for one in findings if one.key not in told or one.key is None),
     ]
+    found, notes = _apart(found, start)
     if found and not any((one.key or "").startswith(_OF_FILES) for one in found):
         found += file_findings(document, _inputs(start), settings.workflow)
     _raise_if_any(_and_operations(found, document, start), start)
@@ -255,8 +256,8 @@ def load(start: Start) -> Loaded:
     _raise_if_any([unsafe] if unsafe else [])
     site = execution.site
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
-    if note:
-        execution = replace(execution, notices=(note, *execution.notices))
+    notes = [note, *notes] if note else notes
+    execution = replace(execution, notices=(*notes, *execution.notices))
     sizes = read_sizes(settings.sizes) if settings.sizes else []
     return _adding(
         Loaded, start, document=document, digests=digests, execution=execution, sizes=sizes
@@ -302,14 +303,16 @@ def compile_plans(loaded: Loaded) -> Compiled:
     found = [item for one in plans for item in plan_findings(one.plan, workflow=loaded.shown)]
     if plans:
         found += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
+    found, notes = _apart(found, loaded)
     if plans and not found:  # what an unknown operation makes is not known
         varied = [one.plan for one in plans]
-        found += meaning_findings(varied, document, workflow=loaded.shown, told=found)
+        found, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
+        notes = notes or more
     _raise_if_any(found, loaded)
     wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
     compiler_said = [text for one in plans for text in one.warnings]
-    warnings = [*loaded.execution.notices, *not_searched, *compiler_said]
+    warnings = [*loaded.execution.notices, *notes, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
 
 
@@ -591,6 +594,16 @@ def _unknown_files(paths: list[str]) -> str:
 
 def _unreadable_record(path: Path) -> str:
     return f"{path} is damaged, or of another version: its job runs again"
+
+
+def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:
+    """Return what is wrong, and what a newer FAST-HEP than the tested one may know."""
+    doubts = [one for one in findings if isinstance(one, Doubt)]
+    notes = [
+        f"{one.at or one.file}: {one.key}: {one.problem}, unless a newer FAST-HEP reads it"
+        for one in located(doubts, start.settings.workflow, shown=start.shown)
+    ]
+    return [one for one in findings if not isinstance(one, Doubt)], notes
 
 
 def _raise_if_any(findings: list[Finding], start: Start | None = None) -> None:

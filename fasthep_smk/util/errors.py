@@ -16,6 +16,7 @@ from fasthep_smk.util.masking import masked
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = [
+    "Doubt",
     "Finding",
     "Findings",
     "JobsFailed",
@@ -105,6 +106,10 @@ class Finding:
         )
         lines += [f"    {label}: {text}" for label, text in details if text]
         return "\n".join(lines)
+
+
+class Doubt(Finding):
+    """What may be right with a newer release of what reads it: told, and no reason to stop."""
 
 
 def not_among(

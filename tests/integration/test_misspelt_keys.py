@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from fasthep_smk.cli.main import main
+from fasthep_smk.flow import contract
 from fasthep_smk.flow.compile import compile_workflow
 from tests.support import mistakes, slips
 from tests.support.forms import chosen
@@ -209,3 +210,40 @@ def test_a_slip_in_an_included_file_or_a_profile_is_named_with_its_line(
     text = (tmp_path / file).read_text()
     line = next(n for n, one in enumerate(text.splitlines(), 1) if f"{odd}:" in one)
     assert f"{file}, line {line}\n" in said
+
+
+def test_a_newer_release_may_have_keys_of_its_own(
+    root_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A key that is far from all others is a warning then; a slip is refused as ever."""
+    document = mistakes.base_for("analysis")
+    document["analysis"]["stages"][0]["caching"] = True
+    document["styles"]["plane"]["palette"] = "viridis"
+    (tmp_path / "data").symlink_to(root_file.parent)
+    (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert main(["check", "workflow.yaml"]) == 1
+    assert "caching: unknown key" in capfd.readouterr().err
+    monkeypatch.setattr(contract, "TESTED", dict.fromkeys(contract.TESTED, "2020.1"))
+    contract.is_newer.cache_clear()
+    try:
+        assert main(["check", "workflow.yaml"]) == 0
+        said = "".join(capfd.readouterr())
+        for key in ("analysis.stages['Vars'].caching", "styles.plane.palette"):
+            assert re.search(
+                rf"workflow.yaml, line \d+: {re.escape(key)}: unknown key, unless a newer "
+                "FAST-HEP reads it",
+                said,
+            ), said
+        document["styles"]["plane"]["figre"] = {"dpi": 50}
+        (tmp_path / "workflow.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+        assert main(["check", "workflow.yaml"]) == 1
+        said = capfd.readouterr().err
+        assert "did you mean 'figure'?" in said
+        assert "palette" not in said
+    finally:
+        contract.is_newer.cache_clear()

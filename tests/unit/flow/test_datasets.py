@@ -1,8 +1,7 @@
-"""What datasets say: values that are no numbers, and files that count twice."""
+"""Files whose events would count twice."""
 
 from __future__ import annotations
 
-import datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,40 +51,3 @@ def test_files_of_the_same_content_are_two(tmp_path: Path, monkeypatch: pytest.M
     for name in ("a.root", "b.root"):
         (tmp_path / name).write_bytes(b"events")
     assert problems({"name": "d", "files": ["a.root", "b.root", "root://host//a.root"]}) == []
-
-
-def test_a_decimal_comma_makes_a_key_of_a_number() -> None:
-    """``{name: d, xs: 1,5}`` holds 1 as cross-section, and the key 5."""
-    assert problems({"name": "d", "xs": 1, 5: None}) == [
-        "data.datasets['d']: holds the key 5, without a value"
-    ]
-    assert problems({"name": "d", "13TeV": True, "2018_lumi": 59.8, 2018: "B"}) == []
-
-
-def test_a_cross_section_is_a_finite_number() -> None:
-    assert problems({"name": "d", "xs": float("nan")}) == [
-        "data.datasets['d'].xs: is not a finite number"
-    ]
-    assert problems({"name": "d", "xs": -0.5}) == []
-
-
-def test_values_that_json_does_not_have_are_named() -> None:
-    day = datetime.date(2018, 5, 1)
-    (found,) = dataset_findings(
-        {"data": {"datasets": [{"name": "dy", "files": ["a.root"], "runs": [{"taken": day}]}]}},
-        workflow="w.yaml",
-    )
-    assert found.key == "data.datasets['dy'].runs[0].taken"
-    assert found.problem == "YAML reads this as a date, which FAST-HEP cannot write"
-    assert found.hint == "write '2018-05-01', in quotes"
-    assert problems({"name": "dy", "files": ["a.root"], "tags": {"a", "b"}, "raw": b"x"}) == [
-        "data.datasets['dy'].tags: YAML reads this as a set, which FAST-HEP cannot write",
-        "data.datasets['dy'].raw: YAML reads this as binary data, which FAST-HEP cannot write",
-    ]
-    assert (
-        problems({"name": "dy", "files": ["a.root"], "runs": {1: "a", 2.5: "b", False: "c"}}) == []
-    )
-    assert problems({"name": "dy", "files": ["a.root"], "runs": {1: "a", "x": "b"}}) == [
-        "data.datasets['dy'].runs: YAML reads this as a mapping with keys of several kinds, which "
-        "FAST-HEP cannot write"
-    ]

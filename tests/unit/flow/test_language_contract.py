@@ -18,7 +18,6 @@ import yaml
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.language import _OF_HOOK
 
 SCHEMA = schema.bundled()
 COMPILER = "hepflow.compiler"
@@ -143,7 +142,7 @@ def test_a_new_key_would_be_noticed() -> None:
 
 def test_the_keys_of_hooks_are_known() -> None:
     read = reads(source_of("execution"), "_merge_execution_hook_layers", "hook")
-    assert read <= set(_OF_HOOK)
+    assert read <= keys_at("hooks")
 
 
 def published() -> dict[str, str]:
