@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from fasthep_smk.config.schema import key_of
 from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import PlanNode
@@ -17,6 +19,7 @@ __all__ = [
     "named",
     "node_place",
     "place_of",
+    "quoted",
     "stages_by_id",
     "stages_of",
     "variations_of",
@@ -75,18 +78,69 @@ def _items(listed: object, key: str, named_by: str) -> Placed:
 
 def place_of(key: str, content: object, text: str) -> str:
     """Return the key of a text below ``content``, which stands at ``key``; that if it is absent."""
-    steps: list[tuple[str, object]] = []
-    if isinstance(content, dict):
-        steps = [(f".{name}", value) for name, value in content.items()]
-    elif isinstance(content, list):
-        steps = [(f"[{number}]", value) for number, value in enumerate(content)]
-    for step, value in steps:
-        if isinstance(value, str) and value.strip() == text.strip():
-            return key + step
-        below = place_of(key + step, value, text)
-        if below != key + step:
-            return below
+    for place, value, is_key in _scalars(key, content):
+        if not is_key and isinstance(value, str) and value.strip() == text.strip():
+            return place
     return key
+
+
+def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None:
+    """Return the key of the longest value or name of a stage that a message quotes, if of any.
+
+    ``stage`` is its id, or the id of a node that reads a source or join (``read.events``); without
+    one, all of the workflow is looked through. Values count where they stand as a whole word, names
+    of keys, numbers and short values only in quotation marks. Where nothing is quoted as a whole,
+    the first expression with a name that stands in quotation marks is the place.
+    """
+    key, content = _part(document, stage)
+    said = " ".join(message.split())
+    names = re.findall(r"(?<!\w)['\"]([A-Za-z_]\w*)['\"]", said)
+    best, place = (0, 0), None
+    for where, value, is_key in _scalars(key, content):
+        if where in document:  # the name of a section
+            continue
+        text = " ".join(str(value).split())
+        is_plain = isinstance(value, str) and not is_key
+        if f"'{text}'" in said or f'"{text}"' in said:
+            rank = (3, len(text))
+        elif is_plain and len(text) > 2 and _has_word(said, text) and stage is not None:
+            rank = (2 if where in (f"{key}.id", f"{key}.op") else 3, len(text))
+        elif is_plain and any(_has_word(text, one) for one in names):
+            rank = (1, 0)
+        else:
+            continue
+        if rank > best:
+            best, place = rank, where
+    return None if place is None else named(place, document)
+
+
+def _part(document: YamlMapping, stage: str | None) -> tuple[str, object]:
+    """Return the key and the content of a stage, of a source or join, or of all."""
+    if stage is None:
+        return "", document
+    kind, _, name = stage.partition("@")[0].partition(".")
+    section = {"read": "sources", "project": "sources", "join": "joins"}.get(kind, "")
+    if name in mapping(document.get(section)):
+        return key_of(section, [name]), mapping(document[section])[name]
+    return stages_by_id(document).get(stage.partition("@")[0], ("", None))
+
+
+def _has_word(text: str, word: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+
+
+def _scalars(key: str, content: object) -> Iterator[tuple[str, object, bool]]:
+    """Yield each value and each name of a key, with its key and whether it is a name."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            step = key_of(key, [name]) if isinstance(name, str) else f"{key}[{as_yaml(name)}]"
+            yield step, name, True
+            yield from _scalars(step, value)
+    elif isinstance(content, list):
+        for number, value in enumerate(content):
+            yield from _scalars(f"{key}[{number}]", value)
+    elif content is not None:
+        yield key, content, False
 
 
 def node_place(node: PlanNode) -> str:
