@@ -96,8 +96,8 @@ def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
     names = [node.impl for node in plan.nodes if node.impl not in registered[node.role]]
     for node in plan.nodes:
         where = node_place(node).removesuffix(".params")
-        last = ("style." if node.id.startswith("render.") else "") + "op"
-        last = last if node.role in ("transform", "sink") else "kind"
+        last = "op" if node.role == "transform" else "kind"
+        last = "style.op" if node.id.startswith("render.") else last
         findings += _component(plan, CATEGORY[node.role], node.impl, f"{where}.{last}", workflow)
         findings += _modifier_findings(plan, node, f"{where}.execution.modifiers", workflow)
     if told := unregistered_finding(plan.registry, names, workflow=workflow):

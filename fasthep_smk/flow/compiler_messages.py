@@ -31,8 +31,9 @@ _CIRCLE = "Lowered graph contains a cycle"
 def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     """Return what is wrong with a workflow that the compiler has refused, in its words."""
     said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    said = f"there is no {said!r}" if isinstance(error, KeyError) and " " not in said else said
     said = re.sub(r"PosixPath\('([^']*)'\)", r"\1", " ".join(said.split()))
-    said = said or type(error).__name__
+    said = said.replace(f"{workflow.resolve().parent}/", "") or type(error).__name__
     document: YamlMapping = {}
     with contextlib.suppress(Exception):  # it cannot be read: that is what is said
         document = dict(upstream.load_workflow_with_includes(str(workflow)).doc)
@@ -80,6 +81,8 @@ def raised_at(error: BaseException) -> tuple[str | None, str]:
             node = frame.f_locals.get("node")
             if node is not None and hasattr(node, "impl"):
                 stage = str(mapping(getattr(node, "meta", None)).get("stage_id") or node.id)
+            elif mapping(frame.f_locals.get("stage")).get("id"):
+                stage = str(frame.f_locals["stage"]["id"])
             for name in ("expr", "expression"):
                 read = frame.f_locals.get(name)
                 text = read if isinstance(read, str) else text

@@ -107,8 +107,9 @@ def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None
         if is_key and (where in document or (stage is None and uses[value] > 1)):
             continue  # the name of a section, or of keys in several places
         if at >= 0 or (is_word and _has_word(said, text)):
-            is_what = text == stage or where.rpartition(".")[2] in ("id", "name", "op", "kind")
-            rank = (2 if is_what and not is_key else 3, len(text), -at)
+            last = where.rpartition(".")[2]
+            is_what = not is_key and (text == stage or last in ("id", "name", "op", "kind"))
+            rank = (2 if last == "id" else 3 if is_what else 4, len(text), -at)
         elif isinstance(value, str) and any(_has_word(text, one) for one in names):
             rank = (0 if is_key else 1, 0, 0)
         else:

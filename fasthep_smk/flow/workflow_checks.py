@@ -6,6 +6,7 @@ itself is FAST-HEP's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from fasthep_smk.config.secret_urls import secret_findings
@@ -61,7 +62,8 @@ def document_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
     others += variation_findings(document, workflow=workflow)
     if any(one.hint == "did you mean 'datasets'?" for one in others):
         found = [one for one in found if one.problem != _NO_DATASET]
-    return [*found, *(one for one in others if one.key not in told)]
+    found += [one for one in others if one.key not in told]
+    return found or [*_unnamed(document, workflow)]
 
 
 _WHEN = ("partition", "dataset", "final", "partition_end", "dataset_end", "run_end")
@@ -118,7 +120,9 @@ def root_trees_of(document: YamlMapping) -> list[str] | None:
 
 def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     names: set[str] = set()
-    for _, name, _ in datasets_at(document):
+    for key, name, content in datasets_at(document):
+        if not name:
+            yield Finding(file=workflow, key=f"{key}.name", problem="is missing: it has no name")
         if name and name in names:
             yield Finding(
                 file=workflow,
@@ -130,6 +134,15 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
         if name and (problem := folder_problem(name)):
             yield name_finding(name, problem, key="data.datasets", workflow=workflow)
         names.add(name)
+        nevents = content.get("nevents")
+        if nevents is not None and not re.fullmatch(r"\s*\d*\s*", str(nevents)):
+            yield Finding(
+                file=workflow,
+                key=f"{key}.nevents",
+                problem="is not a number of events",
+                value=as_yaml(nevents),
+                expected="a whole number, or no nevents",
+            )
     if not names and root_trees_of(document):
         yield Finding(
             file=workflow,
@@ -174,6 +187,15 @@ def _stage_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
         if stage.get("op") not in mapping(mapping(document.get("registry")).get("transforms")):
             yield from text_findings(stage, key, workflow=workflow)
             yield from syntax_findings(stage, key, functions_of(document), workflow=workflow)
+
+
+def _unnamed(document: YamlMapping, workflow: str) -> Iterator[Finding]:
+    """Yield stages without an id or an op, of which the compiler does not say which they are."""
+    for key, stage in stages_of(document):
+        for word in ("id", "op"):
+            if not str(stage.get(word) or "").strip():
+                problem = f"the stage has no {word!r}"
+                yield Finding(file=workflow, key=key, problem=problem)
 
 
 def _long_id(stage: YamlMapping, key: str, workflow: str) -> Iterator[Finding]:
