@@ -193,7 +193,8 @@ def _unnamed(document: YamlMapping, workflow: str) -> Iterator[Finding]:
     """Yield stages without an id or an op, of which the compiler does not say which they are."""
     for key, stage in stages_of(document):
         for word in ("id", "op"):
-            if not str(stage.get(word) or "").strip():
+            value = stage.get(word)
+            if value is None or not str(value).strip():
                 problem = f"the stage has no {word!r}"
                 yield Finding(file=workflow, key=key, problem=problem)
 
