@@ -38,16 +38,12 @@ _FROM_FASTHEP = _GIVEN | {
     *("branches", "defaults", "fields", "node_id", "out", "stream_id", "stream_type"),
 }
 #: What FAST-HEP hands an operation besides its parameters; what a writer gets of ``outputs``.
-_HANDED = frozenset(("stream", "target", "ctx"))
-_OF_OUTPUTS = ("use", "tree", "keep")
+_HANDED, _OF_OUTPUTS = frozenset(("stream", "target", "ctx")), ("use", "tree", "keep")
 
 
 def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
-    """Return the modules of the workflow's own registry that cannot be imported.
-
-    Looked at before compiling: FAST-HEP's compiler imports some of them and does not say which
-    one failed.
-    """
+    """Return modules of the workflow's own registry that cannot be imported."""
+    # FAST-HEP's compiler, which comes later, does not say which one failed.
     findings: dict[str, Finding] = {}
     for section, entries in mapping(document.get("registry")).items():
         for name, entry in mapping(entries).items():
@@ -189,12 +185,11 @@ def parameter_findings(plan: Plan, document: YamlMapping, *, workflow: str) -> l
         if "@" in node.id or node.impl.startswith(_RENDERERS):
             continue
         for key, problem, known in _misfits(plan, node, said):
-            name, expected = key.rpartition(".")[2], ", ".join(sorted(known)) or None
+            name, listed = key.rpartition(".")[2], ", ".join(sorted(known)) or None
             close = None if name in known else nearest(name, known, cutoff=0.7)
             hint = f"did you mean {close!r}?" if close else None
-            found.append(
-                Finding(file=workflow, key=key, problem=problem, expected=expected, hint=hint)
-            )
+            one = Finding(file=workflow, key=key, problem=problem, expected=listed, hint=hint)
+            found.append(one)
     return found
 
 
