@@ -133,6 +133,24 @@ class Router:
             found += self._nowhere_to_go()
         return found
 
+    def without_gpu(self, stages: Iterable[str]) -> Iterable[Finding]:
+        """Yield which of ``stages``, all of which need a GPU, go to a pool that has none."""
+        for stage in stages:
+            first, last, why = self._choose(stage, needs_gpu=True)
+            for pool, how in ((first, why), (last, "fallback")):
+                settings = self._settings(pool, stage) if pool else None
+                # A batch system may be asked in its own words.
+                if settings is None or settings.request.gpus or "gpu" in repr(settings.options):
+                    continue
+                yield Finding(
+                    file=self.workflow,
+                    key=f"analysis.stages[{stage!r}].execution",
+                    problem="needs a GPU, and its pool has none",
+                    value=f"pool {pool.name!r} ({how})" if pool else None,
+                    expected="a pool with resources: {gpus: 1}",
+                    hint="name one by require, or for all such stages by default_pools.gpu",
+                )
+
     def warnings(self) -> list[str]:
         """Return what is odd about what stages ask for themselves."""
         return [text for needs in self.needs.values() for text in settings_of([needs.own_layer])[2]]

@@ -1,124 +1,110 @@
-"""Findings about what a workflow names: ops, sinks, modifiers, hooks and their modules."""
+"""Findings about what a workflow names: can it be loaded, and which parameters does it take.
+
+FAST-HEP loads an operation when its turn comes, in a job, and hands it all parameters of its stage:
+one that ``**rest`` swallows is never told. The specs and the signatures say what there is.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import importlib
+import dis
 import importlib.util
 import inspect
-import io
-import sys
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING
 
 from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import mapping, node_place
-from fasthep_smk.flow.reads import is_diagnostic
+from fasthep_smk.flow.reads import CATEGORY, is_diagnostic, is_published, modifiers_of, user_hooks
 from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, nearest, not_among
+from fasthep_smk.util.errors import Finding, is_slip, nearest
 from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode, Registry
 
-__all__ = ["plan_findings", "registry_findings", "unregistered_finding"]
+__all__ = ["parameter_findings", "plan_findings", "registry_findings", "unregistered_finding"]
 
-#: How the names of FAST-HEP's own operations begin.
+#: How the names of FAST-HEP's own operations begin; the schema knows the parameters of renderers.
 _OF_FASTHEP = ("hep.", "root_tree")
-
-_CATEGORY = {
-    "source": ("sources", "source"),
-    "transform": ("transforms", "op"),
-    "observer": ("observers", "observer"),
-    "sink": ("sinks", "sink"),
+_RENDERERS = "hep.render."
+_HINT = "install the package, or put the module beside the workflow or on PYTHONPATH"
+#: Parameters that FAST-HEP's compiler or engine gives, or reads themselves.
+_GIVEN = frozenset(("datasets", "spec", "when", "branches_by_dataset", "metadata_only"))
+_FROM_FASTHEP = _GIVEN | {
+    *("branches", "defaults", "fields", "node_id", "out", "stream_id", "stream_type"),
 }
+#: What FAST-HEP hands an operation besides its parameters; what a writer gets of ``outputs``.
+_HANDED, _OF_OUTPUTS = frozenset(("stream", "target", "ctx")), ("use", "tree", "keep")
 
 
 def registry_findings(document: YamlMapping, *, workflow: str) -> list[Finding]:
-    """Return the modules of the workflow's own registry that cannot be imported.
-
-    Looked at before compiling: FAST-HEP's compiler imports some of them and does not say which
-    one failed.
-    """
+    """Return modules of the workflow's own registry that cannot be imported."""
+    # FAST-HEP's compiler, which comes later, does not say which one failed.
     findings: dict[str, Finding] = {}
-    registry = document.get("registry")
-    for section, entries in (registry if isinstance(registry, dict) else {}).items():
-        for name, entry in (entries if isinstance(entries, dict) else {}).items():
+    for section, entries in mapping(document.get("registry")).items():
+        for name, entry in mapping(entries).items():
             parts = entry if isinstance(entry, dict) else {"": entry}
             for part, reference in parts.items():
-                if part not in ("", "spec", "impl") or not isinstance(reference, str):
-                    continue
-                if ":" in reference and (problem := _load_problem(reference)):
-                    finding = Finding(
-                        file=workflow,
-                        key=key_of("registry", filter(None, (str(section), str(name), part))),
-                        value=as_yaml(reference),
-                        problem=problem,
-                        expected="module:object that can be imported",
-                        hint=_hint(reference, problem),
-                    )
-                    # One module that cannot be imported is one finding, however often it is named.
-                    findings.setdefault(f"{reference.partition(':')[0]} {problem}", finding)
+                if part in ("", "spec", "impl") and ":" in str(reference):
+                    path = filter(None, (str(section), str(name), part))
+                    for one in _unloadable(reference, key_of("registry", path), workflow):
+                        # One module that cannot be imported is one finding.
+                        module = str(reference).partition(":")[0]
+                        findings.setdefault(f"{module} {one.problem}", one)
     return list(findings.values())
+
+
+def _unloadable(reference: object, key: str, workflow: str) -> Iterator[Finding]:
+    """Yield why ``module:object`` cannot be loaded, if it cannot."""
+    module, colon, name = str(reference).partition(":")
+    problem, hint = "is not of the form module:object", None
+    if colon:
+        try:
+            if not op_identity.is_published(module):
+                upstream.load_object(reference)
+            elif not importlib.util.find_spec(module):  # to load all renderers takes half a second
+                raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+            return
+        except (Exception, SystemExit) as error:
+            # Importing a user's module runs the user's code: anything is possible.
+            at = own_line(error)
+            problem = f"cannot be imported: {type(error).__name__}: {error}"
+            problem += f" ({at})" if at else ""
+            if module.endswith(".py"):
+                hint = f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
+            elif isinstance(error, ModuleNotFoundError):
+                problem = f"the module {error.name!r} cannot be imported: {error}"
+                hint = local_modules.why_not_found(module) or _HINT
+    value, expected = as_yaml(reference), "module:object that can be imported"
+    yield Finding(
+        file=workflow, key=key, value=value, problem=problem, expected=expected, hint=hint
+    )
 
 
 def plan_findings(plan: Plan, *, workflow: str) -> list[Finding]:
     """Return ops, sinks, sources, observers, modifiers, hooks and reports that cannot be loaded."""
-    findings: dict[str, Finding] = {}
+    findings: list[Finding] = []
+    registered = {role: plan.registry.get(section) or {} for role, section in CATEGORY.items()}
+    names = [node.impl for node in plan.nodes if node.impl not in registered[node.role]]
     for node in plan.nodes:
-        for finding in _node_findings(plan, node, workflow):
-            findings.setdefault(str(finding), finding)
-    with contextlib.redirect_stdout(io.StringIO()):
-        for what, load, arguments in _LOADERS:
-            try:
-                load(*(getattr(plan, name) if name else plan for name in arguments))
-            except Exception as error:
-                # Whatever a user's hook or handler raises on loading, say it once and clearly.
-                problem = f"cannot be loaded: {type(error).__name__}: {error}"
-                hint = _HINT if isinstance(error, ImportError) else None
-                finding = _event_finding(plan, error, what, workflow) or Finding(
-                    file=workflow, key=what, problem=problem, hint=hint
-                )
-                findings.setdefault(str(finding), finding)
-    findings = _without_profile(plan, findings, workflow)
+        where = node_place(node).removesuffix(".params")
+        last = "op" if node.role == "transform" else "kind"
+        last = "style.op" if node.id.startswith("render.") else last
+        findings += _component(plan, CATEGORY[node.role], node.impl, f"{where}.{last}", workflow)
+        findings += _modifier_findings(plan, node, f"{where}.execution.modifiers", workflow)
+    if told := unregistered_finding(plan.registry, names, workflow=workflow):
+        findings = [told, *(one for one in findings if "is registered" not in one.problem)]
     for report in plan.reports:
-        if report.get("source") != "provenance":
-            finding = Finding(
-                file=workflow,
-                key=f"reports[{report.get('id')!r}].source",
-                problem="is not a source of reports",
-                value=as_yaml(report.get("source")),
-                expected="provenance",
-            )
-            findings[str(finding)] = finding
-        for finding in _component_findings(
-            plan,
-            "sinks",
-            "op",
-            str(report.get("op")),
-            workflow,
-            f"reports[{report.get('id')!r}].op",
-        ):
-            findings.setdefault(str(finding), finding)
-    return list(findings.values())
-
-
-def _without_profile(plan: Plan, findings: dict[str, Finding], workflow: str) -> dict[str, Finding]:
-    """Return findings; where no profile registers FAST-HEP's operations, one for all of these."""
-    lacking = {
-        text: one
-        for text, one in findings.items()
-        if one.problem.endswith("of this name is registered")
-        and (one.value or "").strip("'").startswith(_OF_FASTHEP)
-    }
-    names = [(one.value or "").strip("'") for one in lacking.values()]
-    told = unregistered_finding(plan.registry, names, workflow=workflow)
-    if told is None:
-        return findings
-    others = {text: one for text, one in findings.items() if text not in lacking}
-    return {str(told): told, **others}
+        key = f"reports[{report.get('id')!r}]"
+        findings += _component(plan, "sinks", str(report.get("op")), f"{key}.op", workflow)
+        if (source := report.get("source")) != "provenance":
+            problem = f"is not a source of reports, as provenance is: {source!r}"
+            findings.append(Finding(file=workflow, key=f"{key}.source", problem=problem))
+    return list({str(one): one for one in findings}.values())
 
 
 def unregistered_finding(
@@ -138,177 +124,134 @@ def unregistered_finding(
     )
 
 
-#: What FAST-HEP loads before it runs anything: for which section, by what, from which part of
-#: the plan (the plan itself if it has no name).
-_LOADERS: tuple[tuple[str, Callable[..., object], tuple[str, ...]], ...] = (
-    ("execution_hooks", upstream.HookManager.from_plan, ("",)),
-    ("registry.product_handlers", upstream.runtime_registry_from_config, ("registry",)),
-    ("registry.functions", upstream.expr_registry_from_config, ("registry",)),
-)
-
-
-def _event_finding(plan: Plan, error: Exception, key: str, workflow: str) -> Finding | None:
-    """Return which event of a hook there is not, if that keeps it from being loaded."""
-    for hook in plan.execution_hooks:
-        hook = mapping(hook)
-        kind = str(hook.get("kind"))
-        for event in hook.get("events") or ():
-            if str(error) == f"Hook {kind} does not support event {event}":
-                return not_among(
-                    event,
-                    upstream.hook_spec_events(upstream.load_hook_spec(plan.registry, kind)),
-                    problem=f"the hook {kind!r} is not called at this event",
-                    file=workflow,
-                    key=key,
-                )
-    return None
-
-
-_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-_HINT = (
-    "install the package, or put the module beside the workflow, into the current folder or on "
-    "PYTHONPATH"
-)
-
-
-def _hint(reference: object, problem: str) -> str | None:
-    """Return what to do about a module, or about a name in it."""
-    module, _, name = str(reference).partition(":")
-    if module.endswith(".py"):
-        return f"write {module.removesuffix('.py').replace('/', '.')}:{name}, without .py"
-    if "has no attribute" in problem:
-        known = vars(sys.modules[module]) if module in sys.modules else ()
-        close = nearest(name, (one for one in known if one.isupper() == name.isupper()))
-        return f"did you mean '{module}:{close}'?" if close else None
-    if not problem.startswith(("the module", "there is no module")):
-        return None
-    return local_modules.why_not_found(str(reference).partition(":")[0]) or _HINT
-
-
-def _node_findings(plan: Plan, node: PlanNode, workflow: str) -> Iterator[Finding]:
-    category, word = _CATEGORY[node.role]
-    where = node_place(node).removesuffix(".params")
-    of_render = node.id.startswith("render.")
-    key = f"{where}.{'op' if word == 'op' else 'style.op' if of_render else 'kind'}"
-    yield from _component_findings(plan, category, word, node.impl, workflow, key)
-    execution = dict(dict(node.meta or {}).get("execution") or {})
-    for number, modifier in enumerate(execution.get("modifiers") or []):
-        said = modifier if isinstance(modifier, dict) else {"name": modifier}
-        place = f"{where}.execution.modifiers"
-        unknown = [
-            *_component_findings(
-                plan,
-                "execution_modifiers",
-                "modifier",
-                str(said.get("name")),
-                workflow,
-                place,
-                needs_spec=False,
-            )
-        ]
-        yield from unknown or _modifier_findings(plan, said, f"{place}[{number}]", workflow)
-
-
-def _modifier_findings(
-    plan: Plan, modifier: YamlMapping, key: str, workflow: str
-) -> Iterator[Finding]:
-    """Yield parameters that the class of a modifier does not take, or that it lacks."""
-    name = str(modifier.get("name"))
-    entry = (plan.registry.get("execution_modifiers") or {}).get(name)
-    made = upstream.load_object(str(entry.get("impl"))) if isinstance(entry, dict) else None
-    if not isinstance(made, type):  # it is called with none: they go into ctx
-        return
-    try:
-        takes = dict(inspect.signature(made).parameters)
-    except (TypeError, ValueError):
-        return
-    given = modifier.get("params")
-    given = given if isinstance(given, dict) else {}
-    if is_diagnostic(plan.registry, name) and (
-        problem := made.problem(given.get("engine"))  # type: ignore[attr-defined]
-    ):
-        yield Finding(
-            file=workflow,
-            key=f"{key}.params.engine",
-            value=as_yaml(given.get("engine")),
-            problem=problem,
-        )
-    kinds = {one.kind for one in takes.values()}
-    known = [one.name for one in takes.values() if one.kind in _BY_NAME]
-    for param in given if inspect.Parameter.VAR_KEYWORD not in kinds else ():
-        if param not in known:
-            yield not_among(
-                param,
-                known or ["no parameters"],
-                problem=f"{name} has no parameter of this name",
-                file=workflow,
-                key=f"{key}.params.{param}",
-            )
-    for one in takes.values():
-        if one.kind in _BY_NAME and one.default is one.empty and one.name not in given:
-            yield Finding(
-                file=workflow,
-                key=f"{key}.params.{one.name}",
-                problem=f"is missing: {name} needs it",
-                expected="a value",
-            )
-
-
-def _component_findings(
-    plan: Plan,
-    category: str,
-    word: str,
-    name: str,
-    workflow: str,
-    key: str,
-    *,
-    needs_spec: bool = True,
-) -> Iterator[Finding]:
+def _component(plan: Plan, category: str, name: str, key: str, workflow: str) -> list[Finding]:
+    """Return that nothing of a name is registered, or that it cannot be loaded."""
     registered = plan.registry.get(category) or {}
     entry = registered.get(name)
-    if not isinstance(entry, dict):
-        close = nearest(name, registered)
-        yield Finding(
-            file=workflow,
-            key=key,
-            problem=f"no {word} of this name is registered",
-            value=as_yaml(name),
-            expected=f"a registered name, such as {close!r}" if close else "a registered name",
-            hint="write use: {profiles: [hep, 'fasthep_smk:registry']} at the top of the workflow"
-            if name.startswith("smk.")
-            else "registered by a profile (use.profiles) or by the workflow's registry section",
-        )
-        return
-    parts = ("spec", "impl") if needs_spec else ("impl",)
-    for part in parts:
-        problem = _load_problem(entry.get(part))
-        if problem:
-            yield Finding(
-                file=workflow,
-                key=key_of("registry", (category, name, part)),
-                value=as_yaml(entry.get(part)),
-                problem=problem,
-                expected="module:object that can be imported",
-                hint=_hint(entry.get(part), problem),
-            )
+    if isinstance(entry, dict):
+        parts = ("impl",) if category == "execution_modifiers" else ("spec", "impl")
+        keys = {part: key_of("registry", (category, name, part)) for part in parts}
+        return [one for part in parts for one in _unloadable(entry.get(part), keys[part], workflow)]
+    word = "op" if category == "transforms" else category.removeprefix("execution_")[:-1]
+    hint = "registered by a profile (use.profiles) or by the workflow's registry section"
+    if name.startswith("smk."):
+        hint = "write use: {profiles: [hep, 'fasthep_smk:registry']} at the top of the workflow"
+    close = nearest(name, registered)
+    expected = f"a registered name, such as {close!r}" if close else "a registered name"
+    problem, value = f"no {word} of this name is registered", as_yaml(name)
+    return [
+        Finding(file=workflow, key=key, value=value, problem=problem, expected=expected, hint=hint)
+    ]
 
 
-def _load_problem(reference: object) -> str | None:
-    if not isinstance(reference, str) or ":" not in reference:
-        return "is not of the form module:object"
-    module = reference.partition(":")[0]
+def _modifier_findings(plan: Plan, node: PlanNode, place: str, workflow: str) -> Iterator[Finding]:
+    """Yield modifiers that there are not, or that end each job with what they are given."""
+    execution = mapping(mapping(node.meta).get("execution"))
+    for number, modifier in enumerate(execution.get("modifiers") or ()):
+        name, given = str(mapping(modifier).get("name", modifier)), mapping(modifier).get("params")
+        unknown = _component(plan, "execution_modifiers", name, place, workflow)
+        yield from unknown
+        entry = mapping((plan.registry.get("execution_modifiers") or {}).get(name))
+        made = None if unknown else upstream.load_object(str(entry.get("impl")))
+        if isinstance(made, type) and (refused := _refused(plan, node, name, made, mapping(given))):
+            takes = inspect.signature(made).parameters
+            words = set(re.findall(r"\w+", refused))
+            about = next((f".{one}" for one in (*mapping(given), *takes) if one in words), "")
+            key, expected = f"{place}[{number}].params{about}", ", ".join(takes) or "no parameters"
+            yield Finding(file=workflow, key=key, problem=refused, expected=expected)
+
+
+def _refused(plan: Plan, node: PlanNode, name: str, made: type, given: YamlMapping) -> str | None:
+    """Return why a modifier ends each job."""
+    of_fasthep = is_published(plan.registry, "execution_modifiers", name)
     try:
-        if op_identity.is_published(module):
-            # Loading all of FAST-HEP's renderers would cost half a second for nothing.
-            return None if importlib.util.find_spec(module) else f"there is no module {module}"
-        upstream.load_object(reference)
-    except ModuleNotFoundError as error:
-        return f"the module {error.name!r} cannot be imported: {error}"
-    except (Exception, SystemExit) as error:
-        # Importing a user's module runs the user's code: anything is possible.
-        line = own_line(error)
-        return f"cannot be imported: {type(error).__name__}: {error}" + (
-            f" ({line})" if line else ""
-        )
+        inspect.signature(made).bind(**given)
+        if of_fasthep or is_diagnostic(plan.registry, name):  # a user's may want what jobs have
+            made(**given)
+    except (TypeError, ValueError) as error:
+        return str(error) if str(error).startswith(name) else f"{name}: {error}"
+    if of_fasthep and name == "gpu.preload" and not given.get("fields"):
+        return "gpu.preload needs fields: the columns to move, such as [Muon_Px, Muon_Py]"
+    if of_fasthep and name == "cuda.jit" and not _own_code_around(plan, node):
+        return "cuda.jit takes its functions from ctx['cuda_jit_functions']: no hook sets that"
     return None
+
+
+def parameter_findings(plan: Plan, document: YamlMapping, *, workflow: str) -> list[Finding]:
+    """Return parameters of ``document`` that operations do not take, and those that they lack."""
+    said, found = _keys(document), list[Finding]()
+    for node in plan.nodes:
+        # The patch of an inline variation may speak of what only the operation's users know.
+        if "@" in node.id or node.impl.startswith(_RENDERERS):
+            continue
+        for key, problem, known in _misfits(plan, node, said):
+            name, listed = key.rpartition(".")[2], ", ".join(sorted(known)) or None
+            close = None if name in known else nearest(name, known, cutoff=0.7)
+            hint = f"did you mean {close!r}?" if close else None
+            one = Finding(file=workflow, key=key, problem=problem, expected=listed, hint=hint)
+            found.append(one)
+    return found
+
+
+def _keys(content: object) -> set[str]:
+    """Return all keys of a document, wherever they are."""
+    if isinstance(content, dict):
+        return {*map(str, content)}.union(*map(_keys, content.values()))
+    return set[str]().union(*map(_keys, content)) if isinstance(content, list) else set()
+
+
+def _misfits(plan: Plan, node: PlanNode, said: set[str]) -> Iterator[tuple[str, str, set[str]]]:
+    """Yield what an operation is called with and does not take, or lacks: key, problem, names."""
+    op, category, place = node.impl, CATEGORY[node.role], node_place(node)
+    entry = mapping((plan.registry.get(category) or {}).get(op))
+    spec, function = (upstream.load_object(str(entry[part])) for part in ("spec", "impl"))
+    if not isinstance(spec, dict) or not inspect.isfunction(function):
+        return
+    signature = inspect.signature(function, follow_wrapped=False)
+    rests = [one.name for one in signature.parameters.values() if one.kind is one.VAR_KEYWORD]
+    named, listed = {*signature.parameters} - {*rests}, mapping(spec.get("params"))
+    read = re.findall(r"params\.(\w+)", repr((spec.get("requires"), spec.get("provides"))))
+    known = ({*listed, *named, *read} if rests else named) - _HANDED
+    odd = [one for one in node.params if one in said - known - _FROM_FASTHEP]
+    if rests and not is_published(plan.registry, category, op) and _reads(function, rests[0]):
+        free = known - {*node.params}  # it may look for names that only it knows
+        odd = [one for one in odd if any(is_slip(one, other) for other in free)]
+    elif rests:
+        free = {"comment", "description", *(_OF_OUTPUTS if node.role == "sink" else ())}
+        odd = [one for one in odd if one not in free and not one.startswith("x-")]
+    for name in odd:
+        only = " (only its spec has it)" if name in listed else ""
+        yield f"{place}.{name}", f"{op} has no parameter of this name{only}", known - _GIVEN
+    lacking = {one for one in listed if mapping(listed[one]).get("required")} - {*node.params}
+    for name in sorted(lacking - _GIVEN) if node.role != "sink" else ():
+        yield f"{place}.{name}", f"is missing: {op} needs it", set()
+    if (
+        odd
+        or lacking - _GIVEN
+        or node.role not in ("transform", "observer")
+        or _own_code_around(plan, node)
+    ):
+        return
+    inputs = {ref.input_name for ref in node.inputs if ref.input_name != "dependency"}
+    target = {"target"} if node.role == "observer" else set()
+    try:
+        signature.bind(**dict.fromkeys({*node.params, *inputs, *target, "ctx"}))
+    except TypeError as error:
+        name = str(error).split("'")[1]
+        is_input = name in {*inputs, "stream"}
+        key = f"{place.removesuffix('.params')}.from" if is_input else f"{place}.{name}"
+        yield key, f"{op}: {error}", named - _HANDED
+
+
+def _own_code_around(plan: Plan, node: PlanNode) -> bool:
+    """Whether a modifier or a hook of a user's own may give an operation more."""
+    modifiers = modifiers_of(node, plan.registry)
+    of_fasthep = (is_published(plan.registry, "execution_modifiers", one) for one in modifiers)
+    return user_hooks(plan, plan.registry) or not all(of_fasthep)
+
+
+def _reads(function: FunctionType, rest: str) -> bool:
+    """Whether a function looks at a variable; ``locals()`` and its like look at all."""
+    names = {rest, "locals", "vars", "eval", "exec"}
+    code = dis.get_instructions(function)
+    return any(one.argval in names and one.opname.startswith("LOAD") for one in code)

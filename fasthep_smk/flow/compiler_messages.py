@@ -1,46 +1,42 @@
-"""What FAST-HEP's compiler says when it refuses a workflow, as findings.
-
-It names what it looked for, seldom where that stands or what there is instead: both are looked up
-in the workflow.
-"""
+"""What FAST-HEP says when it refuses a workflow, and which value of the workflow that is about."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Iterator
-from importlib import resources
+import traceback
+from collections.abc import Iterator
 from pathlib import Path
-
-import yaml
+from types import FrameType
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
-from fasthep_smk.flow.places import datasets_at, mapping, named, place_of, stages_of
+from fasthep_smk.flow.places import mapping, named, quoted, stages_by_id, stages_of
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, nearest, not_among
-from fasthep_smk.util.yaml_files import load
+from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["compiler_finding"]
+__all__ = ["compiler_finding", "raised_at"]
 
+#: A key that a message names.
 _KEY = re.compile(
     r"(?<![\w.'\"])((?:analysis|data|sources|joins|execution|systematics|styles|registry)"
     r"(?:(?:\.\w+|\[[^\[\]]*\])+|(?= must be )))"
 )
-_NODE = re.compile(r"Failed to parse data dependencies for node '(?:stage\.)?(.+?)' \(.*?\)")
-_INCLUDED = "include cycle detected: "
+#: A node of the plan, and a stage, that a message names.
+_NODE = re.compile(r"(?i)\b(?:node '(?:\w+\.)?|stage ')([^'@]+?)(?:\.\d+)?(?:@[^']*)?'")
 _CIRCLE = "Lowered graph contains a cycle"
-_SHAPE = re.compile(r"Included YAML must be a mapping/dict: (.+)")
-_OPENED = re.compile(
-    r"(?s)Failed to inspect ROOT dataset metadata for dataset='(.+?)' file='(.+?)': (.+)"
-)
 
 
 def compiler_finding(workflow: Path, error: BaseException) -> Finding:
-    """Return what is wrong with a workflow that the compiler has refused."""
-    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    message = message or type(error).__name__
+    """Return what is wrong with a workflow that the compiler has refused, in its words."""
+    said = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    said = f"there is no {said!r}" if isinstance(error, KeyError) and " " not in said else said
+    said = re.sub(r"PosixPath\('([^']*)'\)", r"\1", " ".join(said.split()))
+    said = said.replace(f"{workflow.resolve().parent}/", "") or type(error).__name__
+    document: YamlMapping = {}
+    with contextlib.suppress(Exception):  # it cannot be read: that is what is said
+        document = dict(upstream.load_workflow_with_includes(str(workflow)).doc)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return Finding(
             file=str(workflow),
@@ -49,412 +45,83 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
             or "install it, or put its folder on PYTHONPATH; modules beside the workflow and "
             "in the current folder are found",
         )
-    document = _document(workflow)
-    known = _syntax(workflow, document, message, error) or _name(workflow, document, message)
-    if known is not None:
-        return known
-    if message.startswith(_INCLUDED):
-        files = [Path(one).name for one in re.findall(r"Path\('([^']+)'\)", message)]
+    if said == _CIRCLE:
+        waiting = _waiting(document)
         return Finding(
             file=str(workflow),
-            key="include",
-            problem="files include each other",
-            value=" → ".join(files),
-            expected="files that do not",
-        )
-    if shape := _SHAPE.match(message):
-        return _no_mapping(Path(shape[1]), workflow)
-    if opened := _OPENED.search(message):
-        return _unopened(document, *opened.groups(), workflow=str(workflow))
-    if message == _CIRCLE:
-        return Finding(
-            file=str(workflow),
-            key="analysis.stages",
+            key=f"analysis.stages[{waiting[0]!r}]" if waiting else "analysis.stages",
             problem="stages wait for each other in a circle",
-            expected="stages that need only earlier ones: see from and needs",
+            value=", ".join(waiting) or None,
+            expected="stages that need only others: see from and needs",
         )
-    told = (
-        _wrong_value(workflow, document, message)
-        or _said(workflow, document, message)
-        or _of_spec(workflow, document, message)
-    )
-    if told is not None:
-        return told
-    key = _KEY.search(message)
-    node = _NODE.match(message)
-    place = named(key.group(1), document) if key else None
-    if node and place is None:
-        stage = node[1].partition("@")[0]
-        place, message = f"analysis.stages[{stage!r}].params", message[node.end() :].lstrip(": ")
+    node, text = raised_at(error)
+    named_node = _NODE.search(said)
+    stage = node or (named_node[1] if named_node else None)
+    place = _KEY.search(said)
+    key, content = stages_by_id(document).get((stage or "").partition("@")[0], (None, {}))
+    at = named(place[1], document) if place else None
+    at = at or (quoted(document, stage, f"{said} '{text}'") if stage else None)
+    at = (at or quoted(document, None, said) or key or "").removesuffix(".id")
     return Finding(
         file=str(workflow),
-        key=place,
-        problem=f"FAST-HEP's compiler refuses it ({message})",
+        key=at or None,
+        problem=f"FAST-HEP refuses {content.get('op') or 'it'}: {said}",
+        value=as_yaml(text) if text and text not in said else None,
     )
 
 
-def _no_mapping(file: Path, workflow: Path) -> Finding:
-    """Return that a file is YAML, and no workflow: a list, a number, a text."""
-    content: object = None
-    with contextlib.suppress(OSError, yaml.YAMLError, UnicodeError, Findings):
-        content = load(file)
-    kind = "a list" if isinstance(content, list) else "one value"
-    shown = str(workflow) if file.resolve() == workflow.resolve() else str(file)
-    return Finding(
-        file=shown,
-        problem=f"is {kind}, not a workflow of keys with values",
-        value=as_yaml(content),
-        at=f"{shown}, line 1",
-        expected="data: …, sources: …, analysis: …",
-        hint="leave out the '-' before the keys" if isinstance(content, list) else None,
-    )
+def raised_at(error: BaseException) -> tuple[str | None, str]:
+    """Return the stage that FAST-HEP had in hand when it raised, and the text that it read then.
+
+    A node that belongs to no stage is told by its id; without a text it is empty.
+    """
+    stage, text = None, ""
+    for one in _chain(error):
+        for frame in _frames(one):
+            node = frame.f_locals.get("node")
+            if node is not None and hasattr(node, "impl"):
+                stage = str(mapping(getattr(node, "meta", None)).get("stage_id") or node.id)
+            elif mapping(frame.f_locals.get("stage")).get("id"):
+                stage = str(frame.f_locals["stage"]["id"])
+            for name in ("expr", "expression"):
+                read = frame.f_locals.get(name)
+                text = read if isinstance(read, str) else text
+        text = (one.text or text) if isinstance(one, SyntaxError) else text
+        if stage is not None:
+            break
+    return stage, text.strip()
 
 
-def _unopened(
-    document: YamlMapping, dataset: str, file: str, reason: str, *, workflow: str
-) -> Finding:
-    """Return which input file the compiler could not look into."""
-    for key, name, content in datasets_at(document):
-        if name == dataset:
-            return Finding(
-                file=workflow,
-                key=place_of(f"{key}.files", content.get("files"), file),
-                problem=f"cannot be opened: {' '.join(reason.split())}",
-                value=as_yaml(file),
-                expected="a ROOT file that can be read now",
-            )
-    return Finding(file=file, problem=f"cannot be opened: {reason}")
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it came from."""
+    left: BaseException | None = error
+    seen: list[BaseException] = []
+    while left is not None and left not in seen:
+        yield left
+        seen.append(left)
+        left = left.__cause__ or left.__context__
 
 
-#: What the compiler wants at a key, in its words and in ours.
-_MUST_BE = re.compile(r"(?P<key>[A-Za-z_][^ ]*(?: \('[^']*'\)[^ ]*)?) must be (?P<what>.+)")
-_WORDS = (
-    (r"^an? non-empty (string|stage id string)", "a text"),
-    (r"^an? non-empty list.*", "a list with at least one entry"),
-    (r"non-empty ", ""),
-    (r"\ba mapping\b", "keys with values"),
-    (r"\bstrings?\b", "text"),
-    (r"\ba boolean\b", "true or false"),
-    (r"\ban? (positive )?integer\b", "a whole number"),
-    (r"'module:object'", "module:object, such as my_ops:met"),
-)
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    """Yield the frames of FAST-HEP's that an error went through, the innermost last."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        if re.search(r"[/\\](hepflow|fasthep_(?!smk))", frame.f_code.co_filename):
+            yield frame
 
 
-def _wrong_value(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
-    """Return which value is of another kind than the compiler wants."""
-    message = re.sub(r"^dataset\[(.+?)\](?=[.\[])", r"data.datasets['\1']", message)
-    found = _MUST_BE.fullmatch(message)
-    if found is None:
-        return None
-    what = found["what"].rstrip(".")
-    for word, ours in _WORDS:
-        what = re.sub(word, ours, what)
-    value = _value_at(document, found["key"])
-    hint = None
-    if "module:object" in what and isinstance(value, str) and "." in value and ":" not in value:
-        hint = f"write {':'.join(value.rsplit('.', 1))}"
-    holder = _value_at(document, found["key"].rpartition(".")[0])
-    return Finding(
-        file=str(workflow),
-        key=named(found["key"], document),
-        problem="is missing" if value is None and holder else "is not a valid value",
-        value=None if value is None else as_yaml(value),
-        expected=what,
-        hint=hint,
-    )
+def _waiting(document: YamlMapping) -> list[str]:
+    """Return the stages that take something from each other, and those that wait for these."""
+    left = {str(stage.get("id")): _taken(stage) for _, stage in stages_of(document)}
+    while free := [name for name, taken in left.items() if not taken & left.keys()]:
+        for name in free:
+            del left[name]
+    return list(left)
 
 
-#: The number of an entry and the variation, at the end of a node's name; and the first half of
-#: what the compiler says of a file that two nodes write.
-_ENTRY = r"(?:\.\d+)?(?:@[^']*)?"
-_CLAIM = (
-    r"Conflicting output artifact claim for '(.+?)': "
-    rf"node '\w+\.([^'@]+?){_ENTRY}' declares '(.+?)',"
-)
-#: What the compiler says -> at which key, what is wrong, and what is expected. ``{0}`` and so on
-#: are the groups, ``{streams}`` the sources and joins of the workflow.
-_SAID = (
-    (r"(\S+)\.(\w+) is required", "{0}.{1}", "is missing", None),
-    (r"(\S+) missing (\w+)", "{0}.{1}", "is missing", None),
-    (r"\S+ node write\.(.+)\.(\d+)(?:@\S*)? parameter '(\w+)' expected (.+), got \w+",
-     "analysis.stages[{0!r}].write[{1}].{2}", "is not a valid value", "a value of type {3}"),
-    (r"\S+ node write\.(.+)\.(\d+)(?:@\S*)? parameter '(\w+)' must be one of \[(.+)\], got (.*)",
-     "analysis.stages[{0!r}].write[{1}].{2}", "is not a valid value: {4}", "{3}"),
-    (r"\S+ node (?:stage\.)?(.+?)(?:@[^@]*)? parameter '(\w+)' expected (.+), got \w+",
-     "analysis.stages[{0!r}].params.{1}", "is not a valid value", "a value of type {2}"),
-    (r"Source '(.+)' dataset '(.+)' has no files", "data.datasets[{1!r}].files", "is empty",
-     "at least one file"),
-    (r"Multiple input streams available.*", "primary_stream", "is missing: there are several "
-     "sources, and a stage does not say from which it takes its events", "{streams}"),
-    (r"Stage '(.+)' input entries must be mappings, got \w+", "analysis.stages[{0!r}].from",
-     "is not a valid value", "the name of a stage, or a list of {{node: a stage, as: a name}}"),
-    (r"(\S+) template references unknown matrix axis '(.*)'", "{0}.matrix.{1}",
-     "is missing: the variation speaks of {{{1}}}", "a list of values"),
-    (r"Unknown execution hook kind '(.+)'", "execution_hooks", "no hook is called {0!r}",
-     "a hook of a profile (use.profiles), or of registry.hooks"),
-    (rf"{_CLAIM} and node '\w+\.\2{_ENTRY}' declares .*",
-     "analysis.stages[{1!r}]", "writes the same file twice: {0} ({2})",
-     "a file of its own for each, by another out or path"),
-    (rf"{_CLAIM} and node '\w+\.([^'@]+?){_ENTRY}' declares .*",
-     "analysis.stages[{3!r}]", "writes the same file as stage {1!r}: {0} ({2})",
-     "a file of its own, by another out or path"),
-    (r"Style 'use' cycle detected: ((.+?) -> .*)", "styles[{1!r}].use",
-     "styles are made from each other: {0}", "a style that does not use this one"),
-)  # fmt: skip
-
-
-def _said(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
-    """Return what some of the compiler's messages mean."""
-    streams = ", ".join(_streams(document))
-    for pattern, key, problem, expected in _SAID:
-        if found := re.fullmatch(pattern, message, re.DOTALL):
-            return Finding(
-                file=str(workflow),
-                key=named(key.format(*found.groups()), document),
-                problem=problem.format(*found.groups()),
-                expected=expected.format(*found.groups(), streams=streams) if expected else None,
-            )
-    return None
-
-
-#: What the entries of a spec's ``symbols`` may be.
-_KINDS = {
-    "requires": ("field_list", "field_prefix", "expr", "expr_or_field"),
-    "provides": ("field_list", "field_prefix", "template"),
-}
-_OF_SPEC = re.compile(
-    r"(?s)(?:Unsupported|Registered|Template|Cannot resolve|template|requires|provides|\w+_\w+)"
-    r"(?:\.symbols)?\b.* for '(?P<op>[^']+)'.*"
-)
-_KIND = re.compile(r"Unsupported (requires|provides)\.symbols kind for '.+': '?(.*?)'?")
-_RESULT = re.compile(r"Registered component spec for '.+' declares single result kind '(.+)' .*")
-
-
-def _of_spec(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
-    """Return what is wrong with the spec of a user's own operation."""
-    node = _NODE.match(message)
-    message = message[node.end() :].lstrip(": ") if node else message
-    found = _OF_SPEC.fullmatch(message)
-    registry = mapping(document.get("registry"))
-    for section, entries in registry.items() if found else ():
-        entry = mapping(entries).get(found["op"]) if found else None
-        if found is None or not isinstance(entry, dict):
-            continue
-        where = f"registry.{section}[{found['op']!r}].spec"
-        reference = str(entry.get("spec"))
-        if kind := _KIND.fullmatch(message):
-            return not_among(
-                kind[2],
-                _KINDS[kind[1]],
-                problem=f"{reference}: {kind[1]}.symbols has no entries of this kind",
-                file=str(workflow),
-                key=where,
-            )
-        if result := _RESULT.fullmatch(message):
-            return not_among(
-                result[1],
-                ("event_stream", "histogram", "cutflow"),
-                problem=f"{reference}: result.kind is none that FAST-HEP knows",
-                file=str(workflow),
-                key=where,
-            )
-        return Finding(
-            file=str(workflow),
-            key=where,
-            value=reference,
-            problem=f"FAST-HEP's compiler refuses the spec ({message})",
-        )
-    return None
-
-
-def _value_at(document: object, key: str) -> object:
-    """Return what a workflow says at a key as the compiler writes it."""
-    for name, number, quoted in re.findall(r"([^.\[\]]+)|\[(\d+)\]|\[['\"](.*?)['\"]\]", key):
-        if number:
-            listed = document if isinstance(document, list) else []
-            document = listed[int(number)] if int(number) < len(listed) else None
-        else:
-            document = mapping(document).get(quoted or name)
-    return document
-
-
-def _document(workflow: Path) -> YamlMapping:
-    with contextlib.suppress(Exception):  # it cannot be read: that is told by the message itself
-        return dict(upstream.load_workflow_with_includes(str(workflow)).doc)
-    return {}
-
-
-def _syntax(
-    workflow: Path, document: YamlMapping, message: str, error: BaseException
-) -> Finding | None:
-    """Return which expression Python cannot read."""
-    node = _NODE.match(message)
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, SyntaxError):
-        cause = cause.__cause__
-    if node is None or cause is None or not cause.text:
-        return None
-    stage, text = node[1].partition("@")[0], cause.text.strip()
-    key, content = f"analysis.stages[{stage!r}].params", None
-    for place, one in stages_of(document):
-        if one.get("id") == stage:
-            key, content = f"{place}.params", one.get("params")
-    return Finding(
-        file=str(workflow),
-        key=place_of(key, content, text),
-        problem=f"is not an expression: {cause.msg}",
-        value=text,
-        expected="an expression such as (a > 1) & (b < 2)",
-    )
-
-
-def _streams(document: YamlMapping) -> list[str]:
-    listed = [*mapping(document.get("sources")), *mapping(document.get("joins"))]
-    return [str(name) for name in listed] or ["events"]
-
-
-def _stages(document: YamlMapping) -> list[str]:
-    return [str(stage.get("id")) for _, stage in stages_of(document)]
-
-
-def _nodes(document: YamlMapping) -> list[str]:
-    streams = [
-        f"{kind}.{one}" for one in _streams(document) for kind in ("read", "join", "project")
-    ]
-    return [*(f"stage.{one}" for one in _stages(document)), *streams]
-
-
-def _styles(document: YamlMapping) -> list[str]:
-    return [str(name) for name in mapping(document.get("styles"))]
-
-
-def _layouts(document: YamlMapping) -> list[str]:
-    return [str(name) for name in mapping(document.get("outputs"))]
-
-
-def _profiles(_: YamlMapping) -> list[str]:
-    local = Path(".hepflow/profiles")
-    found = [path.stem for path in local.glob("*.yaml")] if local.is_dir() else []
-    return [*found, *_packaged("hepflow")]
-
-
-def _packaged(package: str) -> list[str]:
-    with contextlib.suppress(ModuleNotFoundError, OSError, ValueError):
-        files = resources.files(f"{package}.profiles").iterdir()
-        return sorted(one.name.removesuffix(".yaml") for one in files if one.name.endswith(".yaml"))
-    return []
-
-
-def _files(_: YamlMapping) -> list[str]:
-    found = [
-        path for pattern in ("*/*.yaml", ".hepflow/profiles/*.yaml") for path in _glob(pattern)
-    ]
-    return [str(path) for path in found]
-
-
-def _glob(pattern: str) -> Iterator[Path]:
-    with contextlib.suppress(OSError):
-        yield from Path().glob(pattern)
-
-
-#: What the compiler says of a name that it does not find -> what is wrong, and what names there
-#: are.
-_Names = Callable[[YamlMapping], Iterable[str]]
-_UNKNOWN: tuple[tuple[re.Pattern[str], str, _Names], ...] = (
-    (re.compile(r"Unknown style '(.+?)'\. Available"), "there is no style of this name", _styles),
-    (
-        re.compile(r"Writer on stage .* references unknown output layout '(.+)'"),
-        "outputs has no entry of this name",
-        _layouts,
-    ),
-    (
-        re.compile(r"Top-level observer .* references unknown node '(.+)'"),
-        "nothing of this name can be observed",
-        _nodes,
-    ),
-    (
-        re.compile(r"primary_stream references unknown stream '(.+)'"),
-        "no source or join has this name",
-        _streams,
-    ),
-    (re.compile(r"Profile path '(.+)' not found"), "there is no such profile", _files),
-    (
-        re.compile(r"duplicate systematics variation name: (.+)"),
-        "two variations have this name",
-        lambda _: (),
-    ),
-    (
-        re.compile(r"Profile '([^':]+)' not found"),
-        "there is no profile of this name",
-        _profiles,
-    ),
-)
-_PORT = re.compile(
-    r"Node '(?:stage\.|render\.)?(.+?)(?:\.0)?' input references missing output "
-    r"(?:stage\.|read\.|join\.)?(.+)"
-)
-_PORTS = ("stream", "hist", "cutflow")
-_OF_PACKAGE = re.compile(r"Profile '([^':]+):([^']+)' not found")
-
-
-def _name(workflow: Path, document: YamlMapping, message: str) -> Finding | None:
-    """Return which name the compiler has not found, and the nearest that there is."""
-    packaged = _OF_PACKAGE.match(message)
-    if packaged:
-        package, name = packaged.groups()
-        known = [f"{package}:{one}" for one in _packaged(package)]
-        problem = "the package has no profile of this name"
-        return _unknown(workflow, document, f"{package}:{name}", problem, known)
-    port = _PORT.match(message)
-    if port:
-        stage, name = port[1], port[2].rpartition(".")[2]
-        return Finding(
-            file=str(workflow),
-            key=f"analysis.stages[{stage!r}].from",
-            problem=f"stage {port[2].rpartition('.')[0]!r} has no output of this name",
-            value=as_yaml(name),
-            expected="stream, or hist of a histogram, cutflow of a selection",
-            hint=f"did you mean {close!r}?"
-            if (close := nearest(name, _PORTS)) not in (None, name)
-            else None,
-        )
-    for pattern, problem, names in _UNKNOWN:
-        found = pattern.match(message)
-        if found:
-            listed = [one for one in names(document) if Path(one) != workflow]
-            within = _renders(document) if names is _styles else document
-            return _unknown(workflow, document, found[1], problem, listed, within)
-    return None
-
-
-def _renders(document: YamlMapping) -> YamlMapping:
-    """Return the parts of a workflow that name styles: stages may be called like one."""
-    stages = mapping(document.get("analysis")).get("stages")
-    listed = stages if isinstance(stages, list) else []
-    naming = [
-        {
-            "render": mapping(one).get("render"),
-            "params": {"style": mapping(mapping(one).get("params")).get("style")},
-        }
-        for one in listed
-    ]
-    return {"analysis": {"stages": naming}, "styles": document.get("styles")}
-
-
-def _unknown(
-    workflow: Path,
-    document: YamlMapping,
-    name: str,
-    problem: str,
-    known: list[str],
-    within: YamlMapping | None = None,
-) -> Finding:
-    close = nearest(name, known, cutoff=0.6)
-    return Finding(
-        file=str(workflow),
-        key=named(place_of("", within or document, name).removeprefix("."), document) or None,
-        problem=problem,
-        value=as_yaml(name),
-        expected=", ".join(known) if 0 < len(known) < 12 and name not in known else None,
-        hint=f"did you mean {close!r}?" if close else None,
-    )
+def _taken(stage: YamlMapping) -> set[str]:
+    """Return what a stage names in ``from`` and ``needs``."""
+    listed: list[object] = []
+    for value in (stage.get("from", stage.get("in")), stage.get("needs")):
+        listed += value if isinstance(value, list) else [value]
+    names = (mapping(one).get("node") if isinstance(one, dict) else one for one in listed)
+    return {str(name).removeprefix("stage.").partition("@")[0] for name in names if name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -88,25 +89,29 @@ def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None
     """Return the key of the longest value or name of a stage that a message quotes, if of any.
 
     ``stage`` is its id, or the id of a node that reads a source or join (``read.events``); without
-    one, all of the workflow is looked through. Values count where they stand as a whole word, names
-    of keys, numbers and short values only in quotation marks. Where nothing is quoted as a whole,
-    the first expression with a name that stands in quotation marks is the place.
+    one, all of the workflow is looked through. Values count where they stand as a whole word, but
+    short ones, numbers and names of keys only in quotation marks. Where nothing is quoted as a
+    whole, the first expression with a name that stands in quotation marks is the place.
     """
     key, content = _part(document, stage)
-    said = " ".join(message.split())
+    said = re.sub(r"\[(?:'[^']*', )+'[^']*'\]", "", " ".join(message.split()))  # what there is
     names = re.findall(r"(?<!\w)['\"]([A-Za-z_]\w*)['\"]", said)
-    best, place = (0, 0), None
+    best, place = (0, 0, 0), None
+    uses = Counter(value for _, value, is_key in _scalars(key, content) if is_key)
     for where, value, is_key in _scalars(key, content):
-        if where in document:  # the name of a section
-            continue
         text = " ".join(str(value).split())
-        is_plain = isinstance(value, str) and not is_key
-        if f"'{text}'" in said or f'"{text}"' in said:
-            rank = (3, len(text))
-        elif is_plain and len(text) > 2 and _has_word(said, text) and stage is not None:
-            rank = (2 if where in (f"{key}.id", f"{key}.op") else 3, len(text))
-        elif is_plain and any(_has_word(text, one) for one in names):
-            rank = (1, 0)
+        is_word = isinstance(value, str) and not is_key and len(text) > 2
+        if stage is None:  # a word of letters may be any
+            is_word &= not text.isalpha()
+        at = max(said.find(f"'{text}'"), said.find(f'"{text}"'))
+        if is_key and (where in document or (stage is None and uses[value] > 1)):
+            continue  # the name of a section, or of keys in several places
+        if at >= 0 or (is_word and _has_word(said, text)):
+            last = where.rpartition(".")[2]
+            is_what = not is_key and (text == stage or last in ("id", "name", "op", "kind"))
+            rank = (2 if last == "id" else 3 if is_what else 4, len(text), -at)
+        elif isinstance(value, str) and any(_has_word(text, one) for one in names):
+            rank = (0 if is_key else 1, 0, 0)
         else:
             continue
         if rank > best:

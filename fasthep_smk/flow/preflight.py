@@ -7,8 +7,7 @@ result goes on, so that several mistakes are told at once.
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import plan_files
 from fasthep_smk.flow.column_types import UnfitColumn
+from fasthep_smk.flow.compiler_messages import raised_at
 from fasthep_smk.flow.graph import Graph
-from fasthep_smk.flow.places import node_place, quoted
+from fasthep_smk.flow.places import node_place, quoted, stages_by_id
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ __all__ = ["Problem", "finding_of", "problems"]
 
 #: More are not told at once.
 _MOST = 10
-#: Packages whose functions have an expression of the workflow at hand when they fail.
-_OF_FASTHEP = ("hepflow.", "fasthep_carpenter.", "fasthep_render.")
 #: awkward says after this how it was called.
 _NOTES = "\n\nThis error occurred while"
 
@@ -163,39 +162,33 @@ def _unmodified(graph: Graph) -> Plan:
     return made
 
 
-def finding_of(
-    problem: Problem, graph: Graph, document: Mapping[str, object], *, workflow: str
-) -> Finding:
+def finding_of(problem: Problem, graph: Graph, document: YamlMapping, *, workflow: str) -> Finding:
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
     tried = f"tried with {'events of ' + partition['file'] if partition else 'its first events'}"
-    said = f"{type(cause).__name__}: {' '.join(str(cause).partition(_NOTES)[0].split())}"
+    said = " ".join(str(cause).partition(_NOTES)[0].split())
+    said = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
+    stage, text = raised_at(cause)
     if not isinstance(error, StageError):
-        return Finding(file=workflow, problem=f"fails: {said} ({tried})")
-    fix, texts = error.fix, [*_expressions(cause)]
+        place = (
+            quoted(document, stage, f"{said} '{text}'")
+            or stages_by_id(document).get(stage or "", (None,))[0]
+        )
+        return Finding(file=workflow, key=place, problem=f"fails: {said} ({tried})")
+    node, fix = graph.plan.get_node(error.blamed), error.fix
+    told = f"{node.impl} fails: {said}"
     if isinstance(cause, UnfitColumn):
-        said, texts, fix = cause.problem, [cause.text], cause.hint
+        told, text, fix = cause.problem, cause.text, cause.hint
     elif type(cause).__module__.startswith("fasthep_smk.") or error.blamed != error.node_id:
-        said = str(error)
-    else:
-        said = f"fails: {said}"
-    node = graph.plan.get_node(error.blamed)
-    stage = stage_of(node)
-    text = next((one for one in texts if quoted(document, stage, repr(one))), None)
+        told = str(error)
+    at = f" ({error.at})" if error.at else ""
+    of_stage = stage_of(node)
+    is_written = bool(text and quoted(document, of_stage, repr(text)))
+    key = quoted(document, of_stage, repr(text) if is_written else said)
     return Finding(
         file=workflow,
-        key=quoted(document, stage, repr(text) if text else said) or node_place(node),
-        problem=f"{said}{f' ({error.at})' if error.at else ''} ({tried})",
-        value=text,
+        key=key.removesuffix(".id") if key else node_place(node),
+        problem=f"{told}{at} ({tried})",
+        value=text if is_written else None,
         hint=fix,
     )
-
-
-def _expressions(error: BaseException) -> Iterator[str]:
-    """Yield the texts that FAST-HEP evaluated when it failed, the innermost first."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    for frame in reversed(frames):
-        if str(frame.f_globals.get("__name__")).startswith(_OF_FASTHEP):
-            for name in ("expr", "expression"):
-                if isinstance(text := frame.f_locals.get(name), str):
-                    yield text

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from fasthep_smk import sites
+from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import Route
 from fasthep_smk.config.routing import Router
 from fasthep_smk.flow.graph import Node
+from fasthep_smk.plan.rules import Variation
+from fasthep_smk.util.errors import Finding
 
-__all__ = ["joint_route", "route_keys", "route_of"]
+__all__ = ["gpu_findings", "joint_route", "route_keys", "route_of"]
 
 
 def route_keys(nodes: Mapping[str, Node], router: Router) -> dict[str, str]:
@@ -71,3 +75,11 @@ def _follow(nodes: Mapping[str, Node], keys: dict[str, str], router: Router) -> 
     for node in nodes.values():
         if node.role in ("observer", "sink") and node.inputs and not node.execution:
             keys[node.id] = keys.get(node.inputs[0].node) or router.key(None)
+
+
+def gpu_findings(variations: Iterable[Variation], execution: Execution) -> Iterable[Finding]:
+    """Return stages that need a GPU, and would get none; jobs see those that this machine has."""
+    here = sites.system(execution.site.system).machine(execution.site)
+    nodes = [node for item in variations for node in item.graph.nodes.values()]
+    stages = dict.fromkeys(node.stage for node in nodes if node.needs_gpu)
+    return () if here and here.gpus else execution.router.without_gpu(stages)

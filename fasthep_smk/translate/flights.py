@@ -27,6 +27,7 @@ from fasthep_smk.plan.partitions import Partition, Place, sources_of
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.util import files
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.last_words import end_by, say
 from fasthep_smk.util.remote import is_remote, server_of
@@ -81,7 +82,7 @@ class Preflight:
     def __init__(
         self,
         variations: Sequence[Variation],
-        document: Mapping[str, object],
+        document: YamlMapping,
         inputs: Inputs,
         execution: Execution,
         *,
@@ -278,7 +279,8 @@ def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
         name: {key: value for key, value in dict(content).items() if key != "files"}
         for name, content in (context.get("datasets") or {}).items()
     }
-    around = [graph.surroundings, repr(context.get("globals")), repr(datasets), list(of_files)]
+    said = [graph.plan.execution_hooks, context.get("globals"), datasets]
+    around = [graph.surroundings, repr(said), *of_files]
     found: dict[str, str] = {}
     for node in graph.nodes.values():
         is_plot = node.role == "sink" and node.scope == "final" and node.published

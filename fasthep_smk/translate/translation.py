@@ -15,8 +15,7 @@ from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
 from fasthep_smk.config.sizes import Size, read_sizes
-from fasthep_smk.flow import contract
-from fasthep_smk.flow.check import plan_findings, registry_findings, unregistered_finding
+from fasthep_smk.flow import check, contract
 from fasthep_smk.flow.compile import (
     CompiledPlan,
     compile_workflow,
@@ -33,7 +32,6 @@ from fasthep_smk.flow.module_state import state_warnings
 from fasthep_smk.flow.modules import modules_of
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
-from fasthep_smk.flow.op_params import parameter_findings
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
 from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
@@ -49,6 +47,7 @@ from fasthep_smk.flow.workflow_checks import (
 from fasthep_smk.plan.bundles import bundle
 from fasthep_smk.plan.checks import name_findings, output_findings
 from fasthep_smk.plan.jobs import make_rules
+from fasthep_smk.plan.node_routes import gpu_findings
 from fasthep_smk.plan.partitions import (
     Place,
     check_inputs,
@@ -275,7 +274,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
     workflow, root = settings.workflow, loaded.root
     not_searched = find_local_modules(root, workflow, modules_of_entry(document.get("registry")))
     inputs = _inputs(loaded)
-    found = registry_findings(document, workflow=loaded.shown)
+    found = check.registry_findings(document, workflow=loaded.shown)
     found += file_findings(document, inputs, workflow)
     _raise_if_any(_and_operations(found, document, loaded), loaded)
     source = workflow
@@ -296,11 +295,11 @@ def compile_plans(loaded: Loaded) -> Compiled:
         with contextlib.suppress(Findings):  # a profile is what is wrong
             ops = [str(stage.get("op")) for _, stage in stages_of(document)]
             registry = registry_of(document, workflow, root)
-            told = unregistered_finding(registry, ops, workflow=loaded.shown)
+            told = check.unregistered_finding(registry, ops, workflow=loaded.shown)
             found = [told] if told else found
         raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
-    found = [item for one in plans for item in plan_findings(one.plan, workflow=loaded.shown)]
+    found = [item for one in plans for item in check.plan_findings(one.plan, workflow=loaded.shown)]
     if plans:
         found += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
     found, notes = _apart(found, loaded)
@@ -309,7 +308,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
         found, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
         notes = notes or more
     _raise_if_any(found, loaded)
-    wrong = (parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
+    wrong = (check.parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
     compiler_said = [text for one in plans for text in one.warnings]
     warnings = [*loaded.execution.notices, *notes, *not_searched, *compiler_said]
@@ -393,6 +392,7 @@ def place(planned: Planned) -> Placed:
         sizes=planned.sizes,
         build=earlier,
     )
+    findings += gpu_findings(planned.variations, planned.execution)
     _raise_if_any(findings, planned)
     refuse_unseen(placement, (earlier, planned.root, settings.workflow.resolve().parent))
     bundle(

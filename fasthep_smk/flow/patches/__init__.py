@@ -78,15 +78,6 @@ QUICK_YAML = Patch(
     module="flow/patches/quick_yaml.py",
     test="tests/unit/flow/patches/test_quick_yaml.py",
 )
-YAML_PLACES = Patch(
-    replaces=("yaml:safe_load",),
-    seen_with="fasthep-flow 2026.10.1",
-    why="a message names the file and the line, which the merge of includes has lost",
-    upstream="messages-without-lines.md",
-    until="the compiler's errors name file and line",
-    module="flow/patches/yaml_places.py",
-    test="tests/unit/flow/patches/test_yaml_places.py",
-)
 NAMING = Patch(
     replaces=("yaml:safe_dump",),
     seen_with="fasthep-flow 2026.10.1",

@@ -9,6 +9,7 @@ from fasthep_smk.flow.places import quoted
 
 DOCUMENT = yaml.safe_load(
     """
+primary_stream: evnts
 data: {datasets: [{name: data, files: [data.root], lumi: 0.5}]}
 sources: {events: {kind: root_tree, tree: events, branches: [MET]}}
 joins: {both: {kind: hep.join, by: luminosityBlock}}
@@ -53,15 +54,24 @@ HISTOGRAM = "analysis.stages['MET']"
         ("MET", "an array of 100 events", None),
         ("MET", "nbins must not be '100'", f"{HISTOGRAM}.params.axes[0].bins.nbins"),
         # The stage is what the message begins with; what it says more counts more.
-        ("MET", "stage MET (hep.hist): no", f"{HISTOGRAM}.params.axes[0].source"),
+        ("MET", "stage MET (hep.hist): no", f"{HISTOGRAM}.op"),
         ("MET@up", "stage X (hep.hist): no", f"{HISTOGRAM}.op"),
         ("MET", "stage X (hep.hist): 'MET > 20'", f"{HISTOGRAM}.write[0].path"),
+        ("MET", "writer of stage 'MET' has no 'low'", f"{HISTOGRAM}.params.axes[0].bins.low"),
+        (
+            "MET",
+            "hep.write parameter 'path' must be one of ['met', 'MET > 20']",
+            f"{HISTOGRAM}.write[0].path",
+        ),
         # Nodes that belong to no stage.
         ("read.events", "no tree 'events'", "sources.events.tree"),
         ("join.both", "no luminosityBlock", "joins.both.by"),
         ("Nowhere", "'MET > 20'", None),
         # In the whole workflow what is not in quotation marks may be any word.
         (None, "no data", None),
+        (None, "no file data.root", "data.datasets['data'].files[0]"),
+        (None, "primary_stream is no 'evnts'", "primary_stream"),
+        (None, "Unknown 'Muon'. Available: ['MET', 'Objects']", f"{VARIABLES}[0].Good"),
         (None, "no dataset 'data'", "data.datasets['data'].name"),
         (None, "'lumi' is none", "data.datasets['data'].lumi"),
         (None, "not found: 'Muon'", f"{VARIABLES}[0].Good"),
