@@ -296,6 +296,8 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
         if isinstance(part, ast.Call) and ast.unparse(part.func) == "where":
             asked += part.args[:1]
         elif isinstance(part, ast.BinOp) and isinstance(part.op, _BITS):
+            if _asks(part.left) and _asks(part.right):
+                continue
             sides = {ast.unparse(one): one for one in (part.left, part.right)}
             values = {
                 read: values_of(_column(events, read, ctx))
@@ -315,6 +317,13 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
             if values_of(_column(events, turned, ctx)).dtype.kind in "iu":
                 problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 raise UnfitColumn(text, problem, f"write {turned} == 0")
+
+
+def _asks(part: ast.expr) -> bool:
+    """Whether a part of an expression is made of comparisons alone."""
+    if isinstance(part, ast.BinOp) and isinstance(part.op, _BITS):
+        return _asks(part.left) and _asks(part.right)
+    return isinstance(part, ast.Compare)
 
 
 def weights_of(impl: str, params: Mapping[str, object]) -> Iterator[str]:

@@ -43,6 +43,8 @@ __all__ = ["Preflight"]
 _CANVAS = "fasthep_smk.flow.laid_out_canvas"
 #: How many events are tried; and with how many what has failed: of a few, none may have a muon.
 _EVENTS, _MORE_EVENTS = 100, 2000
+#: Of this many datasets more than are needed: an operation may not know each of them.
+_MOST_DATASETS = 30
 #: Seconds that all of it may take.
 _LONGEST = 60.0
 #: Bytes that operations may take more than this process has; or half of the machine's memory.
@@ -94,6 +96,9 @@ class Preflight:
         self._workflow, self._told, self._without = workflow, folder / "preflight.json", without
         self._folder = folder
         self._passed: set[str] = set()
+        #: Those of the plans before: whether one can be drawn does not change with a variation.
+        self._plots: set[str] = set()
+        self._flown = False
         self._left_out: dict[str, None] = {}
         self._process: Watch | None = None
         self._flights = [flight for one in variations for flight in self._new_in(one)]
@@ -169,13 +174,18 @@ class Preflight:
         known = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in known} - left_out
         self._passed |= {digest for name, digest in digests.items() if name not in left_out}
+        plots = {name: repr(_content(node)) for name, node in graph.nodes.items() if _is_plot(node)}
+        new -= {name for name, content in plots.items() if content in self._plots}
+        self._plots |= {*plots.values()}
         if new:
             self._left_out |= dict.fromkeys(node.stage for node in own)
             sources = sources_of(graph.nodes.values())
+            most = 0 if self._flown else _MOST_DATASETS
+            self._flown = True
             yield _Flight(
                 graph,
                 frozenset(graph.with_inputs(new)),
-                tuple(_needed(variation, chosen, new)),
+                tuple(_needed(variation, chosen, new, most=most)),
                 all(source.honours_ranges for source in sources),
             )
 
@@ -250,11 +260,11 @@ class Preflight:
 
 
 def _needed(
-    variation: Variation, chosen: Mapping[str, Partition], new: Container[str]
+    variation: Variation, chosen: Mapping[str, Partition], new: Container[str], *, most: int
 ) -> Iterator[Partition]:
-    """Yield the partition of each dataset, or of each kind: one that other new nodes run for.
+    """Yield the partition of each kind of dataset: one that other new nodes run for.
 
-    What comes at the end of a run, as plots do, needs all.
+    Then come others, ``most`` of them; all for what comes at the end of a run, as plots do.
     """
     graph = variation.graph
     kinds = set[tuple[str, ...]]()
@@ -262,7 +272,8 @@ def _needed(
         facts = variation.dataset(dataset)
         kind = tuple(name for name in graph.nodes if name in new and graph.active(name, facts))
         needs_all = any(graph.nodes[name].scope == "final" for name in kind)
-        if needs_all or (kind and kind not in kinds):
+        if kind and (needs_all or kind not in kinds or most > 0):
+            most -= kind in kinds
             kinds.add(kind)
             yield partition
 
@@ -283,22 +294,24 @@ def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
     around = [graph.surroundings, repr(said), *of_files]
     found: dict[str, str] = {}
     for node in graph.nodes.values():
-        is_plot = node.role == "sink" and node.scope == "final" and node.published
-        reads = [
-            [
-                repr(_shape(_content(graph.nodes[ref.node]))) if is_plot else found[ref.node],
-                ref.port,
-            ]
+        reads: list[object] = [
+            _shape(_content(graph.nodes[ref.node])) if _is_plot(node) else found[ref.node]
             for ref in node.inputs
         ]
+        reads += [[ref.port, ref.name] for ref in node.inputs]
         own = variation.label if node.sees_variation and not node.published else ""
-        found[node.id] = files.digest_of([around, own, repr(_content(node)), reads])
+        found[node.id] = files.digest_of([around, own, repr([_content(node), reads])])
     return found
 
 
 def _content(node: Node) -> list[object]:
     meta = {name: value for name, value in node.meta.items() if name != "variation"}
     return [node.role, node.impl, node.implementation, node.params, meta]
+
+
+def _is_plot(node: Node) -> bool:
+    """Whether FAST-HEP makes something of a finished histogram or table."""
+    return node.role == "sink" and node.scope == "final" and node.published
 
 
 def _shape(value: object) -> object:
