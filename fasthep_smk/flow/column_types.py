@@ -298,15 +298,12 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
         elif isinstance(part, ast.BinOp) and isinstance(part.op, _BITS):
             if _asks(part.left) and _asks(part.right):
                 continue
-            sides = {ast.unparse(one): one for one in (part.left, part.right)}
-            values = {
-                read: values_of(_column(events, read, ctx))
-                for read, side in sides.items()
-                if any(isinstance(below, ast.Name) for below in ast.walk(side))
-            }
-            flags = [one for one in values.values() if one.dtype.kind == "b"]
-            for read, one in values.items() if flags else ():
-                if one.dtype.kind in "iu" and not set(one.tolist()) <= {0, 1}:
+            sides = [ast.unparse(side) for side in (part.left, part.right)]
+            kinds = {read: _kind(read, events, ctx) for read in sides}
+            for read in sides if "b" in kinds.values() else ():
+                if kinds[read] in "iu" and not set(
+                    values_of(_column(events, read, ctx)).tolist()
+                ) <= {0, 1}:
                     problem = f"combines the bits of {read}, a whole number, with a yes or no"
                     raise UnfitColumn(text, problem, f"write ({read} != 0), or > 0")
         elif isinstance(part, ast.BinOp):
@@ -314,9 +311,15 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
     for part in asked:
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Invert):
             turned = ast.unparse(part.operand)
-            if values_of(_column(events, turned, ctx)).dtype.kind in "iu":
+            if _kind(turned, events, ctx) in "iu":
                 problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 raise UnfitColumn(text, problem, f"write {turned} == 0")
+
+
+def _kind(text: str, events: ak.Array, ctx: Context) -> str:
+    """Return NumPy's letter for the type of a part of an expression; "-" if it is no column."""
+    column: Any = _column(events, text, ctx)
+    return values_of(column).dtype.kind if getattr(column, "ndim", 0) else "-"
 
 
 def _asks(part: ast.expr) -> bool:

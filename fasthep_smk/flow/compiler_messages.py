@@ -11,7 +11,7 @@ from types import FrameType
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
-from fasthep_smk.flow.places import mapping, named, quoted, stages_by_id, stages_of
+from fasthep_smk.flow.places import mapping, named, quoted, stages_by_id, stages_of, written
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.yaml_values import as_yaml
@@ -60,7 +60,8 @@ def compiler_finding(workflow: Path, error: BaseException) -> Finding:
     place = _KEY.search(said)
     key, content = stages_by_id(document).get((stage or "").partition("@")[0], (None, {}))
     at = named(place[1], document) if place else None
-    at = at or (quoted(document, stage, f"{said} '{text}'") if stage else None)
+    at = at or (written(document, stage, text) if stage and text else None)
+    at = at or (quoted(document, stage, said) if stage else None)
     at = (at or quoted(document, None, said) or key or "").removesuffix(".id")
     return Finding(
         file=str(workflow),
@@ -77,18 +78,19 @@ def raised_at(error: BaseException) -> tuple[str | None, str]:
     """
     stage, text = None, ""
     for one in _chain(error):
+        read = one.text or "" if isinstance(one, SyntaxError) else ""
         for frame in _frames(one):
             node = frame.f_locals.get("node")
             if node is not None and hasattr(node, "impl"):
-                stage = str(mapping(getattr(node, "meta", None)).get("stage_id") or node.id)
+                stage = stage or str(
+                    mapping(getattr(node, "meta", None)).get("stage_id") or node.id
+                )
             elif mapping(frame.f_locals.get("stage")).get("id"):
-                stage = str(frame.f_locals["stage"]["id"])
+                stage = stage or str(frame.f_locals["stage"]["id"])
             for name in ("expr", "expression"):
-                read = frame.f_locals.get(name)
-                text = read if isinstance(read, str) else text
-        text = (one.text or text) if isinstance(one, SyntaxError) else text
-        if stage is not None:
-            break
+                held = frame.f_locals.get(name)
+                read = held if isinstance(held, str) and not isinstance(one, SyntaxError) else read
+        text = text or read
     return stage, text.strip()
 
 

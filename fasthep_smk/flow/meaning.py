@@ -133,11 +133,21 @@ def _of_plots(
             spec = {name: value for name, value in spec.items() if name != "data_mc"}
         vocabulary.names["axes"] = _axes(plan, node)
         if names:
-            made = [mapping(one.get("by")) for one in _mappings(spec.get("transforms"))]
+            listed = [*_mappings(spec.get("transforms")), *_mappings(then.get("transforms"))]
+            made = [mapping(one.get("by")) for one in listed]
             grouped = [str(name) for by in made for name in by]
             vocabulary.names["drawn"] = [*names, *groups, *grouped]
         key = _style_key(node, document)
-        yield from vocabulary.findings(spec, "style", file=workflow, key=key)
+        found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
+        yield from found
+        told = any(".transforms" in (one.key or "") for one in found)
+        if spec.get("transforms") and op != f"{_RENDERERS}project" and not told:
+            yield Finding(
+                file=workflow,
+                key=f"{key}.transforms",
+                problem=f"are not made in a plot of {op}: nothing is grouped or scaled",
+                expected="a plot of hep.render.project, with transforms in it or below then",
+            )
 
 
 def _axes(plan: ExecutionPlan, node: ExecutionNode) -> list[str]:

@@ -24,6 +24,7 @@ __all__ = [
     "stages_by_id",
     "stages_of",
     "variations_of",
+    "written",
 ]
 
 #: A key of an item of one of these lists.
@@ -80,9 +81,21 @@ def _items(listed: object, key: str, named_by: str) -> Placed:
 def place_of(key: str, content: object, text: str) -> str:
     """Return the key of a text below ``content``, which stands at ``key``; that if it is absent."""
     for place, value, is_key in _scalars(key, content):
-        if not is_key and isinstance(value, str) and value.strip() == text.strip():
+        if not is_key and isinstance(value, str) and _read(value) == _read(text):
             return place
     return key
+
+
+def _read(text: str) -> str:
+    """Return a text as FAST-HEP hands an expression on."""
+    return " ".join(text.replace("&&", " and ").replace("||", " or ").split())
+
+
+def written(document: YamlMapping, stage: str | None, text: str) -> str | None:
+    """Return the key of a whole text of a stage, as for :func:`quoted`; ``None`` if it has none."""
+    key, content = _part(document, stage)
+    place = place_of(key, content, text)
+    return None if place == key else named(place, document)
 
 
 def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None:
@@ -166,6 +179,9 @@ def node_place(node: PlanNode) -> str:
         return f"observers[{found[1]}]" if found else "observers"
     if node.role == "source":
         return f"sources.{meta.get('source_name')}"
+    variation = mapping(meta.get("variation")).get("name")
+    if variation and not stage:
+        return f"systematics.variations[{variation!r}]"
     return f"analysis.stages[{stage!r}].params" if stage else str(node.id)
 
 

@@ -7,17 +7,16 @@ result goes on, so that several mistakes are told at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fasthep_smk.flow import plan_files
+from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.column_types import UnfitColumn
 from fasthep_smk.flow.compiler_messages import raised_at
 from fasthep_smk.flow.graph import Graph
-from fasthep_smk.flow.places import node_place, quoted, stages_by_id
+from fasthep_smk.flow.places import node_place, quoted, stages_by_id, written
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
 from fasthep_smk.util.documents import YamlMapping
@@ -27,10 +26,12 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.shapes import Plan, Store
 
-__all__ = ["Problem", "finding_of", "problems"]
+__all__ = ["Problem", "finding_of", "fly"]
 
 #: More are not told at once.
 _MOST = 10
+#: What a source raises that is told to read what there is not; the rest is wrong with a file.
+_OF_NAMES = (KeyError, SyntaxError, NameError, TypeError, AttributeError)
 #: awkward says after this how it was called.
 _NOTES = "\n\nThis error occurred while"
 
@@ -39,10 +40,12 @@ _NOTES = "\n\nThis error occurred while"
 class Problem:
     """What failed: an operation, or the engine itself; and with which events, if with some.
 
-    ``is_doubtful`` says that it need not fail in the run: no event was left, or it needs memory.
+    ``is_doubtful`` says that it need not fail in the run: no event was left, it needs memory, or a
+    file cannot be read, which the run may do without.
     """
 
     error: Exception
+    graph: Graph
     partition: PartitionData | None = None
 
     @property
@@ -50,45 +53,45 @@ class Problem:
         return self.error.cause if isinstance(self.error, StageError) else self.error
 
     @property
+    def stage(self) -> str:
+        """The stage that failed; nothing if it was none."""
+        return self.error.stage if isinstance(self.error, StageError) else ""
+
+    @property
     def is_doubtful(self) -> bool:
-        lacks_events = isinstance(self.error, StageError) and self.error.had_no_events
-        return lacks_events or isinstance(self.cause, MemoryError)
+        if isinstance(self.error, StageError):
+            node = self.graph.nodes[self.error.node_id]
+            of_file = node.role == "source" and node.published
+            if self.error.had_no_events or (of_file and not isinstance(self.cause, _OF_NAMES)):
+                return True
+        return isinstance(self.cause, MemoryError)
 
 
-def problems(
+def fly(
     graph: Graph,
-    partitions: Iterable[PartitionData],
+    partitions: list[PartitionData],
     nodes: Iterable[str],
     folder: Path,
     events: dict[str, Store],
-) -> Iterator[Problem]:
-    """Run ``nodes`` of a plan on some partitions, and yield what fails.
+) -> tuple[list[Problem], list[str]]:
+    """Run ``nodes`` of a plan on some partitions; return what fails, and what is odd, in words.
 
     Operations write into ``folder``, and may leave anything behind: the process is to be thrown
     away. ``events`` keeps what sources have read for the next plan: each file is opened once.
     """
-    found = _problems(graph, list(partitions), set(nodes), folder, events)
-    yield from islice(found, _MOST)
-
-
-def _problems(
-    graph: Graph,
-    partitions: list[PartitionData],
-    left: set[str],
-    folder: Path,
-    events: dict[str, Store],
-) -> Iterator[Problem]:
-    while left:
+    left, problems, odd = set(nodes), list[Problem](), dict[str, None]()
+    while left and len(problems) < _MOST:
         flight = _Flight(graph, left, folder, events)
         try:
-            flight.run(partitions)
-            return
+            odd |= dict.fromkeys(flight.run(partitions))
+            break
         except StageError as error:
-            yield Problem(error, flight.partition)
-            left = left - graph.with_readers([error.node_id, error.blamed])
+            problems.append(Problem(error, graph, flight.partition))
+            left -= graph.with_readers([error.node_id, error.blamed])
         except Exception as error:  # the engine itself, a hook, a reduction
-            yield Problem(error, flight.partition)
-            return
+            problems.append(Problem(error, graph, flight.partition))
+            break
+    return problems, list(odd)
 
 
 class _Flight:
@@ -105,8 +108,8 @@ class _Flight:
             if name in nodes:
                 self._nodes.setdefault(node.scope, []).append(name)
 
-    def run(self, partitions: list[PartitionData]) -> None:
-        """Run the nodes; raise what one of them raises."""
+    def run(self, partitions: list[PartitionData]) -> list[str]:
+        """Run the nodes; raise what one of them raises. Return what they change, if that is odd."""
         self._plan.partitions = [plan_files.partition_from(item) for item in partitions]
         session = Session(self._plan, self._folder)
         side = session.side_products(self._nodes.get("global", ()))[0]
@@ -120,6 +123,9 @@ class _Flight:
         session.run_end_nodes(products, session.end_nodes())
         session.write_manifests(products, self._folder)
         session.run_end()
+        run = session.record()
+        run.warnings = [one for one in run.warnings if one.get("category") == summary.CHANGED]
+        return [line.removeprefix("- ") for line in summary.told(self._plan, [run]).splitlines()]
 
     def _reduced(self, session: Session, partitions: list[PartitionData], side: Store) -> Store:
         found: dict[str, list[Store]] = {}
@@ -162,7 +168,7 @@ def _unmodified(graph: Graph) -> Plan:
     return made
 
 
-def finding_of(problem: Problem, graph: Graph, document: YamlMapping, *, workflow: str) -> Finding:
+def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Finding:
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
     tried = f"tried with {'events of ' + partition['file'] if partition else 'its first events'}"
@@ -170,25 +176,20 @@ def finding_of(problem: Problem, graph: Graph, document: YamlMapping, *, workflo
     said = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
     stage, text = raised_at(cause)
     if not isinstance(error, StageError):
-        place = (
-            quoted(document, stage, f"{said} '{text}'")
-            or stages_by_id(document).get(stage or "", (None,))[0]
-        )
+        place = quoted(document, stage, said) or stages_by_id(document).get(stage or "", (None,))[0]
         return Finding(file=workflow, key=place, problem=f"fails: {said} ({tried})")
-    node, fix = graph.plan.get_node(error.blamed), error.fix
+    node, fix = problem.graph.plan.get_node(error.blamed), error.fix
     told = f"{node.impl} fails: {said}"
     if isinstance(cause, UnfitColumn):
         told, text, fix = cause.problem, cause.text, cause.hint
     elif type(cause).__module__.startswith("fasthep_smk.") or error.blamed != error.node_id:
         told = str(error)
-    at = f" ({error.at})" if error.at else ""
-    of_stage = stage_of(node)
-    is_written = bool(text and quoted(document, of_stage, repr(text)))
-    key = quoted(document, of_stage, repr(text) if is_written else said)
+    of_text = written(document, stage_of(node), text) if text else None
+    key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
     return Finding(
         file=workflow,
-        key=key.removesuffix(".id") if key else node_place(node),
-        problem=f"{told}{at} ({tried})",
-        value=text if is_written else None,
+        key=key or node_place(node),
+        problem=f"{told}{f' ({error.at})' if error.at else ''} ({tried})",
+        value=text if of_text else None,
         hint=fix,
     )

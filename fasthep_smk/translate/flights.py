@@ -129,11 +129,12 @@ class Preflight:
         end = self._process.end(*os.wait4(self._process.pid, 0)[1:])
         self._process = None
         if end.of_job == 0:
-            found = json.loads(self._told.read_text(encoding="utf-8"))
+            *found, odd = json.loads(self._told.read_text(encoding="utf-8"))
             findings, doubts = ([Finding(**one) for one in listed] for listed in found)
         else:
             findings, doubts = self._ended(end)
-        warnings = list(map(_doubt, doubts))
+            odd = []
+        warnings = [*map(_doubt, doubts), *odd]
         if self._left_out:
             stages = ", ".join(map(repr, self._left_out))
             warnings.append(
@@ -196,15 +197,18 @@ class Preflight:
         found: dict[str, Partition] = {}
         with_events = set[str]()
         for one in variation.partitions:
-            silent = is_remote(one.file) and server_of(one.file) in self._inputs.silent
+            remote = is_remote(one.file)
+            silent = remote and server_of(one.file) in self._inputs.silent
             if one.dataset in with_events or silent or (one.dataset, one.part) in self._without:
                 continue
             found.setdefault(one.dataset, one)
-            entries = self._inputs.look([one.file], named)[one.file].entries
-            if not named or max(entries.values(), default=0) > (one.start or 0):
+            if remote or not named or self._entries(one.file, named) > (one.start or 0):
                 found[one.dataset] = one
                 with_events.add(one.dataset)
         return found
+
+    def _entries(self, file: str, trees: list[str]) -> int:
+        return max(self._inputs.look([file], trees)[file].entries.values(), default=0)
 
     def _is_elsewhere(self, node: Node) -> bool:
         """Whether an operation of the user's own may need what this machine has not."""
@@ -230,14 +234,20 @@ class Preflight:
             os.chdir(self._inputs.root)
             _limit_memory()
             _paint_nothing()
-            found = self._problems()
+            try:
+                certain, doubtful, odd = self._findings()
+            except Exception as error:  # what cannot be tried may be right
+                problem = f"not tried with its first events: {type(error).__name__}: {error}"
+                certain, doubtful, odd = [], [Finding(problem=problem)], []
             say(done="0")
-            files.write_text(self._told, json.dumps(found))
+            found = [[asdict(one) for one in listed] for listed in (certain, doubtful)]
+            files.write_text(self._told, json.dumps([*found, odd]))
             status = 0
         finally:
             os._exit(status)
 
-    def _problems(self) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+    def _findings(self) -> tuple[list[Finding], list[Finding], list[str]]:
+        """Run all flights; return what is wrong, what is perhaps wrong, and what is odd."""
         from fasthep_smk.flow import preflight
         from fasthep_smk.flow.patches.evaluated import look_closely
 
@@ -245,18 +255,24 @@ class Preflight:
         warnings.simplefilter("ignore")  # the jobs give them
         certain, doubtful = dict[object, Finding](), dict[object, Finding]()
         read: dict[str, Store] = {}
+        failed, odd = set[str](), dict[str, None]()
         for flight in self._flights:
-            arguments = flight.nodes, self._folder, read
-            few, more = (
-                preflight.problems(flight.graph, flight.with_events(events), *arguments)
-                for events in (_EVENTS, _MORE_EVENTS)
-            )
-            for problem in more if next(few, None) else ():
-                finding = preflight.finding_of(
-                    problem, flight.graph, self._document, workflow=self._workflow
+            before = set(failed)
+            for events in (_EVENTS, _MORE_EVENTS):
+                partitions = flight.with_events(events)
+                problems, told = preflight.fly(
+                    flight.graph, partitions, flight.nodes, self._folder, read
                 )
+                if not problems:
+                    break
+            odd |= dict.fromkeys(told)
+            for problem in problems:
+                if problem.stage in before:
+                    continue  # a variation's form of what has been told
+                failed.add(problem.stage)
+                finding = preflight.finding_of(problem, self._document, workflow=self._workflow)
                 (doubtful if problem.is_doubtful else certain).setdefault(finding.key, finding)
-        return [asdict(one) for one in certain.values()], [asdict(one) for one in doubtful.values()]
+        return list(certain.values()), list(doubtful.values()), list(odd)
 
 
 def _needed(

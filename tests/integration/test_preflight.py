@@ -118,7 +118,7 @@ def test_what_does_not_fit_its_columns_is_refused_at_its_line(
     assert "found: OfScore > 0" in said
     assert "    at: workflow.yaml, line " in said
     assert "tried with events of dy.root" in said
-    assert ran_with(analysis) == [100, 2000, 2000], "of a few events, none may have a muon"
+    assert ran_with(analysis) == [100, 100, 2000, 2000], "of a few events, none may have a muon"
 
 
 def test_what_does_not_need_the_stage_that_fails_is_tried_as_well(
