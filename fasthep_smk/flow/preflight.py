@@ -180,9 +180,11 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
         return Finding(file=workflow, key=place, problem=f"fails: {said} ({tried})")
     node, fix = problem.graph.plan.get_node(error.blamed), error.fix
     told = f"{node.impl} fails: {said}"
-    if isinstance(cause, UnfitColumn):
+    if error.blamed != error.node_id:
+        told = str(error)
+    elif isinstance(cause, UnfitColumn):
         told, text, fix = cause.problem, cause.text, cause.hint
-    elif type(cause).__module__.startswith("fasthep_smk.") or error.blamed != error.node_id:
+    elif type(cause).__module__.startswith("fasthep_smk."):
         told = str(error)
     of_text = written(document, stage_of(node), text) if text else None
     key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
