@@ -232,6 +232,7 @@ class Preflight:
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
             os.chdir(self._inputs.root)
+            os.environ["FASTHEP_SMK_POOL"] = DEFAULT_POOL  # jobs have it
             _limit_memory()
             _paint_nothing()
             try:

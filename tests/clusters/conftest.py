@@ -63,6 +63,14 @@ class Cluster:
         return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def first_events() -> Iterator[None]:
+    """Leave the first events out: what operations do here is for jobs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FASTHEP_SMK_PREFLIGHT", "")
+        yield
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let tests begin first that wait longest: at the end, the others would wait for them."""
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)

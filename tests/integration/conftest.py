@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -60,6 +60,23 @@ def packages_and_files_are_read_once() -> None:
     """Tests that compile in the process of pytest do so in less time."""
     warm.read_packages_once()
     warm.read_entries_once()
+
+
+#: Modules whose runs begin with the first events. In the others an operation may misbehave, or
+#: counts how often it runs.
+WITH_PREFLIGHT = (
+    *("agc", "alone", "bad_input", "edits", "loaded", "mistakes", "own_op_page", "pages_run"),
+    *("parity", "preflight", "refused", "servers", "tutorial", "unusual", "upstream_texts"),
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first_events(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave the first events out but in the modules that are about them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.module.__name__.rpartition(".test_")[2] not in WITH_PREFLIGHT:
+            patch.setenv("FASTHEP_SMK_PREFLIGHT", "")
+        yield
 
 
 @pytest.fixture(scope="session")
