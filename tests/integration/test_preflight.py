@@ -113,7 +113,7 @@ def test_what_does_not_fit_its_columns_is_refused_at_its_line(
     write(analysis, body='return stream["Muon_Px"]')
     status, said = check(capfd)
     assert status == 1
-    assert "stages['Cuts'].params.selection.Loose[1]: fails: " in said
+    assert "stages['Cuts'].params.selection.Loose[1]: hep.selection.cutflow fails: " in said
     assert "non-event-level" in said
     assert "found: OfScore > 0" in said
     assert "    at: workflow.yaml, line " in said
@@ -131,7 +131,7 @@ def test_what_does_not_need_the_stage_that_fails_is_tried_as_well(
     assert status == 1
     assert "2 problems" in said, said
     assert "stages['Cuts'].params.selection.Loose[0]" in said
-    assert "stages['Hist'].params.weight_expr: fails: " in said
+    assert "stages['Hist'].params.weight_expr: hep.hist fails: " in said
 
 
 def test_an_error_of_an_own_operation_is_told_with_its_line(
@@ -140,7 +140,7 @@ def test_an_error_of_an_own_operation_is_told_with_its_line(
     write(analysis, body='return {}["missing"]')
     status, said = check(capfd)
     assert status == 1
-    assert "stages['Own'].params: fails: KeyError: 'missing' (ops_of_" in said
+    assert "stages['Own'].params: my.op fails: KeyError: 'missing' (ops_of_" in said
 
 
 def test_a_plot_that_cannot_be_drawn_is_refused_and_no_other_is_painted(
@@ -151,7 +151,7 @@ def test_a_plot_that_cannot_be_drawn_is_refused_and_no_other_is_painted(
     write(analysis, edit, more={"styles": styles})
     status, said = check(capfd)
     assert status == 1
-    assert "stages['Hist'].render[0]: fails: " in said
+    assert "stages['Hist'].render[0]: hep.render.hist1d fails: " in said
 
 
 def test_what_has_no_event_left_is_a_warning(
@@ -162,7 +162,7 @@ def test_what_has_no_event_left_is_a_warning(
     write(analysis, ("    - {id: Own", f"    - {none}\n    - {{id: Own"), body=body)
     status, said = check(capfd)
     assert status == 0, said
-    assert "warning: analysis.stages['Own'].params: fails: ValueError: no event" in said
+    assert "warning: analysis.stages['Own'].params: my.op fails: ValueError: no event" in said
 
 
 def test_an_operation_that_never_returns_is_a_warning(
@@ -191,7 +191,7 @@ def test_an_operation_that_wants_more_memory_than_there_is_is_a_warning(
     write(analysis, body="import numpy as np\nreturn np.ones(1 << 42)")
     status, said = check(capfd)
     assert status == 0, said
-    assert "stages['Own'].params: fails: " in said
+    assert "stages['Own'].params: my.op fails: " in said
     assert "Unable to allocate" in said
 
 
