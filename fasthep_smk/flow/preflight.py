@@ -171,7 +171,7 @@ def _unmodified(graph: Graph) -> Plan:
 def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Finding:
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
-    tried = f"tried with {'events of ' + partition['file'] if partition else 'its first events'}"
+    tried = f"tried with events of {partition['file']}" if partition else "tried with first events"
     said = " ".join(str(cause).partition(_NOTES)[0].split())
     said = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
     stage, text = raised_at(cause)
