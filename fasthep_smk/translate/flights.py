@@ -43,7 +43,8 @@ __all__ = ["Preflight"]
 _CANVAS = "fasthep_smk.flow.laid_out_canvas"
 #: How many events are tried; and with how many what has failed: of a few, none may have a muon.
 _EVENTS, _MORE_EVENTS = 100, 2000
-#: Of this many datasets more than are needed: an operation may not know each of them.
+#: Of this many datasets more than are needed: an own operation may not know each of them, and files
+#: may differ.
 _MOST_DATASETS = 30
 #: Seconds that all of it may take.
 _LONGEST = 60.0
@@ -181,7 +182,9 @@ class Preflight:
         if new:
             self._left_out |= dict.fromkeys(node.stage for node in own)
             sources = sources_of(graph.nodes.values())
-            most = 0 if self._flown else _MOST_DATASETS
+            edited = not known.isdisjoint(digests.values())
+            asks_all = not edited or any(not graph.nodes[name].published for name in new)
+            most = _MOST_DATASETS if asks_all and not self._flown else 0
             self._flown = True
             yield _Flight(
                 graph,
