@@ -305,7 +305,9 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
                     values_of(_column(events, read, ctx)).tolist()
                 ) <= {0, 1}:
                     problem = f"combines the bits of {read}, a whole number, with a yes or no"
-                    raise UnfitColumn(text, problem, f"write ({read} != 0), or > 0")
+                    raise UnfitColumn(
+                        text, problem, f"write ({read} != 0); of one bit, ({read} & 2) != 0"
+                    )
         elif isinstance(part, ast.BinOp):
             asked += [part.left, part.right]
     for part in asked:

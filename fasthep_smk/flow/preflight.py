@@ -7,6 +7,7 @@ result goes on, so that several mistakes are told at once.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,8 +31,12 @@ __all__ = ["Problem", "finding_of", "fly"]
 
 #: More are not told at once.
 _MOST = 10
+#: How the names of modifiers begin that work on GPUs.
+_OF_GPUS = ("gpu.", "cuda.")
 #: What a source raises that is told to read what there is not; the rest is wrong with a file.
 _OF_NAMES = (KeyError, SyntaxError, NameError, TypeError, AttributeError)
+#: What NumPy says of the largest of no numbers: there was no such object in any event.
+_OF_NONE = "zero-size array to reduction operation"
 #: awkward says after this how it was called.
 _NOTES = "\n\nThis error occurred while"
 
@@ -64,7 +69,9 @@ class Problem:
             of_file = node.role == "source" and node.published
             if self.error.had_no_events or (of_file and not isinstance(self.cause, _OF_NAMES)):
                 return True
-        return isinstance(self.cause, MemoryError)
+        of_system = isinstance(self.cause, OSError) and self.cause.errno == errno.ENOMEM
+        of_none = isinstance(self.cause, ZeroDivisionError) or _OF_NONE in str(self.cause)
+        return of_system or of_none or isinstance(self.cause, MemoryError)
 
 
 def fly(
@@ -158,12 +165,20 @@ class _Flight:
 
 def _unmodified(graph: Graph) -> Plan:
     """Return the plan without modifiers that need a GPU, or that measure."""
-    modified = {name for name, node in graph.nodes.items() if node.needs_gpu or node.diagnostics}
+
+    def without(item: Any) -> Any:
+        execution = dict(graph.nodes[item.id].execution)
+        left = [
+            one
+            for one in execution.get("modifiers") or []
+            if not str(one["name"]).startswith(_OF_GPUS)
+            and one["name"] not in graph.nodes[item.id].diagnostics
+        ]
+        return replace(item, meta={**item.meta, "execution": {**execution, "modifiers": left}})
+
     plan: Any = graph.plan
-    nodes = [
-        replace(item, meta={**item.meta, "execution": {}}) if item.id in modified else item
-        for item in plan.nodes
-    ]
+    modified = {name for name, node in graph.nodes.items() if node.needs_gpu or node.diagnostics}
+    nodes = [without(item) if item.id in modified else item for item in plan.nodes]
     made: Plan = replace(plan, nodes=nodes, node_index={item.id: item for item in nodes})
     return made
 

@@ -163,7 +163,7 @@ def _wrong_result(
 
 
 def _is_empty(value: object) -> bool:
-    """Whether events, or a histogram of them, hold nothing."""
+    """Whether there are no events, or a histogram's sum is not above 0."""
     import awkward as ak
 
     if isinstance(value, dict):
@@ -171,7 +171,7 @@ def _is_empty(value: object) -> bool:
     if isinstance(value, ak.Array):
         return len(value) == 0
     counts = getattr(value, "values", None)
-    return hasattr(value, "axes") and callable(counts) and not counts(flow=True).any()
+    return hasattr(value, "axes") and callable(counts) and bool(counts(flow=True).sum() <= 0)
 
 
 def _is_bare_array(value: object) -> bool:

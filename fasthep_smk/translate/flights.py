@@ -15,7 +15,7 @@ import sys
 import time
 import warnings
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -71,6 +71,8 @@ class _Flight:
         found = [partition.as_dict() for partition in self.partitions]
         for partition in found if self.ranged else ():
             start, stop = partition["start"] or 0, partition["stop"]
+            if stop is None and not is_remote(partition["file"]):
+                continue  # how many there are is not known
             partition["start"] = start
             partition["stop"] = start + events if stop is None else min(stop, start + events)
         return found
@@ -157,7 +159,7 @@ class Preflight:
             problem = f"{of}ended the process that tried it with its first events: {end}"
         finding = Finding(file=self._workflow, key=key, problem=problem)
         # Who ran out of memory here may have more of it on a worker.
-        is_doubtful = end.was_late or end.status == -signal.SIGKILL
+        is_doubtful = end.was_late or -end.status in (signal.SIGKILL, signal.SIGABRT)
         return ([], [finding]) if is_doubtful else ([finding], [])
 
     # --- what is to fly ---------------------------------------------------------------------------
@@ -205,8 +207,10 @@ class Preflight:
             if one.dataset in with_events or silent or (one.dataset, one.part) in self._without:
                 continue
             found.setdefault(one.dataset, one)
-            if remote or not named or self._entries(one.file, named) > (one.start or 0):
-                found[one.dataset] = one
+            known = named and not remote
+            entries = self._entries(one.file, named) if known else None
+            if entries is None or entries > (one.start or 0):
+                found[one.dataset] = one if one.stop is not None else replace(one, stop=entries)
                 with_events.add(one.dataset)
         return found
 
@@ -243,9 +247,9 @@ class Preflight:
             except Exception as error:  # what cannot be tried may be right
                 problem = f"not tried with its first events: {type(error).__name__}: {error}"
                 certain, doubtful, odd = [], [Finding(problem=problem)], []
-            say(done="0")
             found = [[asdict(one) for one in listed] for listed in (certain, doubtful)]
             files.write_text(self._told, json.dumps([*found, odd]))
+            say(done="0")
             status = 0
         finally:
             os._exit(status)
@@ -254,6 +258,7 @@ class Preflight:
         """Run all flights; return what is wrong, what is perhaps wrong, and what is odd."""
         from fasthep_smk.flow import preflight
         from fasthep_smk.flow.patches.evaluated import look_closely
+        from fasthep_smk.worker.causes import column_fix
 
         look_closely()
         warnings.simplefilter("ignore")  # the jobs give them
@@ -271,10 +276,13 @@ class Preflight:
                     break
             odd |= dict.fromkeys(told)
             for problem in problems:
-                if problem.stage in before:
+                if problem.stage and problem.stage in before:
                     continue  # a variation's form of what has been told
                 failed.add(problem.stage)
                 finding = preflight.finding_of(problem, self._document, workflow=self._workflow)
+                file = problem.partition["file"] if problem.partition else None
+                hint = finding.hint or column_fix(problem.error, file)
+                finding = replace(finding, hint=hint)
                 (doubtful if problem.is_doubtful else certain).setdefault(finding.key, finding)
         return list(certain.values()), list(doubtful.values()), list(odd)
 
@@ -301,8 +309,8 @@ def _needed(
 def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
     """Return for each node what its success follows from.
 
-    Of what a plot reads, only the shape counts, and no number in it: whether it can be drawn does
-    not change with bins.
+    Of the one histogram that a plot reads, only the shape counts, and no number in it: whether it
+    can be drawn does not change with bins.
     """
     graph = variation.graph
     context = graph.plan.context
@@ -310,12 +318,15 @@ def _digests(variation: Variation, of_files: Sequence[str]) -> dict[str, str]:
         name: {key: value for key, value in dict(content).items() if key != "files"}
         for name, content in (context.get("datasets") or {}).items()
     }
-    said = [graph.plan.execution_hooks, context.get("globals"), datasets]
+    resources = dict(graph.plan.execution).get("resources")
+    said = [graph.plan.execution_hooks, context.get("globals"), datasets, resources]
     around = [graph.surroundings, repr(said), *of_files]
     found: dict[str, str] = {}
     for node in graph.nodes.values():
         reads: list[object] = [
-            _shape(_content(graph.nodes[ref.node])) if _is_plot(node) else found[ref.node]
+            _shape(_content(graph.nodes[ref.node]))
+            if _is_plot(node) and len(node.inputs) == 1
+            else found[ref.node]
             for ref in node.inputs
         ]
         reads += [[ref.port, ref.name] for ref in node.inputs]

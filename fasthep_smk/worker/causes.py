@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fasthep_smk.storage import failures
 from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import nearest
-from fasthep_smk.worker.job import Job, Sent
+from fasthep_smk.worker.job import Sent
 from fasthep_smk.worker.job_end import End
 from fasthep_smk.worker.job_retry import Refused
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, time_is_over
@@ -48,15 +48,15 @@ def cause_of(error: BaseException) -> BaseException:
     return cause
 
 
-def column_fix(error: BaseException, job: Job) -> str | None:
-    """Return what to do about a column that an operation did not find."""
+def column_fix(error: BaseException, file: str | None) -> str | None:
+    """Return what to do about a column that an operation did not find in the events of a file."""
     missing: MissingColumn | None = getattr(error, "missing", None)
     if missing is None:
         return None
     from fasthep_smk.storage.root_files import look_into
 
     branches: frozenset[str] = frozenset()
-    if missing.tree is not None and (file := job.entry.file):
+    if missing.tree is not None and file:
         found = look_into([file], [missing.tree], Path.cwd())[file]
         branches = found.branches.get(missing.tree, branches)
     if missing.name in branches:

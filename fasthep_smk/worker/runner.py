@@ -286,7 +286,7 @@ def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
             started,
             problem=problem,
             kind=kind,
-            fix=fix or column_fix(error, job),
+            fix=fix or column_fix(error, job.entry.file),
             at=getattr(error, "at", None),
             stage=getattr(error, "stage", None),
             op=getattr(error, "impl", None),

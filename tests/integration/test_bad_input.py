@@ -799,7 +799,7 @@ def test_a_mended_operation_is_used_when_the_failed_job_runs_alone(
     (folder / "own_broken.py").write_text(SPEC + "def run(*, stream, **_):\n    return strem\n")
     del document["data"]["datasets"][0]
     write_workflow(folder, with_own_op(document, "own_broken"))
-    failed = smk(folder)
+    failed = smk(folder, "workflow.yaml", "--no-preflight")
     assert failed.returncode == 1
     assert "NameError: name 'strem' is not defined" in failed.stderr
     (folder / "own_broken.py").write_text(SPEC + "def run(*, stream, **_):\n    return stream\n")

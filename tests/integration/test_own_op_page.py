@@ -53,24 +53,24 @@ MISTAKES = {
     ),
 }
 #: What else is said of an operation that fails: its line, and the fix.
-IN_JOBS = {
+TOLD = {
     "no field 'MET_px' in record": (
         "my_ops.py, line 24, in met",
         "add 'MET_px', a branch of the file, to `requires` in the spec of my.met, or to "
         "sources.events.branches",
     ),
     "it returned nothing (None), and stage 'Hist' takes its result": (
-        "stage 'Met' (my.met) failed",
+        "analysis.stages['Met'].params: ",
         "my_ops.py, line 22, in met",
         "the function must end with return",
     ),
     "it returned an array, not events, and stage 'Hist' takes its result": (
-        "stage 'Met' (my.met) failed",
+        "analysis.stages['Met'].params: ",
         "my_ops.py, line 22, in met",
         "the function must end with return ak.with_field(stream, …)",
     ),
     "it returned 80 events, and got 40": (
-        "stage 'Met' (my.met) failed",
+        "analysis.stages['Met'].params: ",
         "my_ops.py, line 22, in met",
         "return one entry for each event, or fewer for a selection",
     ),
@@ -137,7 +137,7 @@ def test_a_message_is_what_one_gets(folder: Path, smk: Run, message: str) -> Non
     failed = smk("workflow.yaml", "-q", cwd=folder)
     assert failed.returncode == 1
     assert message in failed.stderr
-    for text in IN_JOBS.get(message, ()):
+    for text in TOLD.get(message, ()):
         assert text in failed.stderr
 
 
