@@ -238,6 +238,7 @@ def make_parser() -> Parser:
             help="do not run the workflow with its first events before anything else; operations "
             "of your own run there, too",
         )
+    check.set_defaults(try_plots=True)
     for command in (why, explain, forecast):  # these run nothing
         command.set_defaults(no_preflight=True)
     for command in (run, check):

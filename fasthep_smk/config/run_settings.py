@@ -110,7 +110,8 @@ class RunSettings:
     ``chunk_size`` is in events, ``waiting`` in seconds. ``sample``: only some partitions are
     wanted. ``identity`` says what makes an input file the same: size and time, or the checksum.
     ``sizes`` is a file of measured amounts. ``no_preflight``: the first events do not go
-    through the workflow before anything runs. ``rerun`` are stages to run again, each with a token
+    through the workflow before anything runs. ``try_plots``: they are drawn of them, however small
+    the run is. ``rerun`` are stages to run again, each with a token
     that is new every time. ``without`` are partitions (dataset and part) that are left out of all
     reductions, each with what went wrong with it. ``snakemake`` are further arguments for it.
     """
@@ -128,6 +129,7 @@ class RunSettings:
     sizes: Path | None = None
     identity: Literal["stat", "checksum"] = "stat"
     no_preflight: bool = False
+    try_plots: bool = False
     # Which jobs run.
     verify: bool = False
     rerun: Mapping[str, str] = field(default_factory=dict)

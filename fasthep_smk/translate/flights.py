@@ -46,6 +46,8 @@ _EVENTS, _MORE_EVENTS = 100, 2000
 #: Of this many datasets more than are needed: an own operation may not know each of them, and files
 #: may differ.
 _MOST_DATASETS = 30
+#: From so many events on, a run takes so long that plots are tried before it.
+_LARGE = 1_000_000
 #: Seconds that all of it may take.
 _LONGEST = 60.0
 #: Bytes that operations may take more than this process has; or half of the machine's memory.
@@ -82,6 +84,7 @@ class Preflight:
     """A process in which what is new in a workflow runs with its first events, while a block runs.
 
     ``folder`` is where operations may write; ``without`` are partitions that the run goes without.
+    ``plots``: they are drawn, too. So they are for a large run; a small one makes them in seconds.
     """
 
     def __init__(
@@ -94,10 +97,12 @@ class Preflight:
         workflow: str,
         folder: Path,
         without: Container[Place],
+        plots: bool,
     ) -> None:
         self._document, self._inputs, self._execution = document, inputs, execution
         self._workflow, self._told, self._without = workflow, folder / "preflight.json", without
         self._folder = folder
+        self._draws = plots or any(map(self._is_large, variations[:1]))
         self._passed: set[str] = set()
         #: Those of the plans before: whether one can be drawn does not change with a variation.
         self._plots: set[str] = set()
@@ -174,6 +179,8 @@ class Preflight:
         left_out = graph.with_readers(node.id for node in own)
         if len(chosen) < len({one.dataset for one in variation.partitions}):
             left_out |= {node.id for node in graph.nodes.values() if node.scope == "final"}
+        if not self._draws:
+            left_out |= {node.id for node in graph.nodes.values() if _is_plot(node)}
         digests = _digests(variation, [self._inputs.identity(one.file) for one in chosen.values()])
         known = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in known} - left_out
@@ -213,6 +220,17 @@ class Preflight:
                 found[one.dataset] = one if one.stop is not None else replace(one, stop=entries)
                 with_events.add(one.dataset)
         return found
+
+    def _is_large(self, variation: Variation) -> bool:
+        """Whether a plan has very many events, or it is not known how many."""
+        trees = [source.tree for source in sources_of(variation.graph.nodes.values())]
+        named = [tree for tree in trees if tree is not None]
+        left = _LARGE
+        for file in dict.fromkeys(partition.file for partition in variation.partitions):
+            if not named or is_remote(file) or left < 0:
+                return True
+            left -= self._entries(file, named)
+        return left < 0
 
     def _entries(self, file: str, trees: list[str]) -> int:
         return max(self._inputs.look([file], trees)[file].entries.values(), default=0)

@@ -345,6 +345,7 @@ def plan(compiled: Compiled) -> Planned:
         workflow=compiled.shown,
         folder=compiled.aside,
         without=settings.without,
+        plots=settings.try_plots,
     ) as preflight:
         unite_sources({item.label: item.graph for item in variations})
         if unknown:

@@ -143,8 +143,8 @@ def test_an_error_of_an_own_operation_is_told_with_its_line(
     assert "stages['Own'].params: my.op fails: KeyError: 'missing' (ops_of_" in said
 
 
-def test_a_plot_that_cannot_be_drawn_is_refused_and_no_other_is_painted(
-    analysis: Path, capfd: pytest.CaptureFixture[str]
+def test_a_plot_that_cannot_be_drawn_is_refused(
+    analysis: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     styles = {"plot": {"op": "hep.render.hist1d", "figure": {"size": [6, "wide"]}}}
     edit = ("nbins: 40}}]\n", "nbins: 40}}]\n" + RENDER)
@@ -152,6 +152,10 @@ def test_a_plot_that_cannot_be_drawn_is_refused_and_no_other_is_painted(
     status, said = check(capfd)
     assert status == 1
     assert "stages['Hist'].render[0]: hep.render.hist1d fails: " in said
+    # A small run makes its plots in seconds, and keeps all else.
+    assert main(["translate", "workflow.yaml"]) == 0
+    monkeypatch.setattr(flights, "_LARGE", 1000)
+    assert main(["translate", "workflow.yaml"]) == 1
 
 
 def test_what_has_no_event_left_is_a_warning(
