@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import time
 from dataclasses import fields
@@ -112,6 +111,6 @@ def settings_of(options: argparse.Namespace) -> RunSettings:
     given["sample"] = next((chosen for chosen in some if chosen is not None), None)
     # A token that is new every time.
     given["rerun"] = dict.fromkeys(given.get("rerun") or (), str(time.time_ns()))
-    if getattr(options, "dry_run", False) or os.environ.get("FASTHEP_SMK_PREFLIGHT") == "":
+    if getattr(options, "dry_run", False):
         given["no_preflight"] = True
     return RunSettings(**given)

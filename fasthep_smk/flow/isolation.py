@@ -143,7 +143,7 @@ class Isolation:
         products = _products(node, outputs)
         returned = list(_arrays(products))
         streams = {port: products[port] for port in products if _is_stream(node, port)}
-        events = max((len(item.original) for item in self._copied), default=0)
+        events = sum(len(item.original) for item in self._copied)
         most = max(map(len, _arrays(streams)), default=0)
         if node.id in self._operations and self._copied and most > events:
             raise TooManyEvents(f"it returned {most} events, and got {events}")

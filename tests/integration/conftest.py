@@ -65,8 +65,8 @@ def packages_and_files_are_read_once() -> None:
 #: Modules whose runs begin with the first events. In the others an operation may misbehave, or
 #: counts how often it runs.
 WITH_PREFLIGHT = (
-    *("agc", "alone", "bad_input", "edits", "loaded", "mistakes", "own_op_page", "pages_run"),
-    *("parity", "preflight", "refused", "servers", "tutorial", "unusual", "upstream_texts"),
+    *("agc", "alone", "bad_input", "loaded", "mistakes", "own_op_page", "pages_run"),
+    *("parity", "preflight", "refused", "tutorial", "unusual", "upstream_texts"),
 )
 
 

@@ -173,7 +173,8 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     else:
         value = _weight(_running, events, text, ctx)
     count = len(value) if getattr(value, "ndim", 0) else 1
-    if count != len(events) and not names_in(text).isdisjoint(events.fields):
+    constant = type(value) in (bool, int, float)  # not what NumPy makes of a column
+    if count != len(events) and not constant and not names_in(text).isdisjoint(events.fields):
         raise UnfitColumn(
             text,
             _TOTAL if count == 1 else f"makes {count} values of {len(events)}",
