@@ -205,6 +205,11 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
             raise
         if disk_full.shown(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, Findings):
+            cause = cause.__cause__ or cause.__context__
+        if cause is not None:  # what was asked for while it compiled says what is wrong itself
+            raise cause from None
         raise Findings([_compiler_finding(workflow, error)]) from error
 
 

@@ -256,6 +256,7 @@ class Preflight:
             quiet = os.open(os.devnull, os.O_WRONLY)
             os.dup2(quiet, 1)
             os.dup2(quiet, 2)
+            sys.stdout = sys.stderr = os.fdopen(quiet, "w")
             os.chdir(self._inputs.root)
             os.environ["FASTHEP_SMK_POOL"] = DEFAULT_POOL  # jobs have it
             _limit_memory()

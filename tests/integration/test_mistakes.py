@@ -172,4 +172,4 @@ def test_nothing_is_said_of_the_examples_of_fasthep(
     capfd.readouterr()
     assert main(["check", "workflow.yaml"]) == 0
     said = capfd.readouterr()
-    assert (said.out.count("\n"), "ready to run" in said.out, said.err) == (1, True, "")
+    assert (said.out.count("\n"), "ready to run" in said.out, said.err) == (1, True, ""), said.out
