@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.util.documents import YamlMapping
+from fasthep_smk.util.yaml_values import key_of
 
 __all__ = ["Layer", "Merged", "merge"]
 

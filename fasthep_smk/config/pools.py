@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from fasthep_smk.config.layers import Layer, merge
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.config.settings import CONFIG_KEYS, Settings, settings_of
 from fasthep_smk.config.site import Site
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 __all__ = ["DEFAULT_POOL", "Pool", "Pools", "make_pools", "merged_defaults"]
 

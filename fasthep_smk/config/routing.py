@@ -13,12 +13,11 @@ from fasthep_smk.config import schema
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import DEFAULT_POOL, Pool, Pools
 from fasthep_smk.config.requests import Attempt, ResourceRequest, Route, leaf_of
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.config.settings import Settings, settings_of
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 __all__ = ["MEMORY_OPTIONS", "Router", "StageNeeds", "stage_needs"]
 

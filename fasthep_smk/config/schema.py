@@ -19,7 +19,7 @@ from referencing import Registry, Resource
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 from fasthep_smk.util.yaml_files import read_as
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 __all__ = [
     "EXECUTION",
@@ -31,7 +31,6 @@ __all__ = [
     "findings_of",
     "holds",
     "is_comment",
-    "key_of",
     "load",
     "misread",
     "validator",
@@ -305,19 +304,6 @@ def _takes_text(parts: Iterable[JsonObject], kind: str) -> bool:
         if is_text and (kind != "null" or ("string" in types and kind not in types)):
             return True
     return False
-
-
-def key_of(start: str, path: Iterable[str | int]) -> str:
-    """Return the place of a value for people: ``execution.pools['high memory'].workers``."""
-    text = start
-    for step in path:
-        if isinstance(step, int):
-            text += f"[{step}]"
-        elif step.isidentifier():
-            text += f".{step}" if text else step
-        else:
-            text += f"[{step!r}]"
-    return text
 
 
 def _findings(

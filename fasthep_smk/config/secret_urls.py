@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 from fasthep_smk.util.masking import masked
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 __all__ = ["secret_findings"]
 

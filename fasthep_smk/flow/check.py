@@ -14,14 +14,13 @@ from collections.abc import Iterable, Iterator
 from types import FunctionType
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import mapping, node_place
 from fasthep_smk.flow.reads import CATEGORY, is_diagnostic, is_published, modifiers_of, user_hooks
 from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode, Registry

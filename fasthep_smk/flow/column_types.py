@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.places import as_python, mapping
 
 if TYPE_CHECKING:
     import awkward as ak
@@ -287,9 +287,6 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
     Raises:
         UnfitColumn: as it says.
     """
-    # Jobs, which do not ask for it, need not import it.
-    from fasthep_smk.flow.expression_rules import as_python
-
     tree = ast.parse(as_python(text), mode="eval")
     asked: list[ast.expr] = [tree.body] if is_condition else []
     for part in ast.walk(tree):

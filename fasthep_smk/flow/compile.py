@@ -21,7 +21,7 @@ from fasthep_smk.flow.patches.late import import_late
 from fasthep_smk.flow.patches.quick_git import quick_git
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject, YamlMapping
-from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, nearest
+from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, chain_of, nearest
 from fasthep_smk.util.yaml_files import load
 from fasthep_smk.util.yaml_messages import unreadable_finding, yaml_finding
 
@@ -205,11 +205,9 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
             raise
         if disk_full.shown(error):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, Findings):
-            cause = cause.__cause__ or cause.__context__
-        if cause is not None:  # what was asked for while it compiled says what is wrong itself
-            raise cause from None
+        for cause in chain_of(error):
+            if isinstance(cause, Findings):  # from what was asked for while it compiled
+                raise cause from None
         raise Findings([_compiler_finding(workflow, error)]) from error
 
 

@@ -13,7 +13,7 @@ from fasthep_smk.flow import upstream
 from fasthep_smk.flow.local_modules import why_not_found
 from fasthep_smk.flow.places import mapping, named, quoted, stages_by_id, stages_of, written
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding
+from fasthep_smk.util.errors import Finding, chain_of
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["compiler_finding", "raised_at"]
@@ -77,7 +77,7 @@ def raised_at(error: BaseException) -> tuple[str | None, str]:
     A node that belongs to no stage is told by its id; without a text it is empty.
     """
     stage, text = None, ""
-    for one in _chain(error):
+    for one in chain_of(error):
         read = one.text or "" if isinstance(one, SyntaxError) else ""
         for frame in _frames(one):
             node = frame.f_locals.get("node")
@@ -92,16 +92,6 @@ def raised_at(error: BaseException) -> tuple[str | None, str]:
                 read = held if isinstance(held, str) and not isinstance(one, SyntaxError) else read
         text = text or read
     return stage, text.strip()
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and those that it came from."""
-    left: BaseException | None = error
-    seen: list[BaseException] = []
-    while left is not None and left not in seen:
-        yield left
-        seen.append(left)
-        left = left.__cause__ or left.__context__
 
 
 def _frames(error: BaseException) -> Iterator[FrameType]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fasthep_smk.flow import op_identity, upstream
 from fasthep_smk.flow.patches.parsed_expressions import parsed_expressions
-from fasthep_smk.flow.places import mapping, place_of, stages_by_id
+from fasthep_smk.flow.places import as_python, mapping, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry, is_published
 from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.errors import Finding, is_slip, nearest
@@ -26,7 +26,6 @@ from fasthep_smk.util.errors import Finding, is_slip, nearest
 __all__ = [
     "Names",
     "Reading",
-    "as_python",
     "expression_findings",
     "expressions_of",
     "is_elementwise",
@@ -149,11 +148,6 @@ def unknown_function(text: str, registry: Mapping[str, object]) -> str | None:
             known = f"did you mean {meant!r}?" if meant else f"there are {', '.join(functions)}"
             return f"there is no function {name!r}: {known}"
     return None
-
-
-def as_python(text: str) -> str:
-    """Return an expression as FAST-HEP hands it to Python."""
-    return text.replace("&&", " and ").replace("||", " or ").strip()
 
 
 class Reading:

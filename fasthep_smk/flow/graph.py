@@ -31,9 +31,11 @@ from fasthep_smk.util.documents import YamlMapping
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset, Key, Plan, PlanNode, RuntimeRegistry
 
-__all__ = ["Graph", "Node", "Ref", "Scope", "describe"]
+__all__ = ["OF_GPUS", "Graph", "Node", "Ref", "Scope", "describe"]
 
 Scope = Literal["global", "partition", "dataset", "final"]
+#: How the names of modifiers begin that work on GPUs.
+OF_GPUS = ("gpu.", "cuda.")
 #: Of these sections of the registry, every node can see all that is registered.
 _FOR_ALL = ("functions", "constants", "product_handlers")
 _WHEN_TO_SCOPE: Mapping[str, Scope] = {"dataset_end": "dataset", "run_end": "final"}
@@ -371,7 +373,7 @@ def _needs_gpu(plan: Plan, item: PlanNode) -> bool:
 
     FAST-HEP has no word for the latter; ``requires`` is a free mapping that it passes on.
     """
-    if any(name.startswith(("gpu.", "cuda.")) for name in modifiers_of(item, plan.registry)):
+    if any(name.startswith(OF_GPUS) for name in modifiers_of(item, plan.registry)):
         return True
     if item.role != "transform" or is_published(plan.registry, "transforms", item.impl):
         return False

@@ -11,15 +11,14 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.flow.context_use import OF_CONTEXT
-from fasthep_smk.flow.expression_rules import as_python, expressions_of, unknown_function
-from fasthep_smk.flow.places import mapping, named, place_of, stages_by_id
+from fasthep_smk.flow.expression_rules import expressions_of, unknown_function
+from fasthep_smk.flow.places import as_python, mapping, named, place_of, stages_by_id
 from fasthep_smk.flow.reads import dependency_context, full_registry
 from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 __all__ = ["Lack", "branch_findings", "hidden_findings"]
 

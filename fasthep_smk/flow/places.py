@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from fasthep_smk.config.schema import key_of
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.yaml_values import as_yaml
+from fasthep_smk.util.yaml_values import as_yaml, key_of
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import PlanNode
 
 __all__ = [
+    "as_python",
     "datasets_at",
     "mapping",
     "named",
@@ -81,14 +81,18 @@ def _items(listed: object, key: str, named_by: str) -> Placed:
 def place_of(key: str, content: object, text: str) -> str:
     """Return the key of a text below ``content``, which stands at ``key``; that if it is absent."""
     for place, value, is_key in _scalars(key, content):
-        if not is_key and isinstance(value, str) and _read(value) == _read(text):
+        if (
+            not is_key
+            and isinstance(value, str)
+            and as_python(value).split() == as_python(text).split()
+        ):
             return place
     return key
 
 
-def _read(text: str) -> str:
-    """Return a text as FAST-HEP hands an expression on."""
-    return " ".join(text.replace("&&", " and ").replace("||", " or ").split())
+def as_python(text: str) -> str:
+    """Return an expression as FAST-HEP hands it to Python."""
+    return text.replace("&&", " and ").replace("||", " or ").strip()
 
 
 def written(document: YamlMapping, stage: str | None, text: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.column_types import UnfitColumn
 from fasthep_smk.flow.compiler_messages import raised_at
-from fasthep_smk.flow.graph import Graph
+from fasthep_smk.flow.graph import OF_GPUS, Graph
 from fasthep_smk.flow.places import node_place, quoted, stages_by_id, written
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
@@ -31,8 +31,6 @@ __all__ = ["Problem", "finding_of", "fly"]
 
 #: More are not told at once.
 _MOST = 10
-#: How the names of modifiers begin that work on GPUs.
-_OF_GPUS = ("gpu.", "cuda.")
 #: What a source raises that is told to read what there is not; the rest is wrong with a file.
 _OF_NAMES = (KeyError, SyntaxError, NameError, TypeError, AttributeError)
 #: What NumPy says of the largest of no numbers: there was no such object in any event.
@@ -171,7 +169,7 @@ def _unmodified(graph: Graph) -> Plan:
         left = [
             one
             for one in execution.get("modifiers") or []
-            if not str(one["name"]).startswith(_OF_GPUS)
+            if not str(one["name"]).startswith(OF_GPUS)
             and one["name"] not in graph.nodes[item.id].diagnostics
         ]
         return replace(item, meta={**item.meta, "execution": {**execution, "modifiers": left}})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.distributions import is_installed_file
 from fasthep_smk.flow.reads import CATEGORY, is_published
+from fasthep_smk.util.errors import chain_of
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
@@ -96,15 +97,11 @@ def stage_of(node: PlanNode) -> str:
 
 def own_line(error: BaseException) -> str | None:
     """Return the last line of a user's own module that an error went through."""
-    seen: set[int] = set()
-    left: BaseException | None = error
-    while left is not None and id(left) not in seen:
-        seen.add(id(left))
-        own = [(frame, line) for frame, line in _frames(left) if _is_own(frame.f_code)]
+    for one in chain_of(error):
+        own = [(frame, line) for frame, line in _frames(one) if _is_own(frame.f_code)]
         if own:
             frame, line = own[-1]
             return _told(frame.f_code, str(frame.f_globals.get("__name__")), line)
-        left = left.__cause__ or left.__context__
     return None
 
 

@@ -204,8 +204,7 @@ class Preflight:
 
     def _first_of_datasets(self, variation: Variation) -> dict[str, Partition]:
         """Return the first partition of each dataset that has events, if that can be told."""
-        trees = [source.tree for source in sources_of(variation.graph.nodes.values())]
-        named = [tree for tree in trees if tree is not None]
+        named = _trees(variation)
         found: dict[str, Partition] = {}
         with_events = set[str]()
         for one in variation.partitions:
@@ -223,8 +222,7 @@ class Preflight:
 
     def _is_large(self, variation: Variation) -> bool:
         """Whether a plan has very many events, or it is not known how many."""
-        trees = [source.tree for source in sources_of(variation.graph.nodes.values())]
-        named = [tree for tree in trees if tree is not None]
+        named = _trees(variation)
         left = _LARGE
         for file in dict.fromkeys(partition.file for partition in variation.partitions):
             if not named or is_remote(file) or left < 0:
@@ -304,6 +302,12 @@ class Preflight:
                 finding = replace(finding, hint=hint)
                 (doubtful if problem.is_doubtful else certain).setdefault(finding.key, finding)
         return list(certain.values()), list(doubtful.values()), list(odd)
+
+
+def _trees(variation: Variation) -> list[str]:
+    """Return the ROOT trees that a plan reads."""
+    sources = sources_of(variation.graph.nodes.values())
+    return [source.tree for source in sources if source.tree is not None]
 
 
 def _needed(

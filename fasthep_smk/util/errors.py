@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fasthep_smk.util.masking import masked
@@ -24,6 +24,7 @@ __all__ = [
     "SmkError",
     "UsageError",
     "WrongArgument",
+    "chain_of",
     "is_slip",
     "nearest",
     "not_among",
@@ -126,6 +127,16 @@ def not_among(
         expected=(" or " if len(known) == 2 else ", ").join(known),
         hint=f"did you mean {close!r}?" if close else None,
     )
+
+
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and those that it came from."""
+    left: BaseException | None = error
+    seen: set[int] = set()
+    while left is not None and id(left) not in seen:
+        yield left
+        seen.add(id(left))
+        left = left.__cause__ or left.__context__
 
 
 class SmkError(Exception):

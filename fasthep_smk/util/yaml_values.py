@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["as_yaml"]
+__all__ = ["as_yaml", "key_of"]
 
 #: Characters of a value in a message.
 _LONGEST = 100
@@ -51,3 +52,16 @@ def _dumper() -> type[yaml.SafeDumper]:
     Dumper.add_representer(tuple, yaml.SafeDumper.represent_list)
     Dumper.add_multi_representer(str, lambda dumper, text: dumper.represent_str(str(text)))
     return Dumper
+
+
+def key_of(start: str, path: Iterable[str | int]) -> str:
+    """Return the place of a value for people: ``execution.pools['high memory'].workers``."""
+    text = start
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif step.isidentifier():
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step!r}]"
+    return text

@@ -33,7 +33,7 @@ from fasthep_smk.flow.column_types import (
     weights_of,
 )
 from fasthep_smk.flow.patches import EVALUATED
-from fasthep_smk.flow.places import mapping
+from fasthep_smk.flow.places import as_python, mapping
 from fasthep_smk.flow.summary import DROPPED, NOT_FINITE
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def look_at_inputs(
     if module.eval_expr is upstream.eval_expr:
         EVALUATED.make(module, eval_expr=_evaluated)
     weights = frozenset(weights_of(node.impl, params))
-    selected = {_read(read): text for text, read in selections(node.impl, params)}
+    selected = {as_python(read): text for text, read in selections(node.impl, params)}
     lists, dropped = None, 0
     if node.impl == _HIST:
         lists, dropped = look_at_axes(params, events, weighted=bool(weights))
@@ -153,11 +153,6 @@ def forget_evaluated() -> None:
     _last = _running = None
 
 
-def _read(text: str) -> str:
-    """Return an expression as some operations hand it on."""
-    return text.replace("&&", " and ").replace("||", " or ").strip()
-
-
 def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     """Evaluate an expression of an operation, and look at it."""
     if _running is None:
@@ -182,8 +177,8 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
         )
     if text in _running.weights:
         _look_at_weight(_running, text, value)
-    elif _read(text) in _running.selections:
-        look_at_selection(_running.selections[_read(text)], value)
+    elif as_python(text) in _running.selections:
+        look_at_selection(_running.selections[as_python(text)], value)
     elif _running.node.impl == _CUTFLOW and count > 1 and shape_of(value)[1] == "b":
         look_at_selection(text, value)  # the operation says what is wrong with others
     return value
