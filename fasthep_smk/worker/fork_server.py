@@ -40,29 +40,11 @@ from pathlib import Path
 from fasthep_smk.storage.layout import COLD
 from fasthep_smk.worker.fork_client import GO_ON, Request
 from fasthep_smk.worker.job_end import LOOK, End, Watch, kill_group
-from fasthep_smk.worker.processes import MODULES, has_one_thread, import_for_good
+from fasthep_smk.worker.processes import FOR_PLOTS, MODULES, has_one_thread, import_for_good
 from fasthep_smk.worker.series import enter, start, write_to
 
 __all__ = ["differing", "main", "serve"]
 
-#: What plots import, in steps that keep no job waiting for long; it starts no thread either.
-_FOR_PLOTS = (
-    "matplotlib",
-    "matplotlib.figure",
-    "matplotlib.pyplot",
-    "matplotlib.backends.backend_agg",
-    "PIL.PngImagePlugin",
-    "mplhep",
-    "fasthep_render.hist.hist1d",
-    "scipy.special",
-    "scipy.linalg",
-    "scipy.optimize",
-    "scipy.ndimage",
-    "scipy.integrate",
-    "scipy.interpolate",
-    "scipy.stats.distributions",
-    "mplhep.error_estimation",
-)
 #: Variables that the interpreter, the C library or a package reads when it starts: what is imported
 #: here has seen them, and a job would not look again. All others a job finds in its environment.
 #: Shells drop some of those (``PS1``, functions), and Snakemake adds some, before a job starts.
@@ -171,7 +153,7 @@ def serve(
                     _reap(forked, selector)
                 elif key.fileobj == lifeline:
                     if os.read(lifeline, 64):
-                        later = list(_FOR_PLOTS)
+                        later = list(FOR_PLOTS)
                         continue
                     for pid in forked:
                         kill_group(pid)

@@ -29,7 +29,7 @@ from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.processes import die_with_parent
 from fasthep_smk.worker.job import Job, goal_of
-from fasthep_smk.worker.processes import has_one_thread
+from fasthep_smk.worker.processes import FOR_PLOTS, has_one_thread, import_for_good
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Store
@@ -271,6 +271,8 @@ def _forked(child: _Child, nodes: list[str], processes: int) -> list[tuple[Path,
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
+    if "mplhep" in sys.modules:  # once, and not by each of the processes
+        import_for_good(FOR_PLOTS)
     try:
         pool = ProcessPoolExecutor(
             min(processes, len(nodes)),

@@ -15,6 +15,7 @@ from pathlib import Path
 from fasthep_smk.util.masking import masked
 
 __all__ = [
+    "FOR_PLOTS",
     "LOG",
     "MODULES",
     "exit_status",
@@ -24,6 +25,24 @@ __all__ = [
 
 #: Looks, a millisecond apart: a thread that has been joined is listed for a moment longer.
 _LOOKS = 20
+#: What plots import, in steps that keep no job waiting for long; it starts no thread either.
+FOR_PLOTS = (
+    "matplotlib",
+    "matplotlib.figure",
+    "matplotlib.pyplot",
+    "matplotlib.backends.backend_agg",
+    "PIL.PngImagePlugin",
+    "mplhep",
+    "fasthep_render.hist.hist1d",
+    "scipy.special",
+    "scipy.linalg",
+    "scipy.optimize",
+    "scipy.ndimage",
+    "scipy.integrate",
+    "scipy.interpolate",
+    "scipy.stats.distributions",
+    "mplhep.error_estimation",
+)
 #: What partition jobs and reductions import; nothing of this starts a thread.
 MODULES = (
     "fasthep_smk.worker.runner",

@@ -301,7 +301,7 @@ def _serve() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(str(path))
         listener.listen(8)
-        processes.import_for_good([*processes.MODULES, *_MODULES, *fork_server._FOR_PLOTS])
+        processes.import_for_good([*processes.MODULES, *_MODULES, *processes.FOR_PLOTS])
         # It imports its plugins.
         importlib.import_module("snakemake.cli").get_argument_parser()
         importlib.import_module("PIL.Image").preinit()

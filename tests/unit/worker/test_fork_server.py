@@ -29,8 +29,8 @@ class Watched(os._Environ):
 
 asked = set()
 os.environ.__class__ = Watched
-from fasthep_smk.worker import fork_server, processes
-processes.import_for_good([*processes.MODULES, *fork_server._FOR_PLOTS])
+from fasthep_smk.worker import processes
+processes.import_for_good([*processes.MODULES, *processes.FOR_PLOTS])
 print(*asked)
 """
 
