@@ -85,9 +85,9 @@ def _main(arguments: list[str]) -> int:
     except ImportError as error:
         if not (error.name or "").startswith("hepflow"):
             raise
-        from fasthep_smk.flow import contract
+        from fasthep_smk.flow import contract, release
 
-        refusal = contract.refused(contract.differences() or [error])
+        refusal = release.refused(contract.differences() or [error])
         print(f"fasthep-smk: {refusal}", file=sys.stderr)
         return refusal.exit_code
     except KeyboardInterrupt:

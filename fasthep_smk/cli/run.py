@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.cli.parser import misplaced
 from fasthep_smk.cli.values import settings_of
-from fasthep_smk.run.notify import at_end
 from fasthep_smk.run.whole_run import run_whole
 from fasthep_smk.storage.missing_report import is_partial, is_sample, said_of_sample
 from fasthep_smk.storage.outdir import build_folder, results_in
@@ -34,12 +33,19 @@ def do_run(options: argparse.Namespace) -> int:
     build = build_folder(options.outdir)
     if is_terminal(sys.stdout) and not options.quiet:
         print(f"compiling {options.workflow}", flush=True)
+    run = partial(
+        run_whole,
+        settings_of(options),
+        cancel=options.cancel,
+        ended=partial(_print_end, build=build, quiet=options.quiet),
+    )
+    if options.notify is None:
+        run()
+        return 0
+    from fasthep_smk.run.notify import at_end
+
     with at_end(options.notify, build) as notice:
-        found = run_whole(
-            settings_of(options),
-            cancel=options.cancel,
-            ended=partial(_print_end, build=build, quiet=options.quiet),
-        )
+        found = run()
         notice.status = _ended_as(build)
         notice.summary = found.incomplete or _last_line(found)
     return 0

@@ -6,11 +6,10 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.credentials import Requirement, requirements_of, said_of_credentials
-from fasthep_smk.config.dataset_sizes import DatasetSize, of_datasets
 from fasthep_smk.config.environment import Environment, read_environment, runtime_findings
 from fasthep_smk.config.layers import Layer
 from fasthep_smk.config.pools import make_pools, merged_defaults
@@ -20,6 +19,9 @@ from fasthep_smk.config.site import Site, load_site
 from fasthep_smk.config.staging import Staging, read_staging, staging_findings
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, nearest
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.dataset_sizes import DatasetSize
 
 __all__ = ["Execution", "read_execution"]
 
@@ -97,8 +99,13 @@ def read_execution(
             *(said_of_credentials(layer.file, "execution", layer.content) for layer in layers),
         ]
     )
-    by_dataset, unread = of_datasets((layer.file, layer.content) for layer in layers)
-    findings += [*pools.findings, *router.findings(), *wrong, *unread]
+    findings += [*pools.findings, *router.findings(), *wrong]
+    by_dataset: list[DatasetSize] = []
+    if any("sizes" in layer.content for layer in layers):
+        from fasthep_smk.config.dataset_sizes import of_datasets
+
+        by_dataset, unread = of_datasets((layer.file, layer.content) for layer in layers)
+        findings += unread
     execution = Execution(
         site=site,
         router=router,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fasthep_smk.config.layers import Layer, Merged, merge
-from fasthep_smk.config.queues import queues_of
 from fasthep_smk.config.requests import SYSTEMS, Pilot, ResourceRequest
 from fasthep_smk.util import units
 from fasthep_smk.util.documents import YamlMapping
@@ -70,8 +69,8 @@ def settings_of(layers: Iterable[Layer]) -> tuple[Settings, list[Finding], list[
     )
     read(_words, "config", "slurm", "extra")
     read(units.parse_duration, "config", "htcondor", "max_runtime")
-    read(queues_of, "config", "slurm", "partitions")
-    read(queues_of, "config", "htcondor", "flavours")
+    read(_queues, "config", "slurm", "partitions")
+    read(_queues, "config", "htcondor", "flavours")
     settings = Settings(
         workers=read(units.parse_count, "workers"),
         request=request,
@@ -131,6 +130,12 @@ class _Reader:
                 )
             )
             return None
+
+
+def _queues(said: object) -> object:
+    from fasthep_smk.config.queues import queues_of  # few say so
+
+    return queues_of(said)
 
 
 def _pilot(read: _Reader, said: object) -> Pilot | None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from fasthep_smk.flow import local_modules, op_identity, upstream
 from fasthep_smk.flow.places import mapping, node_place
 from fasthep_smk.flow.reads import CATEGORY, is_diagnostic, is_published, modifiers_of, user_hooks
-from fasthep_smk.flow.stage_error import own_line
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
@@ -70,6 +69,8 @@ def _unloadable(reference: object, key: str, workflow: str) -> Iterator[Finding]
             return
         except (Exception, SystemExit) as error:
             # Importing a user's module runs the user's code: anything is possible.
+            from fasthep_smk.flow.stage_error import own_line
+
             at = own_line(error)
             problem = f"cannot be imported: {type(error).__name__}: {error}"
             problem += f" ({at})" if at else ""

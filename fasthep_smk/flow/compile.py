@@ -23,7 +23,6 @@ from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject, YamlMapping
 from fasthep_smk.util.errors import Finding, Findings, SmkError, WrongArgument, chain_of, nearest
 from fasthep_smk.util.yaml_files import load
-from fasthep_smk.util.yaml_messages import unreadable_finding, yaml_finding
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, Registry
@@ -176,12 +175,11 @@ def readable_errors(workflow: Path, build: Path | None = None) -> Iterator[None]
             yield
     except SmkError:
         raise
-    except yaml.MarkedYAMLError as error:
-        raise Findings([yaml_finding(workflow, error)]) from error
-    except yaml.YAMLError as error:
-        raise Findings([unreadable_finding(workflow)]) from error
-    except UnicodeDecodeError as error:
-        raise Findings([unreadable_finding(_not_utf8(workflow))]) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        from fasthep_smk.util.yaml_messages import unreadable
+
+        of_text = isinstance(error, UnicodeDecodeError)
+        raise unreadable(_not_utf8(workflow) if of_text else workflow, error) from error
     except OSError as error:
         if disk_full.shown(error) or build in Path(os.fsdecode(error.filename or "")).parents:
             raise

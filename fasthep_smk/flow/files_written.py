@@ -1,4 +1,4 @@
-"""Which files a node of a plan writes for the user, as far as FAST-HEP tells before a run."""
+"""What FAST-HEP writes into a build folder, as far as it tells before a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fasthep_smk.flow import upstream
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Plan, PlanNode
 
-__all__ = ["files_written"]
+__all__ = ["files_written", "prepare_build"]
 
 #: Products that FAST-HEP writes at the end of a run: kind, folder, suffix.
 _PRODUCTS = {"histogram": ("histograms", ".pkl"), "cutflow": ("cutflows", ".json")}
@@ -34,3 +34,15 @@ def files_written(plan: Plan, node: PlanNode) -> tuple[str, ...]:
     found += [Path(one.key[1]) for one in claims if one.key[0] == "relative"]
     inside = [one for one in found if one.parts[0] == _ARTIFACTS and one.name != "manifest.json"]
     return tuple(str(root / one.relative_to(_ARTIFACTS)) for one in inside)
+
+
+def prepare_build(plan: Plan, build: Path) -> None:
+    """Make the folders that FAST-HEP expects in a build folder."""
+    paths = upstream.BuildPaths.from_plan(plan, outdir=build)
+    upstream.ensure_build_layout(
+        paths.root,
+        variation=paths.variation,
+        backend_directories=upstream.backend_build_directories(
+            plan.registry, plan.execution, provenance=plan.provenance
+        ),
+    )

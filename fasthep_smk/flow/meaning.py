@@ -6,21 +6,38 @@ histogram that lacks events, a variation that varies nothing, a plot that lacks 
 
 from __future__ import annotations
 
+import ast
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
-from fasthep_smk.flow.context_use import sees_variation
-from fasthep_smk.flow.expression_rules import expression_findings
-from fasthep_smk.flow.places import mapping, node_place, stages_by_id, variations_of
-from fasthep_smk.flow.reads import CATEGORY, is_published, references, user_hooks
+from fasthep_smk.flow.context_use import OF_CONTEXT, sees_variation
+from fasthep_smk.flow.expression_rules import expression_findings, expressions_of
+from fasthep_smk.flow.places import (
+    as_python,
+    mapping,
+    named,
+    node_place,
+    place_of,
+    stages_by_id,
+    variations_of,
+)
+from fasthep_smk.flow.reads import (
+    CATEGORY,
+    dependency_context,
+    full_registry,
+    is_published,
+    references,
+    user_hooks,
+)
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.flow.vocabulary import Vocabulary
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest
+from fasthep_smk.util.yaml_values import key_of
 
-__all__ = ["meaning_findings"]
+__all__ = ["hidden_findings", "meaning_findings"]
 
 _RENDERERS = "hep.render."
 _DATASET_AXES = ("dataset", "dataset_name")
@@ -48,6 +65,40 @@ def meaning_findings(
     for plan in plans:
         found += _unchanged(plan, document, workflow)
     return list({(one.key, one.problem, one.value): one for one in found}.values())
+
+
+def hidden_findings(
+    plan: ExecutionPlan,
+    document: YamlMapping,
+    listed: Collection[str],
+    branches: Collection[str],
+    *,
+    workflow: str,
+) -> list[Finding]:
+    """Return the names that stand for something else than a column in expressions.
+
+    There, a constant goes before a column, and FAST-HEP's context, which has the globals, before
+    both. ``listed`` are branches that the workflow names, ``branches`` those of its files.
+    """
+    registry = full_registry(plan)
+    values, constants = mapping(plan.context.get("globals")), mapping(registry.get("constants"))
+    trees = [ast.parse(as_python(text)) for _, text in expressions_of(plan)]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    read = {node.id for node in nodes if isinstance(node, ast.Name)}
+    origins = mapping(mapping(plan.data_flow).get("origins"))
+    columns = {*listed, *origins, *(read & set(branches))}
+    own = "is a name of FAST-HEP's own context"
+    why = dict.fromkeys(columns, "hides a column, which expressions read")
+    told = {key_of("registry.constants", [name]): why[name] for name in constants if name in why}
+    why = dict.fromkeys(constants, "hides a constant") | why
+    why |= dict.fromkeys((*plan.context, *OF_CONTEXT), own)
+    told |= {key_of("analysis.globals", [name]): why[name] for name in values if name in why}
+    hooked = dependency_context(plan, registry).context_symbols - values.keys()
+    for name in sorted(read & hooked & origins.keys()):  # a column that a stage makes
+        key = place_of("analysis", document.get("analysis"), name)
+        told[named(key, document)] = own
+    hint = "give it another name, also where its value is meant"
+    return [Finding(file=workflow, key=key, problem=told[key], hint=hint) for key in told]
 
 
 def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:

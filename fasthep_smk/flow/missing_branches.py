@@ -1,4 +1,4 @@
-"""Branches that input files do not have, and names that hide a column.
+"""Branches that input files do not have.
 
 FAST-HEP takes each column that no stage makes for a branch. A run would find out at the first file
 that lacks it, which may be the last of all.
@@ -6,21 +6,19 @@ that lacks it, which may be the last of all.
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from fasthep_smk.flow.context_use import OF_CONTEXT
-from fasthep_smk.flow.expression_rules import expressions_of, unknown_function
-from fasthep_smk.flow.places import as_python, mapping, named, place_of, stages_by_id
-from fasthep_smk.flow.reads import dependency_context, full_registry
+from fasthep_smk.flow.expression_rules import unknown_function
+from fasthep_smk.flow.places import mapping, stages_by_id
+from fasthep_smk.flow.reads import full_registry
 from fasthep_smk.flow.upstream import ExecutionPlan
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, nearest
 from fasthep_smk.util.yaml_values import as_yaml, key_of
 
-__all__ = ["Lack", "branch_findings", "hidden_findings"]
+__all__ = ["Lack", "branch_findings"]
 
 
 @dataclass(frozen=True)
@@ -108,37 +106,3 @@ def _texts(content: object, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(content, list):
         for number, value in enumerate(content):
             yield from _texts(value, key_of(key, [number]))
-
-
-def hidden_findings(
-    plan: ExecutionPlan,
-    document: YamlMapping,
-    listed: Collection[str],
-    branches: Collection[str],
-    *,
-    workflow: str,
-) -> list[Finding]:
-    """Return the names that stand for something else than a column in expressions.
-
-    There, a constant goes before a column, and FAST-HEP's context, which has the globals, before
-    both. ``listed`` are branches that the workflow names, ``branches`` those of its files.
-    """
-    registry = full_registry(plan)
-    values, constants = mapping(plan.context.get("globals")), mapping(registry.get("constants"))
-    trees = [ast.parse(as_python(text)) for _, text in expressions_of(plan)]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    read = {node.id for node in nodes if isinstance(node, ast.Name)}
-    origins = mapping(mapping(plan.data_flow).get("origins"))
-    columns = {*listed, *origins, *(read & set(branches))}
-    own = "is a name of FAST-HEP's own context"
-    why = dict.fromkeys(columns, "hides a column, which expressions read")
-    told = {key_of("registry.constants", [name]): why[name] for name in constants if name in why}
-    why = dict.fromkeys(constants, "hides a constant") | why
-    why |= dict.fromkeys((*plan.context, *OF_CONTEXT), own)
-    told |= {key_of("analysis.globals", [name]): why[name] for name in values if name in why}
-    hooked = dependency_context(plan, registry).context_symbols - values.keys()
-    for name in sorted(read & hooked & origins.keys()):  # a column that a stage makes
-        key = place_of("analysis", document.get("analysis"), name)
-        told[named(key, document)] = own
-    hint = "give it another name, also where its value is meant"
-    return [Finding(file=workflow, key=key, problem=told[key], hint=hint) for key in told]

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fasthep_smk.flow import context_use
+from fasthep_smk.flow.context_use import own_sources
 
 __all__ = ["state_warnings"]
 
@@ -37,8 +37,8 @@ def state_warnings(modules: Iterable[str], root: Path) -> list[str]:
     named relative to it.
     """
     paths: dict[str, Path] = {}
-    for module in dict.fromkeys(modules):
-        paths |= context_use.own_sources(module)
+    for module in modules:
+        paths |= own_sources(module)
     own: dict[str, _Module] = {}
     for name, path in paths.items():
         try:

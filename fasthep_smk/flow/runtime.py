@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 
-__all__ = ["Session", "StageError", "prepare_build"]
+__all__ = ["Session", "StageError"]
 
 
 class _Hooks(upstream.HookManager):  # type: ignore[misc]
@@ -433,18 +433,6 @@ def _only_here() -> Iterator[None]:
                 print(masked(traceback.format_exc()), end="", file=sys.stderr)
             sys.stdout.flush()
             os._exit(status & 0xFF)
-
-
-def prepare_build(plan: Plan, build: Path) -> None:
-    """Make the folders that FAST-HEP expects in a build folder."""
-    paths = upstream.BuildPaths.from_plan(plan, outdir=build)
-    upstream.ensure_build_layout(
-        paths.root,
-        variation=paths.variation,
-        backend_directories=upstream.backend_build_directories(
-            plan.registry, plan.execution, provenance=plan.provenance
-        ),
-    )
 
 
 def _concatenated(values: list[Any]) -> object:

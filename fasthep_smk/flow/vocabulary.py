@@ -35,7 +35,7 @@ from typing import Any
 
 from fasthep_smk.config import schema
 from fasthep_smk.config.schema import Refusal
-from fasthep_smk.flow import contract
+from fasthep_smk.flow import release
 from fasthep_smk.flow.places import datasets_at, mapping, stages_of
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding, is_slip, nearest, slips_among
@@ -78,7 +78,7 @@ class Vocabulary:
             key=key,
             schema=schema.LANGUAGE,
             validator=self._validator,
-            is_newer=contract.is_newer,
+            is_newer=release.is_newer,
         )
         return [
             replace(one, hint=one.hint or _FREE) if one.problem == schema.UNKNOWN else one

@@ -26,7 +26,6 @@ from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.product_keys import consumers_after_bypass, ports, united_live
 from fasthep_smk.plan.reductions import reduction_rules
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.plan.signatures import Origin, Origins, value_signature
 from fasthep_smk.plan.tasks import Task
 from fasthep_smk.plan.wiring import wiring
@@ -36,6 +35,7 @@ from fasthep_smk.util.files import digest_of
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Dataset
+    from fasthep_smk.plan.sample import Sampled
 
 __all__ = ["make_rules"]
 

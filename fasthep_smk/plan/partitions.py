@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
-from fasthep_smk.flow.graph import Node
-from fasthep_smk.flow.missing_branches import Lack
+from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.storage.inputs import Inputs, missing_branches, problem_finding
 from fasthep_smk.storage.root_files import FileFacts
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.remote import is_remote
 
 if TYPE_CHECKING:
+    from fasthep_smk.flow.missing_branches import Lack
     from fasthep_smk.flow.records import MissingPartition, PartitionData
     from fasthep_smk.flow.shapes import Dataset
 
@@ -28,6 +29,7 @@ __all__ = [
     "Place",
     "SourceFacts",
     "check_inputs",
+    "counting",
     "make_partitions",
     "missing_entries",
     "sources_of",
@@ -211,6 +213,10 @@ def check_inputs(
             warnings.extend(_size_warnings(dataset, datasets[dataset], listed, facts, trees))
             if entries == 0:
                 warnings.append(f"dataset {dataset!r} has no events")
+    if not lacking:
+        return findings, warnings
+    from fasthep_smk.flow.missing_branches import Lack
+
     lacks = [
         Lack(
             branch=branch,
@@ -259,6 +265,25 @@ def _entries(file: str, sources: list[SourceFacts], inputs: Inputs) -> int:
     if facts.problem:
         raise Findings([Finding(file=file, problem=facts.problem)])
     return max(facts.entries[tree] for tree in trees)
+
+
+def counting(graphs: Iterable[Graph], inputs: Inputs) -> Callable[[Partition], int | None]:
+    """Return what tells how many events a partition has; ``None`` where that is not known."""
+    sources = [one for graph in graphs for one in sources_of(graph.nodes.values())]
+    trees = [one.tree for one in sources if one.tree is not None]
+
+    @cache
+    def entries(file: str) -> int:
+        return max(inputs.look([file], trees)[file].entries.values(), default=0)
+
+    def events(partition: Partition) -> int | None:
+        start, stop = partition.start or 0, partition.stop
+        if trees and not is_remote(partition.file):
+            there = entries(partition.file)
+            stop = there if stop is None else min(stop, there)
+        return None if stop is None else max(0, stop - start)
+
+    return events
 
 
 def _cut(first: int, last: int, chunk_size: int) -> Iterator[tuple[int, int]]:

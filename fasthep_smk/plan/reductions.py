@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from fasthep_smk.plan.job_builder import NO_DATASET, Book, Work
 from fasthep_smk.plan.partitions import Partition
 from fasthep_smk.plan.plot_signatures import end_values
 from fasthep_smk.plan.product_keys import dataset_names, late_keys, stream_keys_for, united_live
 from fasthep_smk.plan.rules import Job, Rule, Variation
-from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.plan.signatures import node_content
 from fasthep_smk.storage.task_table import Read
 from fasthep_smk.util.files import digest_of
 from fasthep_smk.util.names import encode
+
+if TYPE_CHECKING:
+    from fasthep_smk.plan.sample import Sampled
 
 __all__ = ["reduction_rules"]
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from fasthep_smk.config.run_settings import Sample
 from fasthep_smk.flow.records import SampleFacts
-from fasthep_smk.plan.partitions import Partition, Place, sources_of
+from fasthep_smk.plan.partitions import Partition, Place
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.util.errors import WrongArgument, not_among
-from fasthep_smk.util.remote import is_remote
 
-__all__ = ["Sampled", "counting", "sampled"]
+__all__ = ["Sampled", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Sampled:
 
 def sampled(
     variations: Iterable[Variation],
-    wanted: Sample | None,
+    wanted: Sample,
     events: Callable[[Partition], int | None],
 ) -> Sampled | None:
     """Return what a sample leaves out; ``None`` if that is nothing.
@@ -61,8 +58,6 @@ def sampled(
         WrongArgument: a dataset or a partition is wanted that there is not, or a number of events
             where it is not known how many the partitions have.
     """
-    if wanted is None:
-        return None
     by_place = {(one.dataset, one.part): one for item in variations for one in item.partitions}
     by_dataset: dict[str, list[Partition]] = {}
     for one in by_place.values():
@@ -139,22 +134,3 @@ def _spread(partitions: Sequence[Partition]) -> list[Partition]:
     digits = max(1, (len(partitions) - 1).bit_length())
     order = sorted(range(len(partitions)), key=lambda number: f"{number:0{digits}b}"[::-1])
     return [partitions[number] for number in order]
-
-
-def counting(variations: Iterable[Variation], inputs: Inputs) -> Callable[[Partition], int | None]:
-    """Return what tells how many events a partition has; ``None`` where that is not known."""
-    sources = [one for item in variations for one in sources_of(item.graph.nodes.values())]
-    trees = [one.tree for one in sources if one.tree is not None]
-
-    @cache
-    def entries(file: str) -> int:
-        return max(inputs.look([file], trees)[file].entries.values(), default=0)
-
-    def events(partition: Partition) -> int | None:
-        start, stop = partition.start or 0, partition.stop
-        if trees and not is_remote(partition.file):
-            there = entries(partition.file)
-            stop = there if stop is None else min(stop, there)
-        return None if stop is None else max(0, stop - start)
-
-    return events

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from fasthep_smk.plan.rules import Job, Rule
-from fasthep_smk.reuse import asked, ledger, reasons
+from fasthep_smk.reuse import asked, ledger
 from fasthep_smk.reuse.store import Store, read
 from fasthep_smk.storage import damage
 from fasthep_smk.storage.layout import RECORD
@@ -288,9 +288,13 @@ class _Comparison:
         if job.folder in self.changed:
             return self.changed[job.folder]
         before = self.before.get(job.folder) or self.store.latest(job)
-        if before is not None and before["signature"] == job.signature:
+        if before is None:
+            return "it has not run yet"
+        if before["signature"] == job.signature:
             # An earlier call has put it away, and has run nothing.
             change = self.checks.change(before) or self.store.damage(before)
             if change is not None:
                 return change
-        return reasons.reason(rule, job, before, known, self.valid)
+        from fasthep_smk.reuse.reasons import reason  # no job of a first run has another
+
+        return reason(rule, job, before, known, self.valid)

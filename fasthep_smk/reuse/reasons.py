@@ -18,16 +18,12 @@ from fasthep_smk.util.documents import JsonObject, YamlMapping
 __all__ = ["reason"]
 
 
-def reason(
-    rule: Rule, job: Job, before: Record | None, known: Ledger, valid: Mapping[str, object]
-) -> str:
-    """Return why a job does not stand.
+def reason(rule: Rule, job: Job, before: Record, known: Ledger, valid: Mapping[str, object]) -> str:
+    """Return why a job that has run before does not stand.
 
     ``before`` is its last record, ``known`` what digests stand for, ``valid`` the folders of
     the jobs that stand.
     """
-    if before is None:
-        return "it has not run yet"
     then, now = before["made_of"], made_of(rule, job)
     if before["signature"] == job.signature:
         return "its earlier results are gone"

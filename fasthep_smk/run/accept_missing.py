@@ -13,7 +13,7 @@ from fasthep_smk.config.run_settings import Limit
 from fasthep_smk.plan.partitions import Place, missing_entries
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
-from fasthep_smk.storage.missing_report import count, line, reported, said_of_sample
+from fasthep_smk.storage.missing_report import count, line, said_of_sample
 from fasthep_smk.util.errors import JobsFailed, RunFailed
 
 if TYPE_CHECKING:
@@ -67,14 +67,9 @@ def lost_with_others(error: JobsFailed, translation: Translation) -> bool:
     return bool(translation.placement.together and failed is not None and lost - failed.keys())
 
 
-def last_word(translation: Translation, limit: Limit | None) -> str:
-    """Return what a run must say last if results lack partitions: which, and why.
-
-    The results may lack them since an earlier run, of which this one has made nothing new.
-    """
+def last_word(translation: Translation, limit: Limit) -> str:
+    """Return what a run must say last if its results lack partitions: which, and why."""
     without = translation.settings.without
-    if not without or limit is None:
-        return reported(translation.written.build)
     lacking = {
         (one.dataset, one.file, one.start, one.stop): one
         for item in translation.variations

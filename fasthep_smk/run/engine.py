@@ -4,39 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from fasthep_smk import sites
 from fasthep_smk.config.run_settings import RunSettings
-from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
-from fasthep_smk.executors.refusals import REFUSED
 from fasthep_smk.flow import plan_files
-from fasthep_smk.run import display, job_counts, refused, stalled
+from fasthep_smk.run import display, job_counts, stalled
 from fasthep_smk.run.fork_server import Connection, correct_benchmarks, fork_server
 from fasthep_smk.run.job_counts import Facts
-from fasthep_smk.run.lock import end_marked, locks_of_snakemake, share, unshare
+from fasthep_smk.run.lock import share, unshare
 from fasthep_smk.run.prestart import Prestarted, environment
 from fasthep_smk.run.snakemake_output import Progress, Reader
 from fasthep_smk.run.snakemake_process import SnakemakeProcess
 from fasthep_smk.storage import batch_jobs, failures, layout
+from fasthep_smk.storage.run_lock import locks_of_snakemake
 from fasthep_smk.translate.translation import Translation
 from fasthep_smk.translate.write import Written
-from fasthep_smk.util import disk_full, files
-from fasthep_smk.util.errors import JobsFailed, RunFailed
-from fasthep_smk.util.masking import masked
-from fasthep_smk.util.processes import in_words
+from fasthep_smk.util import files
+from fasthep_smk.util.errors import RunFailed
 
 __all__ = ["Engine", "Outcome", "dry_run"]
-
-#: Number of failed jobs that are reported in full; the batch system is asked about these only.
-_SHOWN = 10
-_WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
 
 
 @dataclass(frozen=True)
@@ -159,11 +151,15 @@ class Engine:
                         reader.say(f"jobs that start cold, in a Python of their own: {why}")
             well = status == 0
             if status != 0:
-                raise _what_failed(written, log, status, reader, sites.system(self.system))
+                from fasthep_smk.run.what_failed import what_failed
+
+                raise what_failed(written, log, status, reader, sites.system(self.system))
         finally:
             for text in failures.warnings(written.build):
                 reader.problem(f"fasthep-smk: warning: {text}")
             if self.held is not None and not well:
+                from fasthep_smk.run.left_over import end_marked
+
                 end_marked(self.held)  # what was killed may have left processes
             stays = earlier_jobs.stay(written.build) if killed and not here else None
             # A batch system keeps jobs that Snakemake gave up.
@@ -241,7 +237,9 @@ def dry_run(written: Written, *, extra: Sequence[str] = ()) -> Outcome:
     reader = Reader(None)
     status = snakemake.follow(reader)
     if status != 0:
-        raise RunFailed(_refusal(reader))
+        from fasthep_smk.run.what_failed import refusal
+
+        raise RunFailed(refusal(reader))
     return Outcome(reader.jobs, frozenset(reader.folders))
 
 
@@ -316,114 +314,3 @@ def _arguments(written: Written, system: str, jobs: int | None, extra: Sequence[
     if jobs is not None:
         arguments += ["--cores" if system == "local" else "--jobs", str(jobs)]
     return [*arguments, *extra]
-
-
-def _refusal(reader: Reader) -> str:
-    """Return why Snakemake did not start: its own line of it if there is one."""
-    found = [line for line in reader.tail if IS_UNUSABLE.match(line)]
-    return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
-
-
-def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
-    return [found[1] for line in lines if (found := pattern.match(line.strip()))]
-
-
-def _moved_away(paths: list[str]) -> str:
-    """Return which files were there when the run began, and were not when a job needed them."""
-    return "\n".join(
-        [
-            "input files were moved or deleted while the run went on; what finished is kept:",
-            *(f"    {path}" for path in paths[:_SHOWN]),
-            *([f"    ... and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []),
-            "    hint: put them back, then run the same command again",
-        ]
-    )
-
-
-def _no_space(build: Path, failed: list[failures.Failure]) -> str:
-    """Return that the disk is full, and which jobs that has cost."""
-    lines = [str(disk_full.finding(build))]
-    for item in failed[:3]:
-        what = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
-        lines.append(f"    failed:  {what}{f', {item.key}' if item.key else ''}: {item.problem}")
-    if len(failed) > 3:
-        lines.append(f"    ... and {len(failed) - 3} more")
-    return "\n".join(lines)
-
-
-def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]:
-    """Return that Snakemake was killed, and what became of its jobs."""
-    ended = sum(item.kind == "killed" for item in failed)
-    jobs = "a job" if ended == 1 else f"{ended} jobs"
-    return [
-        f"Snakemake was ended by {in_words(status)}: what finished is kept, and the same command "
-        "goes on",
-        *([f"    jobs:    {jobs} under way ended with it, and will run again"] if ended else []),
-        f"    log:     {log}",
-    ]
-
-
-def _what_failed(
-    written: Written, log: Path, status: int, reader: Reader, system: sites.System
-) -> RunFailed:
-    failed = failures.read_all(written.build)
-    if (
-        any(item.kind == "disk" for item in failed)
-        or reader.disk_full
-        or disk_full.is_full(log.parent)
-    ):
-        return RunFailed(_no_space(written.build, failed))
-    under_way = [item for item in failed if item.system == "local"]  # others go on
-    killed = _killed(status, under_way, log) if status < 0 else []
-    if status < 0:  # jobs under way have not failed: they have ended with it
-        failed = [item for item in failed if item.kind != "killed"]
-        if not failed:
-            return RunFailed("\n".join(killed))
-    noted = {log for item in failed for log in failures.logs_of(item)}
-    silent = [
-        item
-        for item in dict.fromkeys(reader.failed_logs.values())
-        if item not in noted and not killed
-    ]
-    count = len(failed) + len(silent)
-    if not count and any(IS_UNUSABLE.match(line) for line in reader.tail):
-        return RunFailed(_refusal(reader))
-    if not count and (gone := dict.fromkeys(_matches(IS_MISSING, reader.tail))):
-        return RunFailed(_moved_away(list(gone)))
-    if not count:
-        tail = [f"    {line}" for line in reader.tail]
-        title = f"Snakemake ended with status {status} (log: {log}):"
-        return RunFailed("\n".join([title, *tail]))
-    fate = functools.cache(lambda job: masked(system.fate(job) or "") or None)
-    title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
-    shown = [
-        failures.message(
-            item,
-            written.build,
-            log=failures.log_of(item),
-            profile=written.profile,
-            fate=fate,
-        )
-        for item in failed[:_SHOWN]
-    ]
-    heard = {item: reader.messages.get(item) or _WITHOUT_A_WORD for item in silent}
-    words: dict[str, list[str]] = {}
-    for item in silent[: _SHOWN - len(shown)]:
-        words.setdefault(heard[item], []).append(item)
-    for said, items in words.items():
-        if said.startswith(REFUSED):
-            shown.append(refused.message(said, items, written.build, system))
-            continue
-        jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
-        logs = [written.build / item for item in items]
-        found = [f"    log:     {path}" for path in logs if path.exists()]
-        shown.append("\n".join([f"{jobs}: {said}", *found]))
-    more = [f"... and {count - _SHOWN} more, see {log}"]
-    text = "\n".join([*killed, title, *shown, *(more if count > _SHOWN else [])])
-    if status != 1:  # it was killed itself: what would still have run is unknown
-        return RunFailed(text)
-    reasons = {
-        str(failures.log_of(item)): failures.in_short(item, fate if place < _SHOWN else None)
-        for place, item in enumerate(failed)
-    }
-    return JobsFailed(text, {**reasons, **heard}, reader.done)

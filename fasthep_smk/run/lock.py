@@ -20,12 +20,12 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from fasthep_smk.storage import batch_jobs, failures, layout, queue
+from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.outdir import make_folder
 from fasthep_smk.storage.run_lock import (
@@ -36,20 +36,22 @@ from fasthep_smk.storage.run_lock import (
     beat,
     holder,
     last_beat,
+    locks_of_snakemake,
     machine,
+    mark,
     note_of,
     read_lock,
 )
-from fasthep_smk.util import disk_full, files
+from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import SmkError, refused_by_system
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.ownership import make_own
 from fasthep_smk.util.threads import meanwhile
 from fasthep_smk.util.waiting import until
 
-__all__ = ["Held", "end_marked", "hold", "locks_of_snakemake", "look", "mark", "share", "unshare"]
+__all__ = ["Held", "hold", "look", "share", "unshare"]
 
-#: Seconds that processes of a killed run get to end by themselves.
+#: Seconds that a lock may take to be let go.
 _GRACE = 5.0
 #: Bytes of the lock's content: on a disk that gets full, it is written where it stands.
 _LENGTH = 600
@@ -98,7 +100,9 @@ def hold(build: Path, shown: Path | None = None) -> Iterator[int]:
             if dated > time.time():
                 _date_back(build)
             if before.state != "ended" and not was_new:
-                _clear_after_crash(build, descriptor)
+                from fasthep_smk.run.left_over import clear_after_crash
+
+                clear_after_crash(build, descriptor)
             try:
                 with meanwhile(partial(beat, path)):
                     if locks_of_snakemake(build):
@@ -173,17 +177,6 @@ def _date_back(build: Path) -> None:
                 os.utime(path, follow_symlinks=False)
 
 
-def mark(descriptor: int) -> dict[str, str]:
-    """Return the environment variable by which processes of a run on this folder are known."""
-    status = os.fstat(descriptor)
-    return {MARK: f"{status.st_dev}:{status.st_ino}"}
-
-
-def locks_of_snakemake(build: Path) -> list[Path]:
-    """Return the files by which Snakemake says that it works on the folder, or did when it died."""
-    return list((build / ".snakemake" / "locks").glob("*"))
-
-
 def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
     """Clear away what a plain Snakemake left when it was killed.
 
@@ -199,7 +192,9 @@ def _take_over_from_snakemake(build: Path, descriptor: int) -> None:
         "was removed",
         file=sys.stderr,
     )
-    _clear_after_crash(build, descriptor)
+    from fasthep_smk.run.left_over import clear_after_crash
+
+    clear_after_crash(build, descriptor)
 
 
 def _refuse_snakemake(build: Path) -> None:
@@ -305,47 +300,11 @@ def _end_and_lock(descriptor: int, build: Path, who: LockNote) -> bool:
 
     Batch jobs stay where they are: what this Snakemake knows of them is noted.
     """
+    from fasthep_smk.run.left_over import end_marked
+
     first = signal.SIGINT if _system(build) == "local" else signal.SIGHUP
-    _end(lambda: _marked(descriptor, who.mark), first, signal.SIGKILL)
+    end_marked(descriptor, noted=who.mark, first=first)
     return until(lambda: _flock(descriptor), seconds=_GRACE, pause=0.1)
-
-
-def _end(find: Callable[[], set[int]], *numbers: signal.Signals) -> None:
-    """Send the processes that ``find`` finds one signal after the other until none is left."""
-    for number in numbers:
-        told: set[int] = set()
-        end = time.monotonic() + _GRACE
-        while (left := find()) and time.monotonic() < end:
-            for pid in left - told:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, number)
-            told |= left
-            time.sleep(0.1)
-
-
-def end_marked(descriptor: int) -> None:
-    """End the processes of this machine that the run which holds this lock has started."""
-    _end(lambda: _marked(descriptor), signal.SIGTERM, signal.SIGKILL)
-
-
-def _marked(descriptor: int, noted: str | None = None) -> set[int]:
-    """Return the processes of this machine that a run on this folder has started.
-
-    The mark that was ``noted`` is believed if it is that of the same file by another mount.
-    """
-    ((name, value),) = mark(descriptor).items()
-    values = {value}
-    if noted and noted.rpartition(":")[2] == value.rpartition(":")[2]:
-        values.add(noted)
-    if os.environ.get(name) in values:
-        return set()  # we are one of them
-    wanted = {f"{name}={one}".encode() for one in values}
-    found: set[int] = set()
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if not wanted.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
-                found.add(int(folder.name))
-    return found
 
 
 def _write(descriptor: int, **state: object) -> None:
@@ -361,54 +320,6 @@ def _write(descriptor: int, **state: object) -> None:
     length = max(_LENGTH, os.fstat(descriptor).st_size - 1)
     os.pwrite(descriptor, (json.dumps(content).ljust(length) + "\n").encode(), 0)
     os.fsync(descriptor)
-
-
-def _clear_after_crash(build: Path, descriptor: int) -> None:
-    """End what is left of the run that was killed, and take away what it left half-written.
-
-    Its jobs would write beside their next attempt. What they had finished has its record and
-    counts.
-    """
-    noted = batch_jobs.read(build)
-    left = queue.find(build) if noted else []
-    known = (
-        [one.batch_id for one in noted] if left is None else [one.queued.batch_id for one in left]
-    )
-    notes = [note for note in failures.read_all(build) if note.batch_job not in known]
-    _end(
-        lambda: _marked(descriptor) | {note.pid or 0 for note in notes if _is_job(note)},
-        signal.SIGTERM,
-        signal.SIGKILL,
-    )
-    for lock in locks_of_snakemake(build):
-        lock.unlink(missing_ok=True)
-    if known:
-        return  # they may go on, and are half-way in what they write
-    files.discard(build / "smk" / "stage")
-    for gone in (build / "smk").glob(".*.gone-*"):
-        shutil.rmtree(gone, ignore_errors=True)
-    for name in ("smk", "artifacts/provenance", "compile", "graph", "render"):
-        for half_written in (build / name).rglob(".*.tmp-*"):
-            if files.TEMPORARY.fullmatch(half_written.name):
-                half_written.unlink(missing_ok=True)
-
-
-def _is_job(note: failures.Failure) -> bool:
-    """Whether the process that a note names is the job: a note may say anything.
-
-    A batch system that runs jobs on this machine may have left out the mark.
-    """
-    if not failures.lives(note):
-        return False
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{note.pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        places = [note.bundle or note.key, note.key]
-        mine = [[note.rule, *(place.split("/") if place else [])] for place in places]
-        ends = [words[-1 - len(one) : -1] for one in mine]
-        return any("fasthep_smk.worker" in word for word in words) and any(
-            end == one for end, one in zip(ends, mine, strict=True)
-        )
-    return False
 
 
 def _system(build: Path) -> str:

@@ -38,8 +38,8 @@ class Notice:
 
 
 @contextlib.contextmanager
-def at_end(command: str | None, build: Path) -> Iterator[Notice]:
-    """Run a command when the block ends, however it does; ``None``: run none.
+def at_end(command: str, build: Path) -> Iterator[Notice]:
+    """Run a command when the block ends, however it does.
 
     A block that raises nothing has filled in its notice.
     """
@@ -53,8 +53,7 @@ def at_end(command: str | None, build: Path) -> Iterator[Notice]:
         notice.status, notice.summary = "failed", str(error) or type(error).__name__
         raise
     finally:
-        if command is not None:
-            _tell(command, build, notice)
+        _tell(command, build, notice)
 
 
 def _tell(command: str, build: Path, notice: Notice) -> None:

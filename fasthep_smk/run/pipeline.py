@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fasthep_smk.reuse import archive_results, asked
 from fasthep_smk.run import credential_need, report_page
 from fasthep_smk.storage import batch_jobs, failures
-from fasthep_smk.storage.missing_report import said_by_jobs
+from fasthep_smk.storage.missing_report import reported, said_by_jobs
 from fasthep_smk.translate.input_files import server_findings
 from fasthep_smk.translate.placement import capped
 from fasthep_smk.translate.translation import (
@@ -193,7 +193,7 @@ def look_at_site(translation: Translation) -> None:
 
 def conclude(finished: Finished) -> Concluded:
     """Archive results that no job makes any more, make room as ``--keep`` says, write the page."""
-    from fasthep_smk.run import accept_missing, cleanup
+    from fasthep_smk.run import cleanup
 
     translation = finished.translation
     settings, build = translation.settings, translation.build
@@ -205,7 +205,11 @@ def conclude(finished: Finished) -> Concluded:
     if finished.done:
         warn(_edited(translation.digests))
     warn(said_by_jobs(build))
-    incomplete = accept_missing.last_word(translation, settings.accept_missing)
+    incomplete = reported(build)  # since an earlier run, perhaps
+    if translation.settings.without and settings.accept_missing is not None:
+        from fasthep_smk.run import accept_missing
+
+        incomplete = accept_missing.last_word(translation, settings.accept_missing)
     if finished.done or report_page.is_outdated(build):
         finished.page.write()
     return Concluded(translation, finished.page, finished.done, disk, incomplete)

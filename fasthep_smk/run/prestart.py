@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.config.requests import SYSTEMS
 from fasthep_smk.credentials.secrets import without_secrets
-from fasthep_smk.run.lock import mark
 from fasthep_smk.storage import layout
+from fasthep_smk.storage.run_lock import mark
 
 if TYPE_CHECKING:
     from fasthep_smk.run.fork_server import ForkServer

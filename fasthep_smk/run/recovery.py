@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TextIO
 
 from fasthep_smk.plan.partitions import Place
 from fasthep_smk.reuse import store
-from fasthep_smk.run import accept_missing
 from fasthep_smk.storage import failures
 from fasthep_smk.storage.observed import Checks, Surroundings, environment_of, written
 from fasthep_smk.util.errors import JobsFailed, RunFailed
@@ -69,6 +68,8 @@ def run_to_the_end(
             print(f"{said}: what depends on it runs again", file=output)
             without = translation.settings.without
         except JobsFailed as error:
+            from fasthep_smk.run import accept_missing
+
             done += error.done
             build, without = translation.build, translation.settings.without
             kinds = failures.kinds(build)

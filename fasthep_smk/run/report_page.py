@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
-from fasthep_smk.storage import failures, last_run, layout, queue
+from fasthep_smk.storage import failures, last_run, layout
 from fasthep_smk.storage.last_run import LastRun, Outcome
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
@@ -119,7 +119,7 @@ def noting(translation: Translation, page: Page) -> Iterator[None]:
     run = _begun(translation)
     last_run.write(translation.build, run)
     try:
-        queue.forget(translation.build)
+        (translation.build / layout.QUEUE_NOTES).unlink(missing_ok=True)  # of an earlier run
         with contextlib.suppress(OSError):  # it is tried again, and told, at a good end
             page.start()
         yield

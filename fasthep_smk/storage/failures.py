@@ -13,17 +13,17 @@ import shutil
 import socket
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal
+
+from msgspec import ValidationError, convert
 
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.record import Attempt
 from fasthep_smk.util import disk_full, files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.masking import masked
-from fasthep_smk.util.names import encode, printable, shell
+from fasthep_smk.util.names import encode, printable
 from fasthep_smk.util.units import format_bytes, format_duration
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "lives",
     "log_of",
     "logs_of",
-    "message",
     "note",
     "one_line",
     "path_of",
@@ -53,6 +52,7 @@ __all__ = [
     "warning_of",
     "warnings",
     "where",
+    "with_fate",
     "without_pilot",
 ]
 
@@ -136,10 +136,10 @@ def earlier(
 ) -> list[Attempt]:
     """Return what the earlier attempts of a job died of, first to last, for its record.
 
-    ``fate`` is asked as for :func:`message`.
+    ``fate`` is asked as for :func:`with_fate`.
     """
     found = read(path_of(build, rule, key))
-    return [] if found is None else attempts(_asked(found, fate))
+    return [] if found is None else attempts(with_fate(found, fate))
 
 
 def attempts(failure: Failure) -> list[Attempt]:
@@ -224,60 +224,16 @@ def headline(failure: Failure) -> str:
     return f"{what} failed: {failure.problem}"
 
 
-def message(
-    failure: Failure,
-    build: Path,
-    *,
-    log: Path,
-    profile: Path,
-    fate: Callable[[str], str | None] | None = None,
-) -> str:
-    """Return the lines that tell a person what failed, where, and how to run it alone.
-
-    ``fate`` is asked what the batch system says of a job that was killed.
-    """
-    failure = _asked(failure, fate)
-    facts: list[tuple[str, str]] = [("at", failure.at or "")]
-    earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
-    facts += [
-        ("earlier", f"attempt {attempt}: {problem}")
-        for problem, attempt in reversed(earlier.items())
-        if problem != failure.problem
-    ]
-    facts.append(("dataset", failure.dataset or ""))
-    if failure.file is not None:
-        facts.append(("file", f"{failure.file} ({span(failure.start, failure.stop)})"))
-    if failure.variation not in (None, "nominal"):
-        facts.append(("variation", str(failure.variation)))
-    if failure.pool is not None:
-        facts.append(("where", where(failure)))
-    # A last attempt that was not worth trying used next to nothing.
-    most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
-    if failure.memory is not None or most:
-        asked = format_bytes(failure.memory) if failure.memory else "nothing"
-        used = f"{most // 1000**2} MB used" if most else "use unknown"
-        facts.append(("memory", f"{asked} asked for, {used}"))
-    command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
-    facts += [
-        ("fix", failure.fix or ""),
-        ("log", str(build / log)),
-        ("rerun", f"{shell(['cd', build])} && {command}"),
-    ]
-    return "\n".join(
-        [headline(failure), *(f"    {label + ':':11}{text}" for label, text in facts if text)]
-    )
-
-
 def in_short(failure: Failure, fate: Callable[[str], str | None] | None = None) -> str:
-    """Return one line that says what failed; ``fate`` is asked as for :func:`message`."""
-    text = headline(_asked(failure, fate))
+    """Return one line that says what failed; ``fate`` is asked as for :func:`with_fate`."""
+    text = headline(with_fate(failure, fate))
     if failure.variation not in (None, "nominal"):
         text += f" (variation {failure.variation})"
     return text
 
 
-def _asked(failure: Failure, fate: Callable[[str], str | None] | None) -> Failure:
-    """Return a failure with what the batch system says of a job that was killed."""
+def with_fate(failure: Failure, fate: Callable[[str], str | None] | None) -> Failure:
+    """Return a failure with what the batch system, which ``fate`` asks, says of a killed job."""
     if failure.kind != "killed" or fate is None or failure.batch_job is None or failure.in_pilot:
         return failure
     said = masked(fate(failure.batch_job) or "")
@@ -365,32 +321,11 @@ def read(path: Path) -> Failure | None:
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return _understood(content)
-
-
-def _understood(content: object) -> Failure | None:
-    types = _types()
-    if not isinstance(content, dict) or not all(
-        name in types and isinstance(value, types[name]) for name, value in content.items()
-    ):
-        return None
-    before = content.get("earlier", [])
-    if not all(isinstance(one, dict) and _EARLIER.keys() <= one.keys() for one in before):
-        return None
-    if not all(isinstance(one[name], kind) for one in before for name, kind in _EARLIER.items()):
-        return None
-    if not all(isinstance(one.get("used"), int | None) for one in before):
-        return None
-    if content.get("kind", "error") not in get_args(Kind):
-        return None
-    plain = _plain(content)
-    plain["stages"] = [printable(str(one)) for one in content.get("stages", [])]
-    plain["earlier"] = [_plain(one) for one in before]
-    try:
-        return Failure(**plain)
-    except TypeError:  # something is missing
+        convert(content, Failure)
+        content["stages"] = list(map(printable, content.get("stages", [])))
+        content["earlier"] = list(map(_plain, content.get("earlier", [])))
+        return Failure(**_plain(content))
+    except (OSError, ValueError, RecursionError, TypeError, ValidationError):
         return None
 
 
@@ -399,23 +334,6 @@ def _plain(content: JsonObject) -> JsonObject:
     shown = {name: printable(v) if isinstance(v, str) else v for name, v in content.items()}
     errors = {name: masked(shown[name]) for name in ("problem", "fix") if shown.get(name)}
     return {**shown, **errors}
-
-
-#: What is used of an attempt that failed before.
-_EARLIER = {"problem": str, "attempt": int}
-
-
-@cache
-def _types() -> dict[str, tuple[type, ...]]:
-    """Return of which types the values of a note may be, by name."""
-    found = {}
-    for name, hint in get_type_hints(Failure).items():
-        alternatives = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        plain = [
-            str if get_origin(one) is Literal else get_origin(one) or one for one in alternatives
-        ]
-        found[name] = tuple(plain)
-    return found
 
 
 def path_of(build: Path, rule: str, key: str) -> Path:

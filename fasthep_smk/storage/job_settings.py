@@ -16,6 +16,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
 if TYPE_CHECKING:
+    from fasthep_smk.config import requests
     from fasthep_smk.config.credentials import RequirementData
     from fasthep_smk.storage.record import Asked
     from fasthep_smk.util.documents import YamlMapping
@@ -28,6 +29,7 @@ __all__ = [
     "Measuring",
     "Requests",
     "Travel",
+    "asked_of",
     "at_place",
     "attempts_of",
     "heard",
@@ -216,3 +218,16 @@ class Travel(TypedDict):
     shared: list[str]
     wildcards: dict[str, list[str]]
     probes: bool
+
+
+def asked_of(attempt: requests.Attempt) -> Asked:
+    """Return what an attempt asks for, as a record says it."""
+    request = attempt.request
+    return {
+        "pool": attempt.pool,
+        "cpus": request.cpus,
+        "memory": request.memory,
+        "disk": request.disk,
+        "gpus": request.gpus,
+        "walltime": request.walltime,
+    }

@@ -22,7 +22,7 @@ from fasthep_smk.util.waiting import until
 if TYPE_CHECKING:
     from fasthep_smk.sites import Queued
 
-__all__ = ["Left", "Waited", "find", "forget", "note", "noted"]
+__all__ = ["Left", "Waited", "find", "note", "noted"]
 
 _PAUSE = 0.5
 
@@ -62,11 +62,6 @@ def note(build: Path, pools: Mapping[str, str]) -> None:
     line = json.dumps({"time": round(time.time(), 3), "waiting": waiting})
     with (build / layout.QUEUE_NOTES).open("a", encoding="utf-8") as stream:
         stream.write(f"{line}\n")
-
-
-def forget(build: Path) -> None:
-    """Remove the notes of an earlier run."""
-    (build / layout.QUEUE_NOTES).unlink(missing_ok=True)
 
 
 def noted(build: Path) -> list[Waited]:

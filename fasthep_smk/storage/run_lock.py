@@ -28,7 +28,9 @@ __all__ = [
     "beat",
     "holder",
     "last_beat",
+    "locks_of_snakemake",
     "machine",
+    "mark",
     "note_of",
     "read_lock",
 ]
@@ -190,3 +192,14 @@ def read_lock(descriptor: int) -> LockNote:
             right += [name for name in _TEXTS if isinstance(content.get(name), str)]
             return LockNote(**{name: content[name] for name in right})
     return LockNote()
+
+
+def mark(descriptor: int) -> dict[str, str]:
+    """Return the environment variable by which processes of a run on this folder are known."""
+    status = os.fstat(descriptor)
+    return {MARK: f"{status.st_dev}:{status.st_ino}"}
+
+
+def locks_of_snakemake(build: Path) -> list[Path]:
+    """Return the files by which Snakemake says that it works on the folder, or did when it died."""
+    return list((build / ".snakemake" / "locks").glob("*"))

@@ -23,7 +23,7 @@ from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.pools import DEFAULT_POOL
 from fasthep_smk.flow.graph import Graph, Node
 from fasthep_smk.flow.places import stages_by_id
-from fasthep_smk.plan.partitions import Partition, Place, sources_of
+from fasthep_smk.plan.partitions import Partition, Place, counting, sources_of
 from fasthep_smk.plan.rules import Variation
 from fasthep_smk.storage.inputs import Inputs
 from fasthep_smk.util import files
@@ -47,7 +47,7 @@ _EVENTS, _MORE_EVENTS = 100, 2000
 #: may differ.
 _MOST_DATASETS = 30
 #: From so many events on, a run takes so long that plots are tried before it.
-_LARGE = 1_000_000
+_LARGE = 50_000_000
 #: Seconds that all of it may take.
 _LONGEST = 60.0
 #: Bytes that operations may take more than this process has; or half of the machine's memory.
@@ -84,7 +84,8 @@ class Preflight:
     """A process in which what is new in a workflow runs with its first events, while a block runs.
 
     ``folder`` is where operations may write; ``without`` are partitions that the run goes without.
-    ``plots``: they are drawn, too. So they are for a large run; a small one makes them in seconds.
+    ``plots``: they are drawn, too. So they are for a large run; after a small one, a plot that fails
+    costs seconds.
     """
 
     def __init__(
@@ -221,14 +222,14 @@ class Preflight:
         return found
 
     def _is_large(self, variation: Variation) -> bool:
-        """Whether a plan has very many events, or it is not known how many."""
-        named = _trees(variation)
-        left = _LARGE
-        for file in dict.fromkeys(partition.file for partition in variation.partitions):
-            if not named or is_remote(file) or left < 0:
+        """Whether a plan has very many events, or its files lie elsewhere and may have."""
+        events, left = counting([variation.graph], self._inputs), _LARGE
+        for partition in variation.partitions:
+            number = events(partition)
+            if number is None and is_remote(partition.file):
                 return True
-            left -= self._entries(file, named)
-        return left < 0
+            left -= number or 0
+        return left <= 0
 
     def _entries(self, file: str, trees: list[str]) -> int:
         return max(self._inputs.look([file], trees)[file].entries.values(), default=0)

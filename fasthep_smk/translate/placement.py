@@ -8,33 +8,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.config.execution import Execution
 from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest
-from fasthep_smk.config.sizes import Size
+from fasthep_smk.config.routing import Router
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measures
-from fasthep_smk.storage.measured import Taken
-from fasthep_smk.translate import by_dataset, snakemake_release
+from fasthep_smk.translate import snakemake_release
 from fasthep_smk.translate.profile import Placement
-from fasthep_smk.translate.sizes import (
-    FIRST_MEMORY,
-    first_sizes,
-    history,
-    measuring,
-    proposals,
-    sized,
-    unfit,
-)
 from fasthep_smk.util.errors import Finding
-from fasthep_smk.util.units import format_bytes, format_duration
+from fasthep_smk.util.units import format_duration
 from fasthep_smk.util.yaml_values import as_yaml
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.sizes import Size
 
 __all__ = ["capped", "contained", "place", "slots", "staffed", "unsafe_path"]
 
-#: Amounts that may follow from what earlier jobs took.
-_MEASURED = frozenset(("memory", "walltime"))
 #: What would not be seen in a message.
 _IN_WORDS = {" ": "spaces", "\n": "line ends", "\r": "line ends", "\t": "tabs", "\0": "NUL"}
 
@@ -58,81 +50,30 @@ def place(
     site = execution.site
     system = sites.system(site.system)
     here = system.machine(site)
-    attempts: dict[str, tuple[Attempt, ...]] = {}
-    findings, notes = unfit(sizes, rules, execution.router)
-    findings += by_dataset.unfit(execution.by_dataset, rules, execution.router)
-    if findings:
-        return Placement(site), findings, notes
-    notes += sites.notes(site.system)
-    stated: dict[str, tuple[Attempt, ...]] = {}
-    datasets = {job.dataset for rule in rules for job in rule.jobs.values() if job.dataset}
-    own_sizes = [one for one in execution.by_dataset if one.amounts]
-
-    def is_special(one: Taken) -> bool:
-        return one.dataset is not None and any(
-            size.means(one.dataset, one.file, datasets) for size in own_sizes
-        )
-
-    known = history(build, rules, execution.router, is_special=is_special) if build else {}
-    proposed = proposals(known)
-    measured: dict[str, Measures] = {}
+    findings: list[Finding] = []
+    notes: list[str] = []
+    attempts = {rule.name: rule.route.attempts for rule in rules}
     own: dict[str, dict[str, tuple[Attempt, ...]]] = {}
-    nodes, unsaid = _Nodes(site.system), list[str]()
-    for rule in rules:
-        # A batch system ends what takes more: it must be possible to ask for more then.
-        again = here is not None or rule.route.retries > 0
-        free = _MEASURED
-        if rule.route.retries == 0:  # one that took longer than others would have failed
-            free = _MEASURED - {"walltime"}
-        given = sized(rule, sizes, proposed if again else [], execution.router, free)
-        before = sized(rule, sizes, [], execution.router, free)
-        if here is not None:
-            before = tuple(sites.shrink(one, here)[0] for one in before)
-        largest: tuple[int | None, ...] = (None,) * len(given)
-        if here is None and again and site.system in SYSTEMS:
-            largest = tuple(
-                nodes.most_memory(one) if said.request.memory is None else None
-                for one, said in zip(given, rule.route.attempts, strict=True)
-            )
-            first = first_sizes(rule, given, sizes, execution.router, largest)
-            unsaid += [
-                before.pool
-                for before, after in zip(given, first, strict=True)
-                if before.request.memory is None and after.request.memory is not None
-            ]
-            given = first
-        apart = by_dataset.own_amounts(rule, own_sizes, given, execution.router, largest=largest)
-        learnt = None
-        if again:
-            learnt = measuring(
-                rule, before, sizes, known, execution.router, free=free, largest=largest
-            )
-        if learnt is not None:
-            stated[rule.name] = tuple(contained(one, execution) for one in before)
-            measured[rule.name] = {
-                **learnt,
-                "apart": by_dataset.named(rule, own_sizes),
-            }
-        if here is not None:
-            given, found = _on_one_machine(given, here, shrink=shrink)
-            notes += found
-            for place, one in apart.items():
-                apart[place], found = _on_one_machine(one, here, shrink=shrink)
-                notes += found
-        attempts[rule.name] = tuple(contained(one, execution) for one in given)
-        if apart:
-            own[rule.name] = {
-                place: tuple(contained(one, execution) for one in each)
-                for place, each in apart.items()
-            }
-    if unsaid:
-        names = [repr(name) for name in dict.fromkeys(unsaid)]
-        notes.append(
-            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is given: "
-            f"jobs ask for {format_bytes(FIRST_MEMORY)} for each cpu at first, then for what those "
-            "of their rule took; resources: {memory: ...} gives it, and config: {sizes: fixed} "
-            "leaves it to the batch system"
-        )
+    stated: dict[str, tuple[Attempt, ...]] = {}
+    measured: dict[str, Measures] = {}
+    if here is None or sizes or execution.by_dataset or _is_measured(rules, execution.router):
+        from fasthep_smk.translate.sizes import amounts
+
+        asked = amounts(rules, execution, sizes=sizes, here=here, build=build)
+        attempts, own, stated, measured = asked.attempts, asked.own, asked.stated, asked.measured
+        findings, notes = asked.findings, asked.notes
+        if findings:
+            return Placement(site), findings, notes
+    notes += sites.notes(site.system)
+    for given in (attempts, *own.values()):
+        for name, each in given.items():
+            if here is not None:
+                each, cut = _on_one_machine(each, here, shrink=shrink)
+                notes += cut
+            given[name] = tuple(contained(one, execution) for one in each)
+    stated = {
+        name: tuple(contained(one, execution) for one in given) for name, given in stated.items()
+    }
     pools = execution.router.pools.by_name
     used = [one for given in attempts.values() for one in given]
     used += [one for apart in own.values() for given in apart.values() for one in given]
@@ -241,20 +182,10 @@ def contained(attempt: Attempt, execution: Execution) -> Attempt:
     return replace(attempt, options={**attempt.options, "htcondor": options})
 
 
-class _Nodes:
-    """What the nodes of a batch system have: it is asked once for each kind of job."""
-
-    def __init__(self, system: str) -> None:
-        self._system = system
-        self._known: dict[str, int | None] = {}
-
-    def most_memory(self, attempt: Attempt) -> int | None:
-        """Return the memory of the largest node that a job may run on; ``None``: not known."""
-        request = attempt.request
-        key = repr((attempt.options.get(self._system), replace(request, memory=None)))
-        if key not in self._known:
-            self._known[key] = sites.batch(self._system).most_memory(attempt)
-        return self._known[key]
+def _is_measured(rules: Iterable[Rule], router: Router) -> bool:
+    """Whether jobs of a rule may ask for what others took."""
+    routes = ((pool, rule.stages) for rule in rules for pool in rule.route.pools)
+    return any(router.measures(pool, stages) for pool, stages in routes)
 
 
 def _on_one_machine(

@@ -20,7 +20,6 @@ from fasthep_smk.config.staging import Staging
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage.job_settings import Measures
 from fasthep_smk.storage.pilots import Crews
-from fasthep_smk.translate.by_dataset import Own, by_snakemake_job
 from fasthep_smk.translate.snakefile import lengthened, resources
 from fasthep_smk.translate.snakemake_release import container_settings
 from fasthep_smk.util.files import digest_of
@@ -91,7 +90,7 @@ class Placement:
     crews: Crews | None = None
     stated: Mapping[str, tuple[Attempt, ...]] = field(default_factory=dict)
     measuring: Mapping[str, Measures] = field(default_factory=dict)
-    by_dataset: Mapping[str, Own] = field(default_factory=dict)
+    by_dataset: Mapping[str, Mapping[str, tuple[Attempt, ...]]] = field(default_factory=dict)
 
     @property
     def image(self) -> str | None:
@@ -111,6 +110,15 @@ class Placement:
         """
         given = sites.system(self.site.system).longest(attempt)
         return min((one for one in (self.site.longest, given) if one is not None), default=None)
+
+    def of_places(self, rule: Rule) -> dict[str, tuple[Attempt, ...]]:
+        """Return the attempts of those of Snakemake's jobs of a rule that ask for other amounts."""
+        own = self.by_dataset.get(rule.name)
+        if not own:
+            return {}
+        from fasthep_smk.translate.by_dataset import by_snakemake_job
+
+        return by_snakemake_job(rule, own, self.attempts[rule.name])
 
     def submitted_as(self) -> dict[str, list[str]]:
         """Return digests of what jobs of each rule are submitted with, attempt by attempt.
@@ -176,7 +184,7 @@ def render(rules: Iterable[Rule], placement: Placement, *, seen: Iterable[Path] 
         given = placement.attempts[rule.name]
         stated = resources(lengthened(rule, rule.route.attempts))
         wanted = asked(rule, given)
-        apart = by_snakemake_job(rule, placement.by_dataset.get(rule.name, {}), given)
+        apart = placement.of_places(rule)
         others = {place: asked(rule, attempts) for place, attempts in apart.items()}
         if found := _given(rule, wanted, others, stated, partial(_unsaid, site, defaults)):
             own[rule.name] = found

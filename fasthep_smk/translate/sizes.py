@@ -9,40 +9,140 @@ import contextlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
-from fasthep_smk.config.requests import Attempt, leaf_of
+from fasthep_smk import sites
+from fasthep_smk.config.execution import Execution
+from fasthep_smk.config.requests import SYSTEMS, Attempt, ResourceRequest, leaf_of
 from fasthep_smk.config.routing import Router
 from fasthep_smk.config.sizes import Size, entry_of, unknown_names
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
-from fasthep_smk.storage.job_settings import Measures
+from fasthep_smk.storage.job_settings import Measures, asked_of
 from fasthep_smk.storage.measured import Taken, taken
-from fasthep_smk.storage.record import Asked
+from fasthep_smk.translate import by_dataset
 from fasthep_smk.util.errors import Finding, SmkError
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = [
-    "FIRST_MEMORY",
-    "History",
-    "asked_of",
-    "first_sizes",
-    "history",
-    "measuring",
-    "proposals",
-    "sized",
-    "unfit",
-]
+__all__ = ["FIRST_MEMORY", "amounts", "sized", "unfit"]
 
+#: Amounts that may follow from what earlier jobs took.
+_MEASURED = frozenset(("memory", "walltime"))
 
 #: Bytes for each cpu that jobs ask for while nothing is known: as much as sites of WLCG have.
 FIRST_MEMORY = 2 * 10**9
 #: Bytes that the last attempt asks for at least: the most that it would get if that was left to
 #: Snakemake's plugin for Slurm.
 _LAST_MEMORY = 8 * 10**9
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """What the jobs of rules ask for at each attempt, by the rules' names.
+
+    ``own`` are the attempts of those that ask for other amounts, by their places, ``measured`` what
+    the run has to know of rules whose jobs ask for what others took, and ``stated`` what these
+    would ask for else.
+    """
+
+    attempts: dict[str, tuple[Attempt, ...]]
+    own: dict[str, dict[str, tuple[Attempt, ...]]] = field(default_factory=dict)
+    stated: dict[str, tuple[Attempt, ...]] = field(default_factory=dict)
+    measured: dict[str, Measures] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def amounts(
+    rules: Sequence[Rule],
+    execution: Execution,
+    *,
+    sizes: Sequence[Size],
+    here: ResourceRequest | None,
+    build: Path | None,
+) -> Amounts:
+    """Return what jobs ask for where amounts are measured, or not those of the pools.
+
+    ``sizes`` are those of a file, ``here`` is what the one machine has, if the site is one, and
+    ``build`` is where earlier jobs are.
+    """
+    router, system = execution.router, execution.site.system
+    findings, notes = unfit(sizes, rules, router)
+    findings += by_dataset.unfit(execution.by_dataset, rules, router)
+    made = Amounts({}, findings=findings, notes=notes)
+    if findings:
+        return made
+    datasets = {job.dataset for rule in rules for job in rule.jobs.values() if job.dataset}
+    own_sizes = [one for one in execution.by_dataset if one.amounts]
+
+    def is_special(one: Taken) -> bool:
+        return one.dataset is not None and any(
+            size.means(one.dataset, one.file, datasets) for size in own_sizes
+        )
+
+    known = history(build, rules, router, is_special=is_special) if build else {}
+    proposed = proposals(known)
+    nodes, unsaid = _Nodes(system), list[str]()
+    for rule in rules:
+        # A batch system ends what takes more: it must be possible to ask for more then.
+        again = here is not None or rule.route.retries > 0
+        free = _MEASURED
+        if rule.route.retries == 0:  # one that took longer than others would have failed
+            free = _MEASURED - {"walltime"}
+        given = sized(rule, sizes, proposed if again else [], router, free)
+        before = sized(rule, sizes, [], router, free)
+        if here is not None:
+            before = tuple(sites.shrink(one, here)[0] for one in before)
+        largest: tuple[int | None, ...] = (None,) * len(given)
+        if here is None and again and system in SYSTEMS:
+            largest = tuple(
+                nodes.most_memory(one) if said.request.memory is None else None
+                for one, said in zip(given, rule.route.attempts, strict=True)
+            )
+            first = first_sizes(rule, given, sizes, router, largest)
+            unsaid += [
+                without.pool
+                for without, one in zip(given, first, strict=True)
+                if without.request.memory is None and one.request.memory is not None
+            ]
+            given = first
+        made.attempts[rule.name] = given
+        if own := by_dataset.own_amounts(rule, own_sizes, given, router, largest=largest):
+            made.own[rule.name] = own
+        learnt = None
+        if again:
+            learnt = measuring(rule, before, sizes, known, router, free=free, largest=largest)
+        if learnt is not None:
+            made.stated[rule.name] = before
+            made.measured[rule.name] = {**learnt, "apart": by_dataset.named(rule, own_sizes)}
+    if unsaid:
+        names = [repr(name) for name in dict.fromkeys(unsaid)]
+        made.notes.append(
+            f"{'pool' if len(names) == 1 else 'pools'} {', '.join(names)}: no memory is given: "
+            f"jobs ask for {format_bytes(FIRST_MEMORY)} for each cpu at first, then for what those "
+            "of their rule took; resources: {memory: ...} gives it, and config: {sizes: fixed} "
+            "leaves it to the batch system"
+        )
+    return made
+
+
+class _Nodes:
+    """What the nodes of a batch system have: it is asked once for each kind of job."""
+
+    def __init__(self, system: str) -> None:
+        self._system = system
+        self._known: dict[str, int | None] = {}
+
+    def most_memory(self, attempt: Attempt) -> int | None:
+        """Return the memory of the largest node that a job may run on; ``None``: not known."""
+        request = attempt.request
+        key = repr((attempt.options.get(self._system), replace(request, memory=None)))
+        if key not in self._known:
+            self._known[key] = sites.batch(self._system).most_memory(attempt)
+        return self._known[key]
 
 
 def unfit(
@@ -261,16 +361,3 @@ def _sized(
         request = replace(request, walltime=min(walltime, most.walltime or walltime))
         origins[leaf_of("walltime")] = ", ".join(one.place("ask.walltime") for one in entries)
     return replace(attempt, request=request, origins=origins)
-
-
-def asked_of(attempt: Attempt) -> Asked:
-    """Return what an attempt asks for, as a record says it."""
-    request = attempt.request
-    return {
-        "pool": attempt.pool,
-        "cpus": request.cpus,
-        "memory": request.memory,
-        "disk": request.disk,
-        "gpus": request.gpus,
-        "walltime": request.walltime,
-    }

@@ -11,12 +11,12 @@ import io
 import os
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from fasthep_smk.plan.partitions import Partition, Place, missing_entries
 from fasthep_smk.plan.rules import Job, Rule, origin_facts, output_files, signatures
-from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.layout import RECORD
 from fasthep_smk.storage.task_table import BundleEntry, JobEntry, Kept, Part, Source, TaskTable
@@ -24,6 +24,9 @@ from fasthep_smk.translate.bundles import signature_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util.names import is_plain
 from fasthep_smk.util.remote import is_remote, local_path
+
+if TYPE_CHECKING:
+    from fasthep_smk.plan.sample import Sampled
 
 __all__ = ["partitions_text", "reads_files", "table_texts"]
 

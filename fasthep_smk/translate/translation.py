@@ -8,29 +8,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config import schema
 from fasthep_smk.config.execution import Execution, read_execution
 from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.config.site import load_site
-from fasthep_smk.config.sizes import Size, read_sizes
-from fasthep_smk.flow import check, contract
+from fasthep_smk.flow import check, release
 from fasthep_smk.flow.compile import (
     CompiledPlan,
     compile_workflow,
     load_with_digests,
     registry_of,
 )
+from fasthep_smk.flow.files_written import prepare_build
 from fasthep_smk.flow.graph import describe
 from fasthep_smk.flow.language import operation_findings
 from fasthep_smk.flow.local_modules import find_local_modules
 from fasthep_smk.flow.locations import located, yaml_slips
 from fasthep_smk.flow.meaning import meaning_findings
-from fasthep_smk.flow.missing_branches import branch_findings
-from fasthep_smk.flow.module_state import state_warnings
-from fasthep_smk.flow.modules import modules_of
+from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.flow.op_identity import modules_of_entry
 from fasthep_smk.flow.overlay import compilable, overlay, profile_sections
@@ -38,7 +36,6 @@ from fasthep_smk.flow.patches.naming import naming, told_of_graph
 from fasthep_smk.flow.patches.quick_yaml import quick_yaml
 from fasthep_smk.flow.places import stages_of
 from fasthep_smk.flow.profiles import profile_findings
-from fasthep_smk.flow.runtime import prepare_build
 from fasthep_smk.flow.workflow_checks import (
     document_findings,
     exports_of,
@@ -52,11 +49,11 @@ from fasthep_smk.plan.node_routes import gpu_findings
 from fasthep_smk.plan.partitions import (
     Place,
     check_inputs,
+    counting,
     make_partitions,
     sources_of,
 )
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.sample import Sampled, counting, sampled
 from fasthep_smk.plan.variations import unite_sources
 from fasthep_smk.reuse import Reuse, asked, reuse_results
 from fasthep_smk.reuse.store import seconds
@@ -87,6 +84,12 @@ from fasthep_smk.util import disk_full
 from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Doubt, Finding, Findings, WrongArgument, nearest
 from fasthep_smk.util.yaml_values import as_yaml
+
+if TYPE_CHECKING:
+    from fasthep_smk.config.sizes import Size
+    from fasthep_smk.flow.missing_branches import Lack
+    from fasthep_smk.flow.shapes import Plan
+    from fasthep_smk.plan.sample import Sampled
 
 __all__ = [
     "Compiled",
@@ -229,7 +232,7 @@ def load(start: Start) -> Loaded:
         DoesNotFit: the installed FAST-HEP is not one that can be used.
     """
     start_environment()  # before a module of the user's is imported
-    note = contract.check()
+    note = release.check()
     settings = start.settings
     document, digests = load_with_digests(settings.workflow)
     # First: what else seems to be wrong may follow from what YAML does not read as it is written.
@@ -258,7 +261,11 @@ def load(start: Start) -> Loaded:
     execution.router.retries = site.settings.get("retries", sites.system(site.system).RETRIES)
     notes = [note, *notes] if note else notes
     execution = replace(execution, notices=(*notes, *execution.notices))
-    sizes = read_sizes(settings.sizes) if settings.sizes else []
+    sizes: list[Size] = []
+    if settings.sizes:
+        from fasthep_smk.config.sizes import read_sizes
+
+        sizes = read_sizes(settings.sizes)
     return _adding(
         Loaded, start, document=document, digests=digests, execution=execution, sizes=sizes
     )
@@ -353,10 +360,18 @@ def plan(compiled: Compiled) -> Planned:
         unite_sources({item.label: item.graph for item in variations})
         if unknown:
             warnings.append(_unknown_files(unknown))
-        modules = (name for one in compiled.plans for name in modules_of(one.plan))
-        warnings += state_warnings(modules, compiled.root)
+        own = dict.fromkeys(name for one in compiled.plans for name in own_modules_of(one.plan))
+        if own:
+            from fasthep_smk.flow.module_state import state_warnings
+
+            warnings += state_warnings(own, compiled.root)
         inputs.forget_unused()
-        sample = sampled(variations, settings.sample, counting(variations, inputs))
+        sample = None
+        if settings.sample is not None:
+            from fasthep_smk.plan.sample import sampled
+
+            graphs = (item.graph for item in variations)
+            sample = sampled(variations, settings.sample, counting(graphs, inputs))
         rules = make_rules(
             variations,
             settings.granularity,
@@ -403,7 +418,7 @@ def place(planned: Planned) -> Placed:
         planned.rules,
         settings.bundle,
         seconds=lambda rule: seconds(rule, earlier),
-        events=counting(planned.variations, planned.inputs),
+        events=counting((item.graph for item in planned.variations), planned.inputs),
         at_once=lambda rule: _at_once(placement, settings, rule),
         apart=placement.together,
         without=planned.left_out,
@@ -520,13 +535,7 @@ def _variations(
             sources,
             datasets,
             inputs,
-            partial(
-                branch_findings,
-                plan=one.plan,
-                document=compiled.document,
-                readers=readers,
-                workflow=compiled.shown,
-            ),
+            partial(_of_branches, compiled, one.plan, readers),
         )
         # The same expression is mostly read in all variations.
         places = {item.key for item in findings}
@@ -543,6 +552,14 @@ def _variations(
         variations.append(Variation(one.variation, graph, tuple(partitions)))
     _raise_if_any(findings, compiled)
     return variations, list(dict.fromkeys(warnings))
+
+
+def _of_branches(
+    compiled: Compiled, plan: Plan, readers: Mapping[str, Sequence[str]], lacks: Sequence[Lack]
+) -> list[Finding]:
+    from fasthep_smk.flow.missing_branches import branch_findings
+
+    return branch_findings(lacks, plan, compiled.document, readers, workflow=compiled.shown)
 
 
 def _unknown_stages(settings: RunSettings, variations: Iterable[Variation]) -> list[Finding]:

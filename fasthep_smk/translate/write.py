@@ -13,19 +13,16 @@ from typing import TYPE_CHECKING
 from fasthep_smk.flow import local_modules, op_identity, plan_files
 from fasthep_smk.flow.modules import own_modules_of
 from fasthep_smk.plan.rules import Rule, Variation
-from fasthep_smk.plan.sample import Sampled
 from fasthep_smk.storage import layout, pilots
-from fasthep_smk.storage.job_settings import MOVED
+from fasthep_smk.storage.job_settings import MOVED, asked_of
 from fasthep_smk.translate import (
     bundles,
-    by_dataset,
     profile,
     result_rules,
     snakefile,
     snakemake_release,
     task_tables,
 )
-from fasthep_smk.translate.sizes import asked_of
 from fasthep_smk.translate.waits_for import Waits
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
@@ -34,6 +31,7 @@ from fasthep_smk.util.yaml_values import as_yaml
 
 if TYPE_CHECKING:
     from fasthep_smk.config.run_settings import RunSettings
+    from fasthep_smk.plan.sample import Sampled
     from fasthep_smk.reuse import Reuse
     from fasthep_smk.storage.job_settings import Apart, Launch, Measuring, Requests
 
@@ -214,13 +212,11 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
             "wildcards": [*rule.named_by],
             "attempts": {
                 place: [asked_of(one) for one in attempts]
-                for place, attempts in by_dataset.by_snakemake_job(
-                    rule, own, placement.attempts[rule.name]
-                ).items()
+                for place, attempts in placement.of_places(rule).items()
             },
         }
         for rule in rules
-        if (own := placement.by_dataset.get(rule.name))
+        if rule.name in placement.by_dataset
     }
     credentials = [one.as_data() for one in placement.credentials]
     return {
@@ -235,13 +231,18 @@ def _requests(rules: Sequence[Rule], placement: profile.Placement) -> Requests:
 
 def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Path) -> None:
     """Write what the run needs to know of rules whose jobs ask for what others took."""
+    if not placement.measuring:
+        (build / layout.SIZES).unlink(missing_ok=True)
+        return
+    from fasthep_smk.translate.by_dataset import of_bundles
+
     found: dict[str, Measuring] = {}
     for rule in rules:
         if (one := placement.measuring.get(rule.name)) is not None:
             most = max((len(bundle.jobs) for bundle in rule.bundles.values()), default=1)
             found[rule.name] = {
                 **one,
-                "apart": by_dataset.of_bundles(rule, one["apart"]),
+                "apart": of_bundles(rule, one["apart"]),
                 # Rules that were bundled since have other names for their jobs.
                 "wildcards": [*rule.named_by],
                 "together": most,
@@ -250,10 +251,7 @@ def _write_sizes(rules: Iterable[Rule], placement: profile.Placement, build: Pat
                     for attempt in placement.stated[rule.name]
                 ],
             }
-    if found:
-        files.write_text(build / layout.SIZES, json.dumps(found) + "\n")
-    else:
-        (build / layout.SIZES).unlink(missing_ok=True)
+    files.write_text(build / layout.SIZES, json.dumps(found) + "\n")
 
 
 def refuse_unseen(placement: profile.Placement, folders: Iterable[Path]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import yaml
 
 from fasthep_smk.util.errors import Finding, Findings
-from fasthep_smk.util.yaml_messages import readable_errors
 from fasthep_smk.util.yaml_values import as_yaml
 
 __all__ = ["key_findings", "load", "load_each_key_once", "read_as"]
@@ -41,10 +40,16 @@ def load_each_key_once(
         Findings: it is no file or not YAML, or a key is read otherwise than written.
         FileNotFoundError: it is not there.
     """
-    with readable_errors(path):
+    try:
         text = path.read_text(encoding="utf-8")
         value = yaml.safe_load(text)
         root = yaml.compose(text, Loader=_PARSER)
+    except FileNotFoundError:
+        raise
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as error:
+        from fasthep_smk.util.yaml_messages import unreadable
+
+        raise unreadable(path, error) from error
     if found := [*key_findings(root, str(path)), *wrong(root)]:
         raise Findings(found)
     return value

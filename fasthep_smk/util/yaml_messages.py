@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -12,7 +10,7 @@ import yaml
 from fasthep_smk.util.errors import Finding, Findings
 from fasthep_smk.util.names import shell
 
-__all__ = ["readable_errors", "unreadable_finding", "yaml_finding"]
+__all__ = ["unreadable"]
 
 #: What it says -> what is wrong, and what to do.
 _KNOWN: tuple[tuple[str, str, str], ...] = (
@@ -61,34 +59,22 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
 )
 
 
-@contextlib.contextmanager
-def readable_errors(path: Path) -> Iterator[None]:
-    """Turn what is raised while a file is read into one message; that it is missing is no error.
-
-    Raises:
-        Findings: it is no file, or not YAML.
-        FileNotFoundError: it is not there.
-    """
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except yaml.MarkedYAMLError as error:
-        raise Findings([yaml_finding(path, error)]) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Findings([unreadable_finding(path)]) from error
-    except IsADirectoryError as error:
+def unreadable(path: Path, error: Exception) -> Findings:
+    """Return what was raised while a file was read as one message."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        return Findings([_yaml_finding(path, error)])
+    if isinstance(error, yaml.YAMLError | UnicodeDecodeError):
+        return Findings([_text_finding(path)])
+    if isinstance(error, IsADirectoryError):
         problem = "is a folder, not a file"
-        raise Findings.one(problem, file=str(path), expected="a YAML file") from error
-    except RecursionError as error:
-        raise Findings.one("is nested too deeply to be read", file=str(path)) from error
-    except OSError as error:
-        raise Findings.one(f"cannot be read: {error.strerror or error}", file=str(path)) from error
-    except ValueError as error:  # a date that is none
-        raise Findings.one(f"cannot be read: {error}", file=str(path)) from error
+        return Findings.one(problem, file=str(path), expected="a YAML file")
+    if isinstance(error, RecursionError):
+        return Findings.one("is nested too deeply to be read", file=str(path))
+    what = getattr(error, "strerror", None) or error  # or a date that is none
+    return Findings.one(f"cannot be read: {what}", file=str(path))
 
 
-def yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
+def _yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
     """Return what is wrong with a file, or with one that it includes, and in which line."""
     mark = error.problem_mark or error.context_mark
     file = str(path)
@@ -105,7 +91,7 @@ def yaml_finding(path: Path, error: yaml.MarkedYAMLError) -> Finding:
     )
 
 
-def unreadable_finding(file: Path) -> Finding:
+def _text_finding(file: Path) -> Finding:
     """Return in which line a file holds what is no text of YAML: another encoding, odd characters.
 
     A byte-order mark, and the line ends of other systems, are taken.

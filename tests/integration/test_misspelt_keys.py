@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from fasthep_smk.cli.main import main
-from fasthep_smk.flow import contract
+from fasthep_smk.flow import release
 from fasthep_smk.flow.compile import compile_workflow
 from tests.support import mistakes, slips
 from tests.support.forms import chosen
@@ -228,8 +228,8 @@ def test_a_newer_release_may_have_keys_of_its_own(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert main(["check", "workflow.yaml"]) == 1
     assert "caching: unknown key" in capfd.readouterr().err
-    monkeypatch.setattr(contract, "TESTED", dict.fromkeys(contract.TESTED, "2020.1"))
-    contract.is_newer.cache_clear()
+    monkeypatch.setattr(release, "TESTED", dict.fromkeys(release.TESTED, "2020.1"))
+    release.is_newer.cache_clear()
     try:
         assert main(["check", "workflow.yaml"]) == 0
         said = "".join(capfd.readouterr())
@@ -246,4 +246,4 @@ def test_a_newer_release_may_have_keys_of_its_own(
         assert "did you mean 'figure'?" in said
         assert "palette" not in said
     finally:
-        contract.is_newer.cache_clear()
+        release.is_newer.cache_clear()

@@ -128,7 +128,16 @@ NOTE = asdict(
         memory=2_000_000_000,
         used=1_000_000,
         batch_job="7",
-        earlier=[{"problem": "killed", "attempt": 1, "used": 5, "pool": "default"}],
+        earlier=[
+            {
+                "problem": "killed",
+                "attempt": 1,
+                "used": 5,
+                "pool": "default",
+                "host": "n1",
+                "kind": "killed",
+            }
+        ],
     )
 )
 OBSERVATIONS = {

@@ -21,9 +21,8 @@ from fasthep_smk.cli.steps import imagined, placed
 from fasthep_smk.cli.why import unbundled
 from fasthep_smk.contrib.measure.extrapolation import Done, Forecast, Work, forecast
 from fasthep_smk.contrib.report.facts import Facts, JobFacts, gather
-from fasthep_smk.plan.partitions import Partition
+from fasthep_smk.plan.partitions import Partition, counting
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.plan.sample import counting
 from fasthep_smk.reuse.store import read
 from fasthep_smk.run import pipeline
 from fasthep_smk.run.lock import Held
@@ -170,7 +169,7 @@ def forecast_of(placed: Placed, to_do: Collection[str]) -> Forecast:
                 limits[pool] = min(limits.get(pool, fitting), fitting)
     run = facts.run
     places = dict(run.get("limits", {})) if run else {}
-    events = counting(placed.variations, placed.inputs)
+    events = counting((one.graph for one in placed.variations), placed.inputs)
     between = _between(facts.new, places, run.get("cores") if run else None)
     return forecast(
         [_work(rule, placed, done, to_do, events) for rule in placed.rules],

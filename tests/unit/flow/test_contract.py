@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.flow import contract
-from fasthep_smk.flow.contract import DoesNotFit
+from fasthep_smk.flow import contract, release
+from fasthep_smk.flow.release import DoesNotFit
 
 
 def takes_more(paths: Any, extra: Any) -> None: ...
@@ -69,32 +69,32 @@ def december(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = {
         name: SimpleNamespace(version="2026.12.0", locate_file=lambda _: tmp_path)
-        for name in contract.TESTED
+        for name in release.TESTED
     }
-    monkeypatch.setattr(contract, "_installed", lambda: found)
+    monkeypatch.setattr(release, "_installed", lambda: found)
     return tmp_path
 
 
 @pytest.mark.usefixtures("december")
 def test_a_release_that_fits_is_noted_once() -> None:
-    note = contract.check()
+    note = release.check()
     assert note is not None
     assert note.startswith("fasthep-flow 2026.12.0, ")
     assert "was not tested with this fasthep-smk (newest: 2026.10.1)" in note
-    assert contract.check() is None
+    assert release.check() is None
 
 
 @pytest.mark.usefixtures("december")
 def test_another_contract_is_looked_at_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert contract.check()
+    assert release.check()
     only(monkeypatch, "METHODS", {f"{__name__}:Record": ""})
-    assert contract.check()
+    assert release.check()
 
 
 def test_where_nothing_can_be_remembered_it_is_looked_at_each_time(december: Path) -> None:
     (december / "fasthep-smk").write_text("")
-    assert contract.check()
-    assert contract.check()
+    assert release.check()
+    assert release.check()
 
 
 @pytest.mark.usefixtures("december")
@@ -102,7 +102,7 @@ def test_a_release_that_does_not_fit_is_refused_each_time(monkeypatch: pytest.Mo
     only(monkeypatch, "CALLS", {f"{__name__}:takes_less": "paths"})
     for _ in range(2):
         with pytest.raises(DoesNotFit) as error:
-            contract.check()
+            release.check()
     assert error.value.exit_code == 2
     lines = str(error.value).splitlines()
     assert (
@@ -116,9 +116,9 @@ def test_a_release_that_does_not_fit_is_refused_each_time(monkeypatch: pytest.Mo
 def test_the_tests_are_run_with_the_tested_releases() -> None:
     text = (Path(__file__).parents[3] / ".ci" / "tested.txt").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    assert lines == [f"{name}=={version}" for name, version in contract.TESTED.items()]
+    assert lines == [f"{name}=={version}" for name, version in release.TESTED.items()]
 
 
 def test_the_tested_release_costs_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, "CALLS", {"hepflow.moved:run": ""})
-    assert contract.check() is None
+    assert release.check() is None

@@ -8,7 +8,7 @@ from importlib import metadata
 
 import pytest
 
-from fasthep_smk.flow import contract, upstream
+from fasthep_smk.flow import contract, release, upstream
 
 #: What the adapter calls by another name than FAST-HEP does, or makes of what it has.
 RENAMED = {
@@ -46,10 +46,10 @@ def test_an_output_result_is_an_artifact_reference() -> None:
     assert (result.uri, result.product_kind, result.partition_index) == ("plot.png", "artifact", 0)
 
 
-@pytest.mark.parametrize("package", sorted(contract.TESTED))
+@pytest.mark.parametrize("package", sorted(release.TESTED))
 def test_the_installed_release_is_the_tested_one(package: str) -> None:
-    """If only this fails, contract.TESTED can be set to the installed release."""
-    assert metadata.version(package) == contract.TESTED[package]
+    """If only this fails, release.TESTED can be set to the installed release."""
+    assert metadata.version(package) == release.TESTED[package]
 
 
 def test_how_git_is_asked_can_be_chosen() -> None:

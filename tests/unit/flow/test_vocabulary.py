@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fasthep_smk.config import schema
-from fasthep_smk.flow import contract
+from fasthep_smk.flow import release
 from fasthep_smk.flow.vocabulary import _KEYWORDS, Vocabulary
 from fasthep_smk.util.errors import Doubt
 
@@ -125,16 +125,16 @@ def test_each_keyword_of_the_schema_is_read() -> None:
 def test_a_key_that_a_newer_release_may_read_is_a_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = {"op": "own.op", "cache": True, "parms": {}}
     assert not any(isinstance(one, Doubt) for one in _of(stage))
-    older = dict.fromkeys(contract.TESTED, "2020.1")
-    monkeypatch.setattr(contract, "TESTED", older)
-    contract.is_newer.cache_clear()
+    older = dict.fromkeys(release.TESTED, "2020.1")
+    monkeypatch.setattr(release, "TESTED", older)
+    release.is_newer.cache_clear()
     try:
         assert {one.key: isinstance(one, Doubt) for one in _of(stage)} == {
             "cache": True,
             "parms": False,
         }
     finally:
-        contract.is_newer.cache_clear()
+        release.is_newer.cache_clear()
 
 
 def _of(stage: object) -> list[Any]:

@@ -59,7 +59,6 @@ def test_so_many_events_are_shared_out_by_the_events_of_datasets() -> None:
 
 def test_the_whole_is_no_sample() -> None:
     assert sampled([variation(data=3)], Sample.of_share("100%"), lambda _: None) is None
-    assert sampled([variation(data=3)], None, lambda _: None) is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fasthep_smk.cli import background
-from fasthep_smk.run import lock
+from fasthep_smk.run import left_over, lock
 from fasthep_smk.storage import batch_jobs, layout
 from fasthep_smk.storage.batch_jobs import BatchJob
 
@@ -36,7 +36,7 @@ def test_what_batch_jobs_of_a_killed_run_write_stays(
         batch_jobs.submitting(tmp_path, job)
         batch_jobs.queued(tmp_path, "1", "17", "")
     descriptor = os.open(tmp_path / layout.LOCK, os.O_RDWR | os.O_CREAT)
-    lock._clear_after_crash(tmp_path, descriptor)
+    left_over.clear_after_crash(tmp_path, descriptor)
     os.close(descriptor)
     assert [path.exists() for path in half] == [submitted] * 4
 

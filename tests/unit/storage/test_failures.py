@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fasthep_smk.run import what_failed
 from fasthep_smk.storage import failures
 from fasthep_smk.storage.failures import Failure
 
@@ -56,7 +57,7 @@ def test_the_batch_system_knows_why_a_job_was_killed(
         assert job == "12"
         return said
 
-    text = failures.message(
+    text = what_failed.message(
         KILLED, tmp_path, log=Path("x.log"), profile=tmp_path / "smk/profile", fate=fate
     )
     assert text.splitlines()[0] == f"stage 'Mass' (hep.hist) failed: {problem}"
@@ -82,7 +83,7 @@ def test_what_is_said_of_a_pilot_is_not_said_of_its_job(tmp_path: Path) -> None:
     died = replace(
         KILLED, problem="signal 9 (killed): mostly because memory ran out", in_pilot=True
     )
-    text = failures.message(
+    text = what_failed.message(
         died, tmp_path, log=Path("x.log"), profile=tmp_path, fate=lambda _: "Slurm: CANCELLED"
     )
     assert "stage 'Mass' (hep.hist) failed: signal 9 (killed)" in text

@@ -110,5 +110,3 @@ def test_why_jobs_waited_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         stream.write('nonsense\n{"time": 1, "waiting": [["a"]]}\n')
     told = [(one.pool, one.reason, one.jobs) for one in queue.noted(tmp_path)]
     assert told == [("default", "Resources", 2), ("gpu", "Priority", 1)]
-    queue.forget(tmp_path)
-    assert queue.noted(tmp_path) == []

@@ -143,7 +143,9 @@ def test_notes_and_what_earlier_attempts_died_of(tmp_path: Path) -> None:
     assert "S3cr3t" not in path.read_text()
     # One that a worker has sent, of a release that did not do it:
     content = {**json.loads(path.read_text()), "problem": SECRETS}
-    content["earlier"] = [{"problem": SECRETS, "attempt": 1}]
+    content["earlier"] = [
+        {"problem": SECRETS, "attempt": 1, "pool": None, "host": None, "kind": "error"}
+    ]
     path.write_text(json.dumps(content))
     found = failures.earlier(tmp_path, "r", "a/b")
     assert [one["attempt"] for one in found] == [1, 1]

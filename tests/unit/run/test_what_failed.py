@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fasthep_smk.run.refused import message
+from fasthep_smk.run.what_failed import of_refused
 from fasthep_smk.sites import htcondor, slurm
 from fasthep_smk.storage import layout
 from tests.support import tables
@@ -40,7 +40,7 @@ def build(tmp_path: Path) -> Path:
 
 def test_datasets_file_and_fix_stand_beside_the_sentence(build: Path) -> None:
     logs = [layout.log("r", key.split("/")) for key in ("data/0_0", "data/1_0", "dy/0_0")]
-    assert message(SAID, logs, build, slurm) == (
+    assert of_refused(SAID, logs, build, slurm) == (
         f"3 jobs {SAID}\n"
         "    dataset:   data, dy\n"
         "    file:      data_0.root (entries 0 to 50) and 2 more\n"
@@ -54,7 +54,7 @@ def test_datasets_file_and_fix_stand_beside_the_sentence(build: Path) -> None:
 def test_what_cannot_be_looked_up_leaves_the_sentence(tmp_path: Path) -> None:
     log = layout.log("r", ["dy", "0_0"])
     said = "could not be submitted: no reason given"
-    assert message(said, [log], tmp_path, htcondor) == f"a job {said}"
+    assert of_refused(said, [log], tmp_path, htcondor) == f"a job {said}"
 
 
 @pytest.mark.parametrize(

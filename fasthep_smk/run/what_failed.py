@@ -1,0 +1,235 @@
+"""What has failed in a run, in words: jobs, those that no batch system took, Snakemake itself."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fasthep_smk import sites
+from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
+from fasthep_smk.executors.refusals import REFUSED
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.job_settings import read_requests
+from fasthep_smk.storage.task_table import TaskTable
+from fasthep_smk.util import disk_full
+from fasthep_smk.util.errors import JobsFailed, RunFailed, SmkError
+from fasthep_smk.util.masking import masked
+from fasthep_smk.util.names import shell
+from fasthep_smk.util.processes import in_words
+from fasthep_smk.util.units import format_bytes
+
+if TYPE_CHECKING:
+    from fasthep_smk.run.snakemake_output import Reader
+    from fasthep_smk.storage.task_table import JobEntry
+    from fasthep_smk.translate.write import Written
+
+__all__ = ["message", "of_refused", "refusal", "what_failed"]
+
+#: Number of failed jobs that are reported in full; the batch system is asked about these only.
+_SHOWN = 10
+_WITHOUT_A_WORD = "ended without an error message: killed, perhaps because memory ran out"
+#: So many datasets are named.
+_NAMED = 5
+
+
+def what_failed(
+    written: Written, log: Path, status: int, reader: Reader, system: sites.System
+) -> RunFailed:
+    """Return what a run has failed of: Snakemake has ended with ``status``, and printed ``log``."""
+    failed = failures.read_all(written.build)
+    if (
+        any(item.kind == "disk" for item in failed)
+        or reader.disk_full
+        or disk_full.is_full(log.parent)
+    ):
+        return RunFailed(_no_space(written.build, failed))
+    under_way = [item for item in failed if item.system == "local"]  # others go on
+    killed = _killed(status, under_way, log) if status < 0 else []
+    if status < 0:  # jobs under way have not failed: they have ended with it
+        failed = [item for item in failed if item.kind != "killed"]
+        if not failed:
+            return RunFailed("\n".join(killed))
+    noted = {log for item in failed for log in failures.logs_of(item)}
+    silent = [
+        item
+        for item in dict.fromkeys(reader.failed_logs.values())
+        if item not in noted and not killed
+    ]
+    count = len(failed) + len(silent)
+    if not count and any(IS_UNUSABLE.match(line) for line in reader.tail):
+        return RunFailed(refusal(reader))
+    if not count and (gone := dict.fromkeys(_matches(IS_MISSING, reader.tail))):
+        return RunFailed(_moved_away(list(gone)))
+    if not count:
+        tail = [f"    {line}" for line in reader.tail]
+        title = f"Snakemake ended with status {status} (log: {log}):"
+        return RunFailed("\n".join([title, *tail]))
+    fate = functools.cache(lambda job: masked(system.fate(job) or "") or None)
+    title = f"{count} job{'s' if count != 1 else ''} failed; what finished is kept:"
+    shown = [
+        message(
+            item,
+            written.build,
+            log=failures.log_of(item),
+            profile=written.profile,
+            fate=fate,
+        )
+        for item in failed[:_SHOWN]
+    ]
+    heard = {item: reader.messages.get(item) or _WITHOUT_A_WORD for item in silent}
+    words: dict[str, list[str]] = {}
+    for item in silent[: _SHOWN - len(shown)]:
+        words.setdefault(heard[item], []).append(item)
+    for said, items in words.items():
+        if said.startswith(REFUSED):
+            shown.append(of_refused(said, items, written.build, system))
+            continue
+        jobs = "a job" if len(items) == 1 else f"{len(items)} jobs"
+        logs = [written.build / item for item in items]
+        found = [f"    log:     {path}" for path in logs if path.exists()]
+        shown.append("\n".join([f"{jobs}: {said}", *found]))
+    more = [f"... and {count - _SHOWN} more, see {log}"]
+    text = "\n".join([*killed, title, *shown, *(more if count > _SHOWN else [])])
+    if status != 1:  # it was killed itself: what would still have run is unknown
+        return RunFailed(text)
+    reasons = {
+        str(failures.log_of(item)): failures.in_short(item, fate if place < _SHOWN else None)
+        for place, item in enumerate(failed)
+    }
+    return JobsFailed(text, {**reasons, **heard}, reader.done)
+
+
+def message(
+    failure: failures.Failure,
+    build: Path,
+    *,
+    log: Path,
+    profile: Path,
+    fate: Callable[[str], str | None] | None = None,
+) -> str:
+    """Return the lines that tell a person what failed, where, and how to run it alone.
+
+    ``fate`` is asked what the batch system says of a job that was killed.
+    """
+    failure = failures.with_fate(failure, fate)
+    facts: list[tuple[str, str]] = [("at", failure.at or "")]
+    earlier = {str(item["problem"]): item["attempt"] for item in reversed(failure.earlier)}
+    facts += [
+        ("earlier", f"attempt {attempt}: {problem}")
+        for problem, attempt in reversed(earlier.items())
+        if problem != failure.problem
+    ]
+    facts.append(("dataset", failure.dataset or ""))
+    if failure.file is not None:
+        facts.append(("file", f"{failure.file} ({failures.span(failure.start, failure.stop)})"))
+    if failure.variation not in (None, "nominal"):
+        facts.append(("variation", str(failure.variation)))
+    if failure.pool is not None:
+        facts.append(("where", failures.where(failure)))
+    # A last attempt that was not worth trying used next to nothing.
+    most = max([failure.used or 0, *(item.get("used") or 0 for item in failure.earlier)])
+    if failure.memory is not None or most:
+        asked = format_bytes(failure.memory) if failure.memory else "nothing"
+        used = f"{most // 1000**2} MB used" if most else "use unknown"
+        facts.append(("memory", f"{asked} asked for, {used}"))
+    command = shell(["snakemake", "--profile", profile.relative_to(build), "--", failure.record])
+    facts += [
+        ("fix", failure.fix or ""),
+        ("log", str(build / log)),
+        ("rerun", f"{shell(['cd', build])} && {command}"),
+    ]
+    return "\n".join(
+        [
+            failures.headline(failure),
+            *(f"    {label + ':':11}{text}" for label, text in facts if text),
+        ]
+    )
+
+
+def of_refused(said: str, logs: Sequence[str], build: Path, system: sites.System) -> str:
+    """Return the lines for jobs, by their logs, of which Snakemake was told the same."""
+    places = [place for log in sorted(logs) if (place := layout.place_of_log(log))]
+    entries = list(_entries(places, build))
+    datasets = list(dict.fromkeys(one.dataset for one in entries if one.dataset))
+    files = [one for one in entries if one.file]
+    jobs = "a job" if len(logs) == 1 else f"{len(logs)} jobs"
+    facts = [
+        ("dataset", ", ".join(datasets[:_NAMED]) + (", ..." if len(datasets) > _NAMED else "")),
+        ("file", _file(files[0], len(files) - 1) if files else ""),
+        ("where", ", ".join(f"pool {pool!r}" for pool in _pools(places, build))),
+        ("fix", system.remedy(said.removeprefix(REFUSED)) or ""),
+    ]
+    shown = [f"    {label + ':':11}{text}" for label, text in facts if text]
+    return "\n".join([f"{jobs} {said}", *shown])
+
+
+def _file(entry: JobEntry, others: int) -> str:
+    of = entry.partition
+    text = f"{entry.file} ({failures.span(of.get('start'), of.get('stop'))})" if of else ""
+    return f"{text} and {others} more" if others else text
+
+
+def _entries(places: Iterable[tuple[str, str]], build: Path) -> Iterator[JobEntry]:
+    """Yield what is known of jobs; of a bundle, those in it."""
+    for rule, key in places:
+        # What cannot be read says nothing: the sentence is told all the same.
+        with contextlib.suppress(OSError, KeyError, ValueError, SmkError):
+            yield from TaskTable.read(build, rule, key).jobs.values()
+
+
+def _pools(places: Iterable[tuple[str, str]], build: Path) -> list[str]:
+    """Return the pools of jobs at their first attempts."""
+    with contextlib.suppress(OSError, KeyError, ValueError):
+        requests = read_requests(build)
+        rules = dict.fromkeys(rule for rule, _ in places)
+        return list(dict.fromkeys(requests["rules"][rule][0]["pool"] for rule in rules))
+    return []
+
+
+def refusal(reader: Reader) -> str:
+    """Return why Snakemake did not start: its own line of it if there is one."""
+    found = [line for line in reader.tail if IS_UNUSABLE.match(line)]
+    return "\n    ".join(["Snakemake refuses to start:", *(found or reader.tail)])
+
+
+def _matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[str]:
+    return [found[1] for line in lines if (found := pattern.match(line.strip()))]
+
+
+def _moved_away(paths: list[str]) -> str:
+    """Return which files were there when the run began, and were not when a job needed them."""
+    return "\n".join(
+        [
+            "input files were moved or deleted while the run went on; what finished is kept:",
+            *(f"    {path}" for path in paths[:_SHOWN]),
+            *([f"    ... and {len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else []),
+            "    hint: put them back, then run the same command again",
+        ]
+    )
+
+
+def _no_space(build: Path, failed: list[failures.Failure]) -> str:
+    """Return that the disk is full, and which jobs that has cost."""
+    lines = [str(disk_full.finding(build))]
+    for item in failed[:3]:
+        what = f"stage {item.stage!r}" if item.stage else f"rule {item.rule}"
+        lines.append(f"    failed:  {what}{f', {item.key}' if item.key else ''}: {item.problem}")
+    if len(failed) > 3:
+        lines.append(f"    ... and {len(failed) - 3} more")
+    return "\n".join(lines)
+
+
+def _killed(status: int, failed: list[failures.Failure], log: Path) -> list[str]:
+    """Return that Snakemake was killed, and what became of its jobs."""
+    ended = sum(item.kind == "killed" for item in failed)
+    jobs = "a job" if ended == 1 else f"{ended} jobs"
+    return [
+        f"Snakemake was ended by {in_words(status)}: what finished is kept, and the same command "
+        "goes on",
+        *([f"    jobs:    {jobs} under way ended with it, and will run again"] if ended else []),
+        f"    log:     {log}",
+    ]
