@@ -84,7 +84,7 @@ class Preflight:
     """A process in which what is new in a workflow runs with its first events, while a block runs.
 
     ``folder`` is where operations may write; ``without`` are partitions that the run goes without.
-    ``plots``: they are drawn, too. So they are for a large run; after a small one, a plot that fails
+    ``plots``: they are drawn, too. So they are for a large run; one that fails after a small run
     costs seconds.
     """
 
