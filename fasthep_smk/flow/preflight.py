@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.flow import plan_files, summary
-from fasthep_smk.flow.column_types import UnfitColumn
+from fasthep_smk.flow.column_types import UnfitColumn, events_of
 from fasthep_smk.flow.compiler_messages import raised_at
-from fasthep_smk.flow.graph import OF_GPUS, Graph
+from fasthep_smk.flow.graph import OF_GPUS, Graph, Node
 from fasthep_smk.flow.places import node_place, quoted, stages_by_id, written
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
@@ -24,7 +24,7 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.records import PartitionData
+    from fasthep_smk.flow.records import PartitionData, ProductOutline
     from fasthep_smk.flow.shapes import Plan, Store
 
 __all__ = ["Problem", "finding_of", "fly"]
@@ -112,6 +112,12 @@ class _Flight:
         for name, node in graph.nodes.items():
             if name in nodes:
                 self._nodes.setdefault(node.scope, []).append(name)
+        #: What a dataset may let fail although all is well with others of its kind.
+        self._of_each = graph.with_inputs(
+            name for name in nodes if _asks_dataset(graph.nodes[name])
+        )
+        #: Kinds of datasets that all nodes have run with.
+        self._flown = set[object]()
 
     def run(self, partitions: list[PartitionData]) -> list[str]:
         """Run the nodes; raise what one of them raises. Return what they change, if that is odd."""
@@ -135,7 +141,9 @@ class _Flight:
     def _reduced(self, session: Session, partitions: list[PartitionData], side: Store) -> Store:
         found: dict[str, list[Store]] = {}
         for self.partition in partitions:
-            found.setdefault(self.partition["dataset"], []).append(self._made(session, side))
+            made = self._made(session, side)
+            if made is not None:
+                found.setdefault(self.partition["dataset"], []).append(made)
         self.partition = None
         stores = [
             session.dataset_end(dataset, {**side, **session.reduce(made, dataset)})
@@ -144,21 +152,59 @@ class _Flight:
         own = [{key: made for key, made in store.items() if key not in side} for store in stores]
         return session.reduce(own, None)
 
-    def _made(self, session: Session, side: Store) -> Store:
-        """Run the nodes for the partition; return what outlives it."""
-        given, new = dict(side), dict[str, str]()
+    def _made(self, session: Session, side: Store) -> Store | None:
+        """Run the nodes for the partition; return what outlives it.
+
+        ``None``: its dataset is like an earlier one, so that only some of them had to run.
+        """
         nodes = set(self._nodes.get("partition", ()))
-        for name in list(nodes):
-            if self._graph.nodes[name].role == "source":
-                new[name] = repr((self._plan.get_node(name).params, self.partition))
-        for name, read in new.items():
-            if read in self._events:
-                given |= {(name, port): value for (_, port), value in self._events[read].items()}
-                nodes.remove(name)
-        made, kept = session.partition(nodes, self.partition, given)
-        for name in nodes & new.keys():
-            self._events[new[name]] = {key: made[key] for key in made if key[0] == name}
-        return {key: made[key] for one in kept if (key := (one["node"], one["port"])) in made}
+        sources = {name for name in nodes if self._graph.nodes[name].role == "source"}
+        given = dict(side)
+        lasting: Store = {}
+        for name in sources:
+            read = repr((self._plan.get_node(name).params, self.partition))
+            if read not in self._events:
+                made, kept = session.partition([name], self.partition, side)
+                self._events[read] = {key: made[key] for key in made if key[0] == name}
+                lasting |= _lasting(made, kept)
+            given |= {(name, port): value for (_, port), value in self._events[read].items()}
+        kind = self._kind({key: given[key] for key in given if key[0] in sources})
+        is_like = kind in self._flown and "final" not in self._nodes
+        self._flown.add(kind)
+        rest = (nodes & self._of_each if is_like else nodes) - sources
+        made, kept = session.partition(rest, self.partition, given)
+        return None if is_like else {**lasting, **_lasting(made, kept)}
+
+    def _kind(self, read: Store) -> object:
+        """Return what tells datasets apart for FAST-HEP's operations, but for their names."""
+        assert self.partition is not None, "there are datasets"
+        datasets = self._plan.context.get("datasets") or {}
+        dataset = dict(datasets.get(self.partition["dataset"]) or {})
+        facts = {
+            name: value if name == "eventtype" else type(value).__name__
+            for name, value in dataset.items()
+        }
+        active = [name for name in self._graph.nodes if self._graph.active(name, dataset)]
+        types = {key: _type_of(value) for key, value in read.items()}
+        return repr((sorted(facts.items()), active, sorted(types.items())))
+
+
+def _lasting(made: Store, kept: Iterable[ProductOutline]) -> Store:
+    return {key: made[key] for one in kept if (key := (one["node"], one["port"])) in made}
+
+
+def _type_of(value: object) -> str:
+    """Return the type of the columns of events; of anything else, of itself."""
+    events = events_of(value)
+    return type(value).__name__ if events is None else str(events.type.content)
+
+
+def _asks_dataset(node: Node) -> bool:
+    """Whether a node may do something else for each dataset: a user's own does what it likes."""
+    said = dict(node.params)
+    if node.impl == "hep.hist":  # an axis has a bin for each
+        said = {key: value for key, value in said.items() if key not in ("axes", "dataset_axis")}
+    return not node.published or "dataset_" in repr(said)
 
 
 def _unmodified(graph: Graph) -> Plan:

@@ -158,6 +158,27 @@ def test_a_plot_that_cannot_be_drawn_is_refused(
     assert main(["translate", "workflow.yaml"]) == 1
 
 
+@pytest.mark.parametrize("factor", ["{'dy': 1.0}[dataset_name]", "dataset_xs"])
+def test_what_fails_for_one_dataset_among_others_of_its_kind_is_refused(
+    factor: str, analysis: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of a dataset that is like an earlier one, only what asks for it runs, and own operations."""
+    events.zmumu_file(analysis / "tt.root", 5000, 3)
+    datasets = [{"name": name, "files": [f"{name}.root"]} for name in ("dy", "tt")]
+    datasets[0]["xs"] = 2.0
+    edit = ('expr: "sqrt(MET_px**2 + MET_py**2)"', f'expr: "MET_px * {factor}"')
+    write(analysis, edit, more={"data": {"datasets": datasets}})
+    status, said = check(capfd)
+    assert status == 1
+    assert "(tried with events of tt.root)" in said
+    write(analysis, more={"data": {"datasets": datasets[1:]}})
+    assert main(["check", "workflow.yaml"]) == 0
+    write(analysis, more={"data": {"datasets": [{**one, "xs": 1.0} for one in datasets]}})
+    (analysis / "ran_with").unlink()
+    assert main(["translate", "workflow.yaml"]) == 0
+    assert ran_with(analysis) == [100, 100]
+
+
 def test_what_has_no_event_left_is_a_warning(
     analysis: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

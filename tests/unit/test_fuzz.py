@@ -48,7 +48,7 @@ from fasthep_smk.executors.job_events import (
 )
 from fasthep_smk.flow.named_files import NamedFiles
 from fasthep_smk.plan.rules import Rule
-from fasthep_smk.run import lock
+from fasthep_smk.run import lock, what_failed
 from fasthep_smk.run.display import Lines
 from fasthep_smk.run.snakemake_output import Reader
 from fasthep_smk.sites import commands, htcondor, slurm, slurm_queue
@@ -473,7 +473,7 @@ def a_note(bench: Bench, content: bytes) -> None:
     found = failures.read(path)
     if found is not None:
         build = bench.folder
-        told = failures.message(found, build, log=Path("x"), profile=build / "p", fate=str)
+        told = what_failed.message(found, build, log=Path("x"), profile=build / "p", fate=str)
         assert "\x1b" not in told + failures.in_short(found, str)
         failures.lives(found)
         failures.logs_of(found)

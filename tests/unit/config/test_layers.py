@@ -6,7 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fasthep_smk.config.layers import Layer, merge
@@ -99,6 +99,7 @@ def expected(said: list[tuple[int, Mapping[str, Any]]]) -> tuple[dict[str, Any],
 
 
 @given(st.lists(contents, max_size=5))
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 def test_any_layers_merge_by_the_rule(said: list[dict[str, Any]]) -> None:
     before = copy.deepcopy(said)
     layers = [Layer(str(number), "", content) for number, content in enumerate(said)]
@@ -110,6 +111,7 @@ def test_any_layers_merge_by_the_rule(said: list[dict[str, Any]]) -> None:
 
 
 @given(st.lists(contents, max_size=5))
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
 def test_layers_that_say_nothing_change_nothing(said: list[dict[str, Any]]) -> None:
     layers = [Layer(str(number), "", content) for number, content in enumerate(said)]
     between = [item for layer in layers for item in (layer, Layer("empty", "", {}))]

@@ -111,10 +111,6 @@ def test_neither_is_seen_by_other_operations() -> None:
     assert before[1].signature == more[1].signature == elsewhere[1].signature
 
 
-def test_a_job_that_never_ran() -> None:
-    assert reason(*joined_job(*CHAIN), None, Ledger(), {}) == "it has not run yet"
-
-
 def test_without_a_ledger_less_is_said() -> None:
     before, now = joined_job(*CHAIN), joined_job(define("A", "read.events", "px + 2"), CHAIN[1])
     record = {"signature": before[1].signature, "made_of": made_of(*before)}
