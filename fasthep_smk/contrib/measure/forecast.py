@@ -281,10 +281,10 @@ def _phase(
 def _between(facts: Facts) -> float:
     """Return the seconds from the end of a job to the start of the next one in its place."""
     gaps: list[float] = []
-    run = facts.run or {}
     for pool in {one.pool for one in facts.new}:
         jobs = [one for one in facts.new if one.pool == pool and one.dataset is not None]
-        if slots := run.get("limits", {}).get(pool) or run.get("cores"):
+        limit = facts.run.get("limits", {}).get(pool) if facts.run else None
+        if slots := limit or (facts.run and facts.run.get("cores")):
             starts = sorted(one.started for one in jobs)[slots:]
             ends = sorted(one.ended for one in jobs)
             gaps += [max(0.0, start - end) for start, end in zip(starts, ends, strict=False)]

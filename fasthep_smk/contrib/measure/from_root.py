@@ -234,7 +234,8 @@ def sample(file: str, tree: Tree, branch: Branch) -> np.ndarray:
         values = ak.to_numpy(ak.flatten(column, axis=None)).astype(float)
     except Exception:  # of no use for a histogram, whatever it is
         return np.empty(0)
-    return values[np.abs(values) < 1e300]  # no range goes beyond, or to what is no number
+    kept: np.ndarray = values[np.abs(values) < 1e300]  # no range is told of more, or of no number
+    return kept
 
 
 def workflow_text(file: str, tree: Tree, branch: Branch, values: np.ndarray) -> str:

@@ -136,7 +136,9 @@ def registered(workflow: Path | None, root: Path) -> list[Component]:
         find_local_modules(root, workflow, modules_of_entry(dict(own)))
     registry = registry_of(document, workflow or root / "workflow.yaml", root)
     renderers = {
-        str(one).removeprefix(_RENDER) for one in (*registry["sinks"], *registry["render"])
+        str(one).removeprefix(_RENDER)
+        for section in ("sinks", "render")
+        for one in registry.get(section) or ()
     }
     found = [
         _component(kind, str(name), mapping(entry) or {"impl": entry}, renderers, own=name in ours)

@@ -18,8 +18,7 @@ from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD, HighThr
 from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
-from fasthep_smk.contrib.pilots.demand import Demand
-from fasthep_smk.contrib.pilots.jobs import Batch
+from fasthep_smk.contrib.pilots.jobs import Batch, Demand
 from fasthep_smk.contrib.pilots.losses import Unusable
 from fasthep_smk.util.names import shell
 
@@ -59,10 +58,6 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
         self._batch = batch
         self._failing, self._asking = threading.Lock(), threading.Lock()
         pilot = _braced(_braced(shell([*_PYTHON, _NODE, batch.system])))
-
-        def handle(_executor: object, states: Mapping[str, JobStatus]) -> None:
-            on_look(self, {number: status.status_name for number, status in states.items()})
-
         super().__init__(
             label=batch.crew.name,
             provider=_Provider(batch, demand),
@@ -74,7 +69,9 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
             heartbeat_threshold=LOST,
             drain_period=batch.crew.until,
             encrypted=True,
-            block_error_handler=handle,
+            block_error_handler=lambda _, states: on_look(
+                self, {number: status.status_name for number, status in states.items()}
+            ),
         )
 
     # The command is filled in twice.
@@ -93,7 +90,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     def set_bad_state_and_fail_all(self, exception: Exception) -> None:
         with self._failing:
             if not self.bad_state_is_set:
-                self._executor_exception = exception
+                self._executor_exception = Unusable(str(exception))
                 self._executor_bad_state.set()
         self._fail_all()
 
@@ -106,7 +103,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     def _fail_all(self) -> None:
         for future in list(self._tasks.values()):
             with contextlib.suppress(InvalidStateError):  # it has ended
-                future.set_exception(Unusable(str(self._executor_exception)))
+                future.set_exception(self._executor_exception)
 
     def status(self) -> dict[str, object]:
         return dict(self._status) if self.bad_state_is_set else super().status()
@@ -146,8 +143,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     def cut_off(self) -> None:
         """Let no pilot start a job any more; those that live end when they notice."""
         with self._asking:  # its answer is not waited for
-            process = self.interchange_proc
-            if process is not None:
+            if (process := self.interchange_proc) is not None:
                 process.kill()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_ANSWER)
