@@ -107,7 +107,7 @@ def do_ops(options: argparse.Namespace) -> int:
     """
     everything, name = registered(options.workflow, Path.cwd()), options.name
     found = [one for one in everything if name in (None, one.name)]
-    if not found:
+    if name is not None and not found:
         close = nearest(name, [one.name for one in everything])
         more = "" if options.workflow else "; --workflow workflow.yaml shows your own, too"
         raise UsageError(

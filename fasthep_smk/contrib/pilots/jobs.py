@@ -100,7 +100,7 @@ class Batch:
         told: Callable[[str, str], None],
         say: Callable[[str], None],
     ) -> None:
-        self.system, self.crew = system, crew
+        self.system, self.crew, self.demand = system, crew, Demand(crew.tasks)
         self.others: list[Batch] = []
         self._submit, self._system = sites.batch(system).submit, sites.system(system)
         self._name, self._folder = name, Path(layout.PILOT_FILES)

@@ -18,7 +18,7 @@ from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD, HighThr
 from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
-from fasthep_smk.contrib.pilots.jobs import Batch, Demand
+from fasthep_smk.contrib.pilots.jobs import Batch
 from fasthep_smk.contrib.pilots.losses import Unusable
 from fasthep_smk.util.names import shell
 
@@ -50,17 +50,14 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     cert_dir: str
 
     def __init__(
-        self,
-        batch: Batch,
-        demand: Demand,
-        on_look: Callable[[PilotExecutor, Mapping[str, str]], None],
+        self, batch: Batch, on_look: Callable[[PilotExecutor, Mapping[str, str]], None]
     ) -> None:
         self._batch = batch
         self._failing, self._asking = threading.Lock(), threading.Lock()
         pilot = _braced(_braced(shell([*_PYTHON, _NODE, batch.system])))
         super().__init__(
             label=batch.crew.name,
-            provider=_Provider(batch, demand),
+            provider=_Provider(batch),
             launch_cmd=f"{pilot} {DEFAULT_LAUNCH_CMD.partition(' ')[2]}",
             interchange_launch_cmd=[*_PYTHON, _INTERCHANGE],
             cores_per_worker=1e-6,  # their number is said
@@ -154,12 +151,9 @@ class _Provider(ExecutionProvider):  # type: ignore[misc]
 
     nodes_per_block, parallelism = 1, 1.0
     init_blocks, min_blocks = 0, 0
-    cores_per_node, mem_per_node = None, None
 
-    def __init__(self, batch: Batch, demand: Demand) -> None:
-        self._batch, self._demand = batch, demand
-        self.script_dir: str | None = None
-        self.resources: dict[object, object] = {}
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
 
     @property
     def label(self) -> str:
@@ -171,7 +165,7 @@ class _Provider(ExecutionProvider):  # type: ignore[misc]
 
     @property
     def max_blocks(self) -> int:
-        return min(self._batch.room, self._demand.pilots)
+        return min(self._batch.room, self._batch.demand.pilots)
 
     def submit(self, command: str, _tasks: int, job_name: str = "") -> str:
         return self._batch.submit(command, job_name.rpartition("-")[2])

@@ -1,9 +1,9 @@
 """Batch jobs that stay: pilots, which run one job of Snakemake's after the other.
 
 A pilot is a worker of Parsl's HighThroughputExecutor, beside a fork server of ours. Parsl starts as
-many as there is work for (:class:`Demand` says how many that are), up to the workers of the pool,
-hands jobs to those that are free, notices when one is lost, and ends those that have nothing to do
-(https://parsl.readthedocs.io, "Execution" and "Elasticity").
+many as there is work for (:class:`.jobs.Demand` says how many that are), up to the workers of the
+pool, hands jobs to those that are free, notices when one is lost, and ends those that have nothing
+to do (https://parsl.readthedocs.io, "Execution" and "Elasticity").
 
 No job runs twice at a time. One that has lost its pilot is run again when that has noticed, too.
 Where there can be no more pilots, none is given a job any more, and the jobs go elsewhere when all
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.contrib.pilots import task
-from fasthep_smk.contrib.pilots.jobs import Batch, Demand, names_of
+from fasthep_smk.contrib.pilots.jobs import Batch, names_of
 from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost, Unusable
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew, Crews
@@ -71,13 +71,20 @@ class Pilots:
         told: Callable[[str, str], None],
         say: Callable[[str], None],
     ) -> None:
-        self._crews, self._told, self._say = crews, told, say
+        self._crews, self._say = crews, say
         self._kernel: DataFlowKernel | None = None
         #: Why Parsl cannot be started.
         self._broken: Unusable | None = None
         self._executors: dict[str, PilotExecutor] = {}
-        self._batches: dict[str, Batch] = {}
-        self._demands = {name: Demand(crew.tasks) for name, crew in crews.by_name.items()}
+        names = names_of(list(crews.by_name.values()))
+        self._batches = {
+            name: Batch(crews.system, crew, names[name], told=told, say=say)
+            for name, crew in crews.by_name.items()
+        }
+        for batch in self._batches.values():
+            if batch.pool in crews.limited:
+                alike = (one for one in self._batches.values() if one.pool == batch.pool)
+                batch.others += [one for one in alike if one is not batch]
         self._lock = threading.Lock()
         self._losses = Losses(crews.system, say)
         self._given_up: dict[str, threading.Event] = {}
@@ -113,7 +120,7 @@ class Pilots:
         ``key`` is one for each attempt at a job; what it prints goes to ``captured``. If no pilot
         of the crew has been there for ``patience`` seconds, it is not run.
         """
-        demand, waiting = self._demands[crew.name], self._patient[crew.name]
+        demand, waiting = self._batches[crew.name].demand, self._patient[crew.name]
         if patience is not None:
             waiting.setdefault(key, (time.monotonic(), patience))
 
@@ -225,17 +232,8 @@ class Pilots:
         folder = Path(layout.PILOT_FILES)  # no path of the user's: batch systems fill in patterns
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        crews = self._crews.by_name
-        for name, title in names_of(list(crews.values())).items():
-            self._batches[name] = Batch(
-                self._crews.system, crews[name], title, told=self._told, say=self._say
-            )
-        for batch in self._batches.values():
-            if batch.pool in self._crews.limited:
-                alike = (one for one in self._batches.values() if one.pool == batch.pool)
-                batch.others += [one for one in alike if one is not batch]
         for name, batch in self._batches.items():
-            self._executors[name] = PilotExecutor(batch, self._demands[name], self._on_look)
+            self._executors[name] = PilotExecutor(batch, self._on_look)
         started = DataFlowKernel(
             Config(
                 executors=list(self._executors.values()),
