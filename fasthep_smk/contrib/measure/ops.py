@@ -57,16 +57,6 @@ _HANDED = (
 )  # fmt: skip
 #: Values that YAML writes in another way than Python.
 _WORDS = {"None": "none", "True": "true", "False": "false"}
-_SYMBOLS = {
-    "field_list": "the columns that {0} names",
-    "expr": "the columns in the expression {0}",
-    "expr_or_field": "the column {0}, or the columns in it if it is an expression",
-    "cutflow": "the columns in the cuts of {0}",
-    "relative_expr": "the columns of the collection in the expressions of {0}",
-    "scoped_expr": "the columns of the objects in the expressions of {0}",
-    "count": "the number of what {0} names",
-    "field_prefix": "{{{0}}}_ with each name of {1}",
-}
 
 
 @dataclass(frozen=True)
@@ -171,15 +161,12 @@ def _component(
         problem = f"cannot be imported: {type(error).__name__}: {error}"
         return Component(kind, name, own, problem=problem)
     told = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else mapping(spec)
-    declared = mapping(told.get("params"))
-    if (kind, name) == ("source", "root_tree"):  # its datasets are handed to it
-        declared = {key: one for key, one in declared.items() if key in described}
     return Component(
         kind,
         name,
         own,
         summary=_summary(made, told),
-        parameters=tuple(_parameters(declared, made, described)),
+        parameters=tuple(_parameters(mapping(told.get("params")), made, described)),
         reads=tuple(_symbols(told.get("requires"))),
         provides=tuple(_symbols(told.get("provides"))),
     )
@@ -211,16 +198,17 @@ def _parameters(
     if callable(made):
         with contextlib.suppress(TypeError, ValueError):  # it does not say
             arguments = inspect.signature(made).parameters
-    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    arguments = {
+    absent = inspect.Parameter("absent", inspect.Parameter.KEYWORD_ONLY)
+    of_rest = (absent.VAR_KEYWORD, absent.VAR_POSITIONAL)
+    named = {
         name: one
         for name, one in arguments.items()
-        if name not in _HANDED and one.kind not in variable
+        if name not in _HANDED and one.kind not in of_rest
     }
     listed = [name for name in described if not _meaning(described[name]).startswith("not read")]
-    absent = inspect.Parameter("absent", inspect.Parameter.KEYWORD_ONLY)
-    for name in dict.fromkeys((*declared, *arguments, *listed)):
-        said, argument = mapping(declared.get(name)), arguments.get(name, absent)
+    known = [name for name in declared if name not in _HANDED]
+    for name in dict.fromkeys((*known, *named, *listed)):
+        said, argument = mapping(declared.get(name)), named.get(name, absent)
         default = said.get("default", argument.default)
         has_default = default is not inspect.Parameter.empty
         noted = "" if argument.annotation is argument.empty else argument.annotation
@@ -249,20 +237,21 @@ def _meaning(part: object) -> str:
 
 
 def _symbols(contract: object) -> Iterator[str]:
-    """Yield in words which columns a specification says are read or made."""
+    """Yield which columns a specification says are read or made."""
     listed = mapping(contract).get("symbols")
     for rule in map(mapping, listed if isinstance(listed, list) else ()):
-        kind, suffixes = str(rule.get("kind")), rule.get("suffixes")
-        source, template, more = (
-            str(rule.get(key, "")).replace("params.", "")
-            for key in ("from", "template", "suffixes_from")
+        source, more = (
+            str(rule.get(key, "")).replace("params.", "") for key in ("from", "suffixes_from")
         )
-        if kind == "template":
-            yield template
-        elif kind == "field_prefix" and isinstance(suffixes, list):
+        suffixes = rule.get("suffixes")
+        if rule.get("kind") == "template":
+            yield str(rule.get("template")).replace("params.", "")
+        elif rule.get("kind") == "field_prefix" and isinstance(suffixes, list):
             yield ", ".join(f"{{{source}}}_{suffix}" for suffix in suffixes)
+        elif rule.get("kind") == "field_prefix":
+            yield f"{{{source}}}_ with each name of {more}"
         else:
-            yield _SYMBOLS.get(kind, "{0} (" + kind + ")").format(source, more)
+            yield f"the columns of {source} ({rule.get('kind')})"
 
 
 def as_text(found: Iterable[Component], *, full: bool) -> str:

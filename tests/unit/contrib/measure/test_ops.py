@@ -84,7 +84,7 @@ def test_what_is_read_and_provided_is_told_in_words(
     mass = found["operation", "hep.di_object_mass"]
     prefixes = "{collection}_Px, {collection}_Py, {collection}_Pz, {collection}_E"
     assert mass.reads[0] == prefixes
-    assert mass.provides == ("the columns that out_var names",)
+    assert mass.provides == ("the columns of out_var (field_list)",)
 
 
 def test_own_components_of_a_workflow_and_its_profiles(tmp_path: Path) -> None:
