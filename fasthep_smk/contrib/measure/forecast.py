@@ -63,11 +63,13 @@ class OfRule:
 class Forecast:
     """What is left of a run takes; ``unknown`` are rules of which no job is done.
 
-    ``at_a_time`` is how many jobs of a pool run at once, where that is limited.
+    ``at_a_time`` is how many jobs of a pool run at once, where that is limited; ``cores`` are those
+    that all share, if there is one machine.
     """
 
     rules: list[OfRule]
     at_a_time: Mapping[str, int]
+    cores: int | None
     jobs: int
     core_seconds: float
     disk: float
@@ -105,7 +107,7 @@ def as_text(found: Forecast) -> str:
             one.pool,
             one.done,
             one.to_do,
-            found.at_a_time.get(one.pool, "any"),
+            _at_a_time(one, found),
             "?" if one.seconds is None else _seconds(one.seconds / one.to_do),
             "?" if one.seconds is None else _hours(one.seconds * one.cpus),
             "?" if one.memory is None else about_bytes(one.memory),
@@ -119,6 +121,11 @@ def as_text(found: Forecast) -> str:
     right = ("left", "left", *["right"] * 7)
     table = tabulate(rows, headers=headers, colalign=right, disable_numparse=True)
     return f"{table}\n\n{_line(found)}"
+
+
+def _at_a_time(rule: OfRule, found: Forecast) -> int | str:
+    limits = [found.at_a_time.get(rule.pool), found.cores and max(1, found.cores // rule.cpus)]
+    return min((one for one in limits if one), default="any")
 
 
 def _line(found: Forecast) -> str:
@@ -170,10 +177,8 @@ def _forecast(placed: Placed, to_do: Collection[str]) -> Forecast:
     at_a_time = dict(placement.workers)
     for first, *_ in placement.attempts.values():
         limits = [at_a_time.get(first.pool), jobs]
-        if here is not None and cores is not None:
-            limits.append(max(1, cores // first.request.cpus))
-            if here.memory and first.request.memory:
-                limits.append(max(1, here.memory // first.request.memory))
+        if here is not None and here.memory and first.request.memory:
+            limits.append(max(1, here.memory // first.request.memory))
         if known := [one for one in limits if one]:
             at_a_time[first.pool] = min(known)
     return total(
@@ -256,6 +261,7 @@ def total(
     return Forecast(
         rules=rules,
         at_a_time=at_a_time,
+        cores=cores,
         jobs=sum(one.batch_jobs for one in rules),
         core_seconds=math.fsum((one.seconds or 0.0) * one.cpus for one in rules),
         disk=math.fsum(one.disk or 0.0 for one in rules),
