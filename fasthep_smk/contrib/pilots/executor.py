@@ -65,17 +65,15 @@ class Piloted(_Executor):
         """
         wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
         for token in wanted ^ self._lifted:
-            free[token] += self._waiting(token) if token in wanted else -self._waiting(token)
+            sizes = [
+                crew.most * crew.tasks
+                for crew in self._crews.by_name.values()
+                if self._crews.tokens.get(crew.attempt.pool) == token
+            ]
+            # Not as many as there are: the pools share what Snakemake may have under way.
+            waiting = 2 * max(sizes, default=0)
+            free[token] += waiting if token in wanted else -waiting
         self._lifted = wanted
-
-    def _waiting(self, token: str) -> int:
-        """Return how many jobs may wait for the pilots of a pool, beside those that they run.
-
-        Not all that there are: the pools share what Snakemake may have under way.
-        """
-        crews = self._crews.by_name.values()
-        of_pool = [one for one in crews if self._crews.tokens.get(one.attempt.pool) == token]
-        return 2 * max((one.most * one.tasks for one in of_pool), default=0)
 
     def cancel(self) -> None:
         self._pilots.end()

@@ -105,10 +105,10 @@ class Batch:
         self._submit, self._system = sites.batch(system).submit, sites.system(system)
         self._name, self._folder = name, Path(layout.PILOT_FILES)
         self._told, self._say = told, say
-        self._lock = threading.Lock()
         #: Held while one is submitted: until there is an answer, it may come or not.
         self._submitting = threading.Lock()
-        self._states: dict[str, PilotState] = {}
+        #: What all are doing, as of the last look.
+        self.states: dict[str, PilotState] = {}
         #: Those that Parsl knows of: an answer to their submission was heard.
         self._heard: set[str] = set()
         #: Why some were refused, by their numbers, how many in a row, and until when none is tried.
@@ -123,13 +123,7 @@ class Batch:
     def alive(self, *states: PilotState) -> list[str]:
         """Return those that are in the queue, or those of them in some states."""
         wanted = states or ("waiting", "running", "ending")
-        with self._lock:
-            return [job for job, state in self._states.items() if state in wanted]
-
-    def states(self) -> Mapping[str, PilotState]:
-        """Return what all are doing, as of the last look."""
-        with self._lock:
-            return dict(self._states)
+        return [job for job, state in dict(self.states).items() if state in wanted]
 
     @property
     def _may_submit(self) -> bool:
@@ -182,7 +176,7 @@ class Batch:
                 raise
             self._is_silent, self._in_a_row = False, 0
             self._heard.add(job)
-            self._now([job], "waiting")
+            self.states[job] = "waiting"
             self._told(job, self.pool)
             return job
 
@@ -199,12 +193,10 @@ class Batch:
         if queued is None:
             return False
         known = {one.batch_id: one for one in queued}
-        with self._lock:
-            mine = [one.batch_id for one in queued if one.name == self._name]
-            new = [job for job in mine if job not in self._states]
-            self._states |= {
-                job: known[job].state if job in known else "ended" for job in (*left, *new)
-            }
+        mine = [one.batch_id for one in queued if one.name == self._name]
+        new = [job for job in mine if job not in self.states]
+        for job in (*left, *new):
+            self.states[job] = known[job].state if job in known else "ended"
         for job in new:
             self._told(job, self.pool)
         # One that has come since the queue was asked is not known yet.
@@ -239,7 +231,7 @@ class Batch:
         jobs = list(jobs)
         heard = not jobs or ask(self._system.cancel(jobs)) is not None
         if heard:
-            self._now(jobs, "ending")
+            self.states.update(dict.fromkeys(jobs, "ending"))
         return heard
 
     def end(self) -> None:
@@ -268,10 +260,6 @@ class Batch:
                 )
             if over.wait(_LOOK):
                 return
-
-    def _now(self, jobs: Iterable[str], state: PilotState) -> None:
-        with self._lock:
-            self._states.update(dict.fromkeys(jobs, state))
 
 
 def names_of(crews: Sequence[Crew]) -> dict[str, str]:

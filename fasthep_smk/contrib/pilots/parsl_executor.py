@@ -53,7 +53,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
         self, batch: Batch, on_look: Callable[[PilotExecutor, Mapping[str, str]], None]
     ) -> None:
         self._batch = batch
-        self._failing, self._asking = threading.Lock(), threading.Lock()
+        self._asking = threading.Lock()
         pilot = _braced(_braced(shell([*_PYTHON, _NODE, batch.system])))
         super().__init__(
             label=batch.crew.name,
@@ -85,10 +85,9 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
             self.cert_dir = keys
 
     def set_bad_state_and_fail_all(self, exception: Exception) -> None:
-        with self._failing:
-            if not self.bad_state_is_set:
-                self._executor_exception = Unusable(str(exception))
-                self._executor_bad_state.set()
+        if not self.bad_state_is_set:
+            self._executor_exception = Unusable(str(exception))
+            self._executor_bad_state.set()
         self._fail_all()
 
     def submit_payload(self, context: dict[str, object], buffer: bytes) -> object:
@@ -172,8 +171,7 @@ class _Provider(ExecutionProvider):  # type: ignore[misc]
 
     def status(self, job_ids: Sequence[str]) -> list[object]:
         self._batch.look()
-        states = self._batch.states()
-        return [JobStatus(_STATES[states[job]]) for job in job_ids]
+        return [JobStatus(_STATES[self._batch.states[job]]) for job in job_ids]
 
     def cancel(self, job_ids: Sequence[str]) -> list[bool]:
         return [self._batch.cancel(job_ids)] * len(job_ids)
