@@ -13,7 +13,6 @@ import inspect
 import io
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import cache
@@ -184,7 +183,6 @@ def _summary(made: object, spec: Mapping[str, object]) -> str:
         spec.get("description"),
         *paragraphs[:1],
         " ".join(str(one["description"]) for one in results if "description" in one),
-        inspect.getdoc(sys.modules.get(str(getattr(made, "__module__", "")))),
     )
     said = next((" ".join(str(one).split()) for one in texts if one), "")
     return re.split(r"(?<=\.)\s", said)[0]
@@ -217,7 +215,7 @@ def _parameters(
             name,
             str(said.get("type") or getattr(noted, "__name__", noted)),
             bool(said.get("required", argument is not absent and not has_default)),
-            _WORDS.get(str(default), repr(default)) if has_default else None,
+            _WORDS.get(repr(default), repr(default)) if has_default else None,
             tuple(map(str, allowed)) if isinstance(allowed, list | tuple) else (),
             _meaning(described.get(name)) or str(said.get("description") or ""),
         )
