@@ -116,8 +116,8 @@ def make_parser() -> Parser:
         "forecast",
         help="what the rest of a run will take, by what its jobs took; run nothing",
         description="Say how long the jobs of a workflow that are left will take, with how many "
-        "core-hours, how much memory and disk, in how many rounds of each pool's workers, by what "
-        "those of its build folder took: in an earlier run, or a sample. Runs and writes nothing.",
+        "core-hours, how much memory and disk, by what those of its build folder took: in an "
+        "earlier run, or a sample. Runs and writes nothing.",
     )
     forecast.add_argument("--json", action="store_true", help="as JSON, in seconds and bytes")
     doctor = commands.add_parser(

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from fasthep_smk.config.requests import Attempt
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = ["Crew", "Crews", "write"]
+__all__ = ["Crew", "Crews", "read", "write"]
 
 
 @dataclass(frozen=True)
@@ -57,3 +59,8 @@ def write(crews: Crews | None, build: Path) -> None:
         files.write_text(path, json.dumps(asdict(crews), indent=1, default=dict) + "\n")
     else:
         path.unlink(missing_ok=True)
+
+
+def read(build: Path) -> Crews:
+    """Return what a translation has written."""
+    return msgspec.json.decode((build / layout.PILOTS).read_bytes(), type=Crews)

@@ -95,16 +95,16 @@ def place(
         if (count := pools[attempts[rule.name][0].pool].settings.partitions_per_job) > 1
     }
     findings += snakemake_release.findings(execution.environment, site)
+    why = None
     if any(one.pilot for one in used):
-        pilots = _pilots()
-        findings += pilots.too_short(used)
-        if why := pilots.unusable(execution, here=here is not None):
-            notes.append(f"no pilots: {why}")
-            attempts = {name: _without_pilots(given) for name, given in attempts.items()}
-            own = {
-                name: {place: _without_pilots(given) for place, given in apart.items()}
-                for name, apart in own.items()
-            }
+        why = _pilots().unusable(execution, here=here is not None)
+    if why is not None:
+        notes.append(f"no pilots: {why}")
+        attempts = {name: _without_pilots(given) for name, given in attempts.items()}
+        own = {
+            name: {place: _without_pilots(given) for place, given in apart.items()}
+            for name, apart in own.items()
+        }
     if piloted := [name for name in own if any(one.pilot for one in attempts[name])]:
         notes.append(
             "execution.sizes.by_dataset has no effect on jobs that pilots run, which are cut into "

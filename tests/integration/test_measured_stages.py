@@ -86,7 +86,7 @@ def test_a_modifier_that_comes_and_goes_runs_the_jobs_of_its_stage_once(
 
 
 def test_plain_fasthep_run_writes_them_too(analysis: Path) -> None:
-    name = measured(analysis, {"name": "smk.profile", "params": {"engine": "cprofile"}})
+    name = measured(analysis, {"name": "smk.profile"})
     done = warm.run("run", name, "--outdir", "build", program=warm.FASTHEP, cwd=analysis)
     assert done.returncode == 0, done.stderr
     found = graphs(analysis / "build")

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ class Machine:
         self.shut: set[str] = set()
         self.answers = self.says_numbers = True
         self.jobs: dict[str, tuple[str, list[str], subprocess.Popen[bytes] | None]] = {}
-        self.held: set[str] = set()
         self.most = 0
 
     def submit(self, command: str, name: str, attempt: Attempt, output: Path) -> str:
@@ -85,18 +84,6 @@ class Machine:
 
     def fate(self, _job: str) -> str:
         return "Slurm: CANCELLED, node std1"
-
-    def hold(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
-        found = {job: None if not self.answers else self.jobs[job][2] is None for job in jobs}
-        self.held |= {job for job, is_held in found.items() if is_held}
-        return found
-
-    def withdraw(self, jobs: Iterable[str]) -> Mapping[str, bool | None]:
-        jobs = list(jobs)
-        assert self.held >= {*jobs}
-        if self.answers:
-            self.cancel(jobs)
-        return dict.fromkeys(jobs, True if self.answers else None)
 
 
 class Bench:
@@ -296,20 +283,20 @@ def test_crews_of_a_pool_share_its_workers(machine: Machine, start: Callable[...
 
 
 def test_a_pool_that_does_not_come_is_left(machine: Machine, start: Callable[..., Bench]) -> None:
-    """Nobody loses a pilot that is on hold when the batch system falls silent."""
+    """And not before its pilots are known to be gone."""
     bench = start(pool=1, other=1)
     machine.shut.add("pool")
     bench.run("pool", "job", "true", patience=1)
     bench.until(lambda: machine.jobs)
-    hold = machine.hold
+    cancel, silence = machine.cancel, [3.0]
 
-    def silent(jobs: Iterable[str]) -> Mapping[str, bool | None]:
-        found = hold(jobs)
-        machine.answers = False
-        threading.Timer(3, lambda: setattr(machine, "answers", True)).start()
-        return found
+    def silent(jobs: Iterable[str]) -> list[str]:
+        if silence:  # it falls silent when the first one is to go
+            machine.answers = False
+            threading.Timer(silence.pop(), lambda: setattr(machine, "answers", True)).start()
+        return cancel(jobs)
 
-    machine.hold = silent  # type: ignore[method-assign]
+    machine.cancel = silent  # type: ignore[method-assign]
     bench.until(lambda: bench.ends)
     assert bench.ends["job"] == Ended(None, late=True)
     assert bench.said == ["pool 'pool': none of its pilots has started"]

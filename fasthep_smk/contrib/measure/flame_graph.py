@@ -7,11 +7,9 @@ from html import escape
 
 __all__ = ["Frame", "page"]
 
-#: Frames with a smaller share of everything are left out: they would be too narrow to see.
-_LEAST = 0.002
-#: Frames below these are left out, too: calls that call themselves may be very deep.
-_DEPTH = 120
-_COLOURS = ("#f4b183", "#f7cb8b", "#f0a074", "#f2bd7c")
+#: Frames with a smaller share of everything are left out: they would be too narrow to see. So are
+#: frames below so many others: calls that call themselves may be very deep.
+_LEAST, _DEPTH = 0.002, 120
 
 _PAGE = """\
 <!doctype html>
@@ -20,7 +18,8 @@ body {{ font: 13px sans-serif; margin: 1em }}
 .frame {{ min-width: 0; flex-shrink: 1; flex-basis: 0 }}
 .inner {{ display: flex }}
 .name {{ overflow: hidden; white-space: nowrap; text-overflow: ellipsis; padding: 1px 3px;
-  border: 1px solid #fff; cursor: pointer }}
+  border: 1px solid #fff; cursor: pointer; background: #f4b183 }}
+.frame:nth-child(even) > .name {{ background: #f7cb8b }}
 .name:hover {{ outline: 2px solid #333 }}
 .away {{ display: none }}
 </style></head><body>
@@ -47,8 +46,14 @@ class Frame:
     """A function in a tree of calls: ``amount`` is its own and that of all that it calls."""
 
     name: str
-    amount: float
-    calls: list[Frame] = field(default_factory=list)
+    amount: float = 0.0
+    calls: dict[str, Frame] = field(default_factory=dict)
+
+    def add(self, name: str, amount: float) -> Frame:
+        """Add an amount to what is called by a name, and return that."""
+        called = self.calls.setdefault(name, Frame(name))
+        called.amount += amount
+        return called
 
 
 def page(root: Frame, *, title: str, unit: str, notes: str) -> str:
@@ -58,16 +63,15 @@ def page(root: Frame, *, title: str, unit: str, notes: str) -> str:
 
 
 def _drawn(frame: Frame, whole: float, unit: str, depth: int) -> str:
-    share = frame.amount / whole
-    told = escape(f"{frame.name}: {frame.amount:.4g} {unit}, {100 * share:.1f} %")
-    colour = _COLOURS[sum(frame.name.encode()) % len(_COLOURS)]
-    calls = [one for one in frame.calls if one.amount >= _LEAST * whole and depth < _DEPTH]
+    numbers = f"{frame.name}: {frame.amount:.4g} {unit}, {100 * frame.amount / whole:.1f} %"
+    shown = [one for one in frame.calls.values() if one.amount >= _LEAST * whole]
+    calls = shown if depth < _DEPTH else []
     inner = "".join(_drawn(one, whole, unit, depth + 1) for one in calls)
     # What is the frame's own stays empty below it.
-    own = frame.amount - sum(one.amount for one in calls)
-    rest = f'<div class="frame" style="flex-grow:{max(own, 0):.6g}"></div>' if calls else ""
+    own = max(frame.amount - sum(one.amount for one in calls), 0)
+    rest = f'<div class="frame" style="flex-grow:{own:.6g}"></div>' if calls else ""
     return (
         f'<div class="frame" style="flex-grow:{frame.amount:.6g}">'
-        f'<div class="name" style="background:{colour}" title="{told}">{escape(frame.name)}</div>'
+        f'<div class="name" title="{escape(numbers)}">{escape(frame.name)}</div>'
         f'<div class="inner">{inner}{rest}</div></div>'
     )

@@ -6,31 +6,105 @@ import keyword
 import math
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-
-import yaml
+from typing import TYPE_CHECKING, Any
 
 from fasthep_smk.cli.init import SCHEMA, write_new
-from fasthep_smk.contrib.measure.root_contents import Branch, Tree, chosen, sample, trees_in
-from fasthep_smk.util.errors import Findings, UsageError
+from fasthep_smk.storage.root_files import look_into
+from fasthep_smk.util.errors import WrongArgument, not_among
 from fasthep_smk.util.names import encode, printable
 from fasthep_smk.util.remote import local_path
+from fasthep_smk.util.yaml_values import as_yaml
 
-__all__ = ["FromRoot", "init_from_root"]
+if TYPE_CHECKING:
+    import numpy as np
 
-_SAMPLE = 20_000
-_BINS = 50
-#: Further branches are named in comments, to be taken up; a file may have thousands.
-_SHOWN = 60
-#: What people plot first, and what only numbers entries or weighs them.
-_WANTED = re.compile(r"(?:^|_)(?:m|mass|pt|met|px|e|energy|eta)$|^(?:met|mass|pt)", re.IGNORECASE)
-_UNWANTED = re.compile(
-    r"(?:^|_)(?:run|lumi\w*|event|evt|entry|index|idx|id|n|bx|orbit|time\w*)$"
-    r"|weight|number|^n[A-Z]|bunch|run|luminosity",
-    re.IGNORECASE,
+__all__ = ["Branch", "FromRoot", "init_from_root", "sample", "trees_in", "workflow_text"]
+
+#: So many entries say over which range a histogram goes, in about so many bins.
+_SAMPLE, _BINS = 20_000, 50
+_FLOATS = ("float", "double", "Float16_t", "Double32_t")
+#: Types of C++ that are a number or a yes and no, also ROOT's own; and those of several of them:
+#: float[], float[3], std::vector<float>.
+_VALUES = re.compile(
+    r"(?:(?:std::vector|std::array|ROOT::VecOps::RVec)<)?(?:std::)?"
+    rf"(u?int\d+_t|(?:unsigned )?(?:int|char|long|short)|bool|{'|'.join(_FLOATS)})"
+    r"(?:\[\d*\]|(?:, *\d+)?>)?"
 )
+_TREES = re.compile(r"TTree|TNtupleD?|ROOT::(?:Experimental::)?RNTuple")
+
+_WORKFLOW = """\
+# yaml-language-server: $schema={schema}
+# The line above lets an editor complete and check this file.
+#     fasthep-smk workflow.yaml    run it; the plot is build/artifacts/plots/first.png
+#     fasthep-smk ops              the operations that a stage can use
+version: '1.0'
+use: {{profiles: [hep]}}
+
+# Paths start from the folder that you run in. eventtype is data or mc.
+data:
+  datasets:
+    - {{name: {dataset}, eventtype: mc, files: [{file}]}}
+
+# Which branches are read. Those that stages name are added.
+sources:
+  events: {{kind: root_tree, tree: {tree}, branches: [{branch}]}}
+{fields}
+# A histogram, and a plot of it. Where an entry of the tree has several values, all are filled.
+analysis:
+  stages:
+    - id: First
+      op: hep.hist
+      params:
+        dataset_axis: true
+        axes:
+          - {{name: {name}, source: {name}, type: regular, bins: {bins}}}
+      render: {{style: first, when: final, out: first}}
+styles:
+  first:
+    op: hep.render.hist1d
+    axes:
+      x: {{name: {name}, label: {label}}}
+      y: {{name: events, label: Entries}}
+    style: {{experiment: ROOT}}
+"""
+_FIELDS = """
+# Expressions need names like those of Python.
+fields:
+  {name}: {{stream: events, branch: {branch}}}
+"""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A branch with its type in C++."""
+
+    name: str
+    typename: str
+
+    @property
+    def value(self) -> str | None:
+        """The type of one value, if its values are numbers, or yes and no."""
+        found = _VALUES.fullmatch(self.typename)
+        return found[1] if found else None
+
+    @property
+    def shape(self) -> str:
+        """Whether it is flat (one value for each entry), jagged (a list of values) or other."""
+        if self.value is None:
+            return "other"
+        return "flat" if self.typename.removeprefix("std::") == self.value else "jagged"
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree, or an RNTuple, and its branches in the order of the file."""
+
+    name: str
+    entries: int
+    branches: tuple[Branch, ...]
 
 
 @dataclass(frozen=True)
@@ -46,216 +120,159 @@ class FromRoot:
         """Return the trees of the file, and the branches of the one that was chosen."""
         from tabulate import tabulate  # not for every command
 
-        rows = [
+        trees = [
             [printable(one.name), one.entries, len(one.branches), "*" if one is self.tree else ""]
             for one in self.trees
         ]
-        trees = tabulate(rows, headers=["tree", "entries", "branches", "used"])
         branches = [
             [printable(one.name), one.shape, printable(one.typename)] for one in self.tree.branches
         ]
-        listed = tabulate(branches, headers=["branch", "shape", "type"], disable_numparse=True)
-        first = f"first histogram: {printable(self.branch.name)}"
-        return f"{trees}\n\n{listed}\n\n{first}\n\n"
+        parts = [
+            tabulate(trees, headers=["tree", "entries", "branches", "used"]),
+            tabulate(branches, headers=["branch", "shape", "type"], disable_numparse=True),
+            f"first histogram: {printable(self.branch.name)}",
+        ]
+        return "".join(f"{part}\n\n" for part in parts)
 
 
-def init_from_root(file: str, folder: Path, tree: str | None) -> FromRoot:
+def init_from_root(file: str, folder: Path, name: str | None) -> FromRoot:
     """Write a workflow that reads a file, with a first histogram, into a folder.
 
+    It is of the tree of this ``name``, or of the one with most entries.
+
     Raises:
-        UsageError: the file cannot be read, nothing in it can be drawn, or a file is in the way.
+        WrongArgument: the file cannot be read, or nothing in it can be drawn.
+        UsageError: a file is in the way.
     """
-    root = Path.cwd()
-    try:
-        trees = trees_in(file, root)
-        used = chosen(trees, tree, file=file)
-        branch, values = _first_branch(file, root, used)
-        shown = _path_from(file, folder)
-    except Findings as error:
-        raise UsageError(str(error)) from error
-    text = workflow_text(shown, used, branch, values)
+    trees = trees_in(file)
+    tree = next((one for one in trees if name in (None, one.name)), None)
+    if tree is None:
+        names = [one.name for one in trees]
+        problem = "there is no tree of this name in it"
+        raise WrongArgument([not_among(name, names, problem=problem, file=file, key="--tree")])
+    branch, values = _first_branch(file, tree)
+    path = local_path(file)
+    shown = file
+    if path is not None and not Path(path).is_absolute():
+        shown = os.path.relpath(Path(path).parent.resolve() / Path(path).name, folder.resolve())
 
     def write(stage: Path) -> None:
+        text = workflow_text(shown, tree, branch, values)
         (stage / "workflow.yaml").write_text(text, encoding="utf-8")
 
-    return FromRoot(trees, used, branch, write_new(folder, ["workflow.yaml"], write))
+    return FromRoot(trees, tree, branch, write_new(folder, ["workflow.yaml"], write))
 
 
-def workflow_text(file: str, tree: Tree, branch: Branch, values: list[float]) -> str:
-    """Return a workflow that fills one histogram; ``values`` say over which range."""
-    alias = _alias(branch.name)
-    dataset = encode(Path(file).stem)
-    axis = {
-        "name": alias,
-        "source": alias,
-        "type": "regular",
-        "bins": _bins(values, whole=not branch.is_float),
-    }
-    stage = {
-        "id": "First",
-        "op": "hep.hist",
-        "params": {"dataset_axis": True, "axes": [axis]},
-        "render": {"style": "first", "when": "final", "out": "first"},
-    }
-    style = {
-        "op": "hep.render.hist1d",
-        "axes": {
-            "x": {"name": alias, "label": _plain(branch.name)},
-            "y": {"name": "events", "label": "Events" if branch.shape == "flat" else "Entries"},
-        },
-        "style": {"experiment": "ROOT"},
-    }
-    parts = [
-        f"# yaml-language-server: $schema={SCHEMA}",
-        "# The line above lets an editor complete and check this file.",
-        "#     fasthep-smk workflow.yaml    run it; the plot is build/artifacts/plots/first.png",
-        "#     fasthep-smk ops              the operations that a stage can use",
-        _dumped({"version": "1.0", "use": {"profiles": ["hep"]}}),
-        "# Paths start from the folder that you run in. eventtype is data or mc.",
-        _dumped({"data": {"datasets": [{"name": dataset, "eventtype": "mc", "files": [file]}]}}),
-        "# Which branches are read. Those that stages name are added.",
-        _dumped({"sources": {"events": {"kind": "root_tree", "tree": tree.name}}}).rstrip("\n"),
-        "    branches:",
-        *_branch_lines(tree, branch),
-        "",
-    ]
-    if alias != branch.name:
-        parts += [
-            "# Expressions need names like those of Python.",
-            _dumped({"fields": {alias: {"stream": "events", "branch": branch.name}}}),
-        ]
-    parts += [
-        "# What workers there are; here, they are this machine.",
-        _dumped({"execution": {"pools": {"default": {"resources": {"cpus": 1, "memory": "2GB"}}}}}),
-        "# A histogram, and a plot of it." + _of_jagged(branch),
-        _dumped({"analysis": {"stages": [stage]}}),
-        _dumped({"styles": {"first": style}}).rstrip("\n"),
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def _first_branch(file: str, root: Path, tree: Tree) -> tuple[Branch, list[float]]:
-    """Return the branch for the first histogram, and some of its values.
+def trees_in(file: str) -> list[Tree]:
+    """Return the trees of a file, the one with most entries first.
 
     Raises:
-        Findings: there is none that is numbers.
+        WrongArgument: it cannot be read, or there is no tree in it.
     """
-    numbers = [one for one in tree.branches if one.is_number and _is_text(one.name)]
-    ranked = sorted(numbers, key=_rank)
+    if problem := look_into([file], [], Path.cwd())[file].problem:
+        raise WrongArgument.one(problem, file=file)
+    import uproot
+
+    try:
+        with uproot.open(_location(file)) as opened:
+            kinds = opened.classnames(recursive=True, cycle=False)
+            found = [_tree(name, opened[name]) for name in kinds if _TREES.fullmatch(kinds[name])]
+    except Exception as error:  # whatever uproot meets in a damaged file
+        problem = f"its trees cannot be read ({type(error).__name__}: {error})"
+        raise WrongArgument.one(problem, file=file) from error
+    if not found:
+        held = f"it holds {', '.join(sorted({*kinds.values()})) or 'nothing'}"
+        raise WrongArgument.one("there is no tree in it", file=file, value=held)
+    return sorted(found, key=lambda tree: -tree.entries)
+
+
+def _location(file: str) -> str | Path:
+    path = local_path(file)
+    return file if path is None else Path(path)
+
+
+def _tree(name: str, stored: Any) -> Tree:
+    """Return a tree of uproot's as ours, without branches that only group others."""
+    names = list(stored.keys())
+    groups = {one.rpartition("/")[0] for one in names}
+    if "Model_ROOT" in type(stored).__name__:  # an RNTuple
+        groups |= {one.rpartition(".")[0] for one in names}
+    leaves = (Branch(one, str(stored[one].typename)) for one in names if one not in groups)
+    return Tree(name, int(stored.num_entries), tuple(leaves))
+
+
+def _first_branch(file: str, tree: Tree) -> tuple[Branch, np.ndarray]:
+    """Return the branch for the first histogram, and some of its values.
+
+    The first that is flat, of floating point, and not always the same, as far as there are such.
+
+    Raises:
+        WrongArgument: there is none that is numbers.
+    """
+    numbers = [one for one in tree.branches if one.value not in (None, "bool")]
+    if not numbers:
+        types = ", ".join(printable(one.typename) for one in tree.branches) or "no branches"
+        problem = "no branch of the tree is numbers, flat or jagged"
+        raise WrongArgument.one(problem, file=file, key=tree.name, value=types)
+    ranked = sorted(numbers, key=lambda one: (one.shape == "jagged", one.value not in _FLOATS))
     for branch in ranked:
-        values = sample(file, root, tree, branch, entries=_SAMPLE)
-        if values and min(values) < max(values):
+        values = sample(file, tree, branch)
+        if len(values) and values.min() < values.max():
             return branch, values
-    if not ranked:
-        raise Findings.one(
-            "no branch of the tree is numbers, flat or jagged",
-            file=file,
-            key=tree.name,
-            value=", ".join(printable(one.typename) for one in tree.branches[:8]) or "no branches",
-        )
-    return ranked[0], sample(file, root, tree, ranked[0], entries=_SAMPLE)
+    return ranked[0], sample(file, tree, ranked[0])
 
 
-def _rank(branch: Branch) -> tuple[bool, bool, bool, bool]:
-    leaf = re.split(r"[./]", branch.name)[-1]
-    return (
-        bool(_UNWANTED.search(leaf)),
-        branch.shape == "jagged",
-        not branch.is_float,
-        not _WANTED.search(leaf),
+def sample(file: str, tree: Tree, branch: Branch) -> np.ndarray:
+    """Return the values of a branch in the first entries; none if they cannot be read."""
+    import awkward as ak
+    import numpy as np
+    import uproot
+
+    try:
+        with uproot.open(_location(file)) as opened:
+            column = opened[tree.name][branch.name].array(entry_stop=_SAMPLE)
+        values = ak.to_numpy(ak.flatten(column, axis=None)).astype(float)
+    except Exception:  # of no use for a histogram, whatever it is
+        return np.empty(0)
+    kept: np.ndarray = values[np.abs(values) < 1e300]  # no range is told of more, or of no number
+    return kept
+
+
+def workflow_text(file: str, tree: Tree, branch: Branch, values: np.ndarray) -> str:
+    """Return a workflow that fills one histogram; ``values`` say over which range."""
+    written = partial(as_yaml, longest=10**6)
+    name = branch.name
+    taken = keyword.iskeyword(name) or name in ("dataset", "dataset_name", "events")
+    if taken or name.startswith("_") or not (name.isidentifier() and name.isascii()):
+        name = f"branch_{encode(name)}"
+    of_branch = {"branch": written(branch.name), "name": written(name)}
+    return _WORKFLOW.format(
+        schema=SCHEMA,
+        dataset=written(encode(Path(file).stem)),
+        file=written(file),
+        tree=written(tree.name),
+        fields="" if name == branch.name else _FIELDS.format(**of_branch),
+        bins=written(_bins(values, whole=branch.value not in _FLOATS)),
+        # A dollar sign would begin a formula.
+        label=written(printable(branch.name).replace("$", r"\$")),
+        **of_branch,
     )
 
 
-def _path_from(file: str, folder: Path) -> str:
-    """Return how a workflow in a folder names a file that was named from here.
-
-    Raises:
-        Findings: its path is no text that a workflow could hold.
-    """
-    if not _is_text(file):
-        raise Findings.one("the path is not UTF-8 text, which YAML cannot hold", file=ascii(file))
-    here = local_path(file)
-    if here is None or Path(here).is_absolute():
-        return file
-    path = Path(here).parent.resolve() / Path(here).name
-    return os.path.relpath(path, folder.resolve())
-
-
-def _alias(name: str) -> str:
-    """Return a name that expressions and axes can use."""
-    taken = keyword.iskeyword(name) or name in ("dataset", "dataset_name", "events")
-    if name.isidentifier() and name.isascii() and not name.startswith("_") and not taken:
-        return name
-    return f"branch_{encode(name)}"
-
-
-def _branch_lines(tree: Tree, used: Branch) -> Iterable[str]:
-    yield f"      - {_scalar(used.name)}"
-    others = [one for one in tree.branches if one is not used and _is_text(one.name)]
-    for one in others[:_SHOWN]:
-        yield f"      # - {_scalar(one.name)}  # {one.shape}, {printable(one.typename)}"
-    if len(others) > _SHOWN:
-        yield f"      # and {len(others) - _SHOWN} more"
-
-
-def _of_jagged(branch: Branch) -> str:
-    several = "\n# An entry of the tree may have several values: all of them are filled."
-    return several if branch.shape == "jagged" else ""
-
-
-def _bins(values: list[float], *, whole: bool) -> dict[str, float | int]:
+def _bins(values: np.ndarray, *, whole: bool) -> dict[str, float]:
     """Return round edges around most of the values."""
-    ordered = sorted(values) or [0.0, 1.0]
-    cut = len(ordered) // 200
-    low, high = ordered[cut], ordered[-1 - cut]
+    import numpy as np
+    from matplotlib.ticker import MaxNLocator
+
+    low, high = 0.0, 1.0
+    if len(values):
+        low = float(np.quantile(values, 0.005, method="lower"))
+        high = float(np.quantile(values, 0.995, method="higher"))
     if low == high:
-        low, high = ordered[0], ordered[-1]
-    if low == high:
-        wide = max(0.5, abs(low) * 1e-6)  # 0.5 more is nothing to a large number
-        low, high = low - wide, high + wide
-    if not math.isfinite(high - low):
-        low, high = low / 4, high / 4
-    if whole and high - low <= 2 * _BINS:
+        low, high = low - 0.5, high + 0.5
+    elif whole and high - low <= 2 * _BINS:
         low, high = math.floor(low) - 0.5, math.ceil(high) + 0.5
         return {"low": low, "high": high, "nbins": round(high - low)}
-    digits = math.floor(math.log10((high - low) / _BINS))
-    steps = (factor * 10.0**digits for factor in (1, 2, 2.5, 5, 10))
-    step = next(one for one in steps if one * _BINS >= (high - low) * 0.999)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return {
-        "low": _round(first * step, digits),
-        "high": _round(last * step, digits),
-        "nbins": last - first,
-    }
-
-
-def _round(value: float, digits: int) -> float | int:
-    rounded = round(value, max(1 - digits, 0))
-    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
-
-
-def _plain(text: str) -> str:
-    """Return text for a label: a dollar sign would begin a formula."""
-    return printable(text).replace("$", r"\$")
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _dumped(content: dict[str, object]) -> str:
-    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=100))
-
-
-def _scalar(text: str) -> str:
-    """Return text as YAML in one line."""
-    width = float("inf")
-    for style in (None, '"'):
-        made = yaml.safe_dump([text], allow_unicode=True, width=width, default_style=style)
-        if made.count("\n") == 1:
-            break
-    return str(made).removeprefix("- ").rstrip("\n")
+    edges = MaxNLocator(_BINS, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    first, *_, last = (float(f"{edge:.14g}") for edge in edges)
+    return {"low": first, "high": last, "nbins": len(edges) - 1}

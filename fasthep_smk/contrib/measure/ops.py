@@ -1,62 +1,255 @@
-"""``fasthep-smk ops``: what a workflow can use, all of it in one line each, or one in full."""
+"""``fasthep-smk ops``: what a workflow can use, all of it in one line each, or one in full.
+
+That is all that FAST-HEP's packages and the workflow itself have registered. What is said of each
+is taken from its specification, its signature and its docstring, and, where these are silent on a
+parameter, from the schema of the language.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import inspect
+import io
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
-from fasthep_smk.flow.registered import Component, registered
+from tabulate import tabulate
+
+from fasthep_smk.config import schema
+from fasthep_smk.flow import upstream
+from fasthep_smk.flow.compile import load_with_digests, registry_of
+from fasthep_smk.flow.local_modules import find_local_modules
+from fasthep_smk.flow.op_identity import modules_of_entry
+from fasthep_smk.flow.places import mapping
+from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import UsageError, nearest
 from fasthep_smk.util.names import printable
 
-__all__ = ["as_data", "as_text", "do_ops", "look_up"]
+__all__ = ["SECTIONS", "Component", "Parameter", "as_text", "do_ops", "registered"]
 
-_TITLES = {
-    "operation": "Operations (op: of a stage)",
-    "source": "Sources (kind: of a source)",
-    "writer": "Writers (kind: below write:)",
-    "renderer": "Renderers (op: of a style)",
-    "observer": "Observers (kind: below inspect: or observers:)",
-    "modifier": "Modifiers (execution.modifiers of a stage)",
-    "function": "Functions of expressions",
-    "constant": "Constants of expressions",
-    "hook": "Hooks (kind: below execution_hooks:)",
+#: How renderers are called, which are registered among the writers.
+_RENDER = "hep.render."
+#: The sections of a registry that a workflow's author chooses from: what is in them, and where a
+#: workflow names it.
+SECTIONS = {
+    "transforms": ("operation", "op: of a stage"),
+    "sources": ("source", "kind: of a source"),
+    "sinks": ("writer", "kind: below write:"),
+    _RENDER: ("renderer", "op: of a style"),
+    "observers": ("observer", "kind: below inspect: or observers:"),
+    "execution_modifiers": ("modifier", "execution.modifiers of a stage"),
+    "functions": ("function", "in expressions"),
+    "constants": ("constant", "in expressions"),
+    "hooks": ("hook", "kind: below execution_hooks:"),
 }
+_PLACES = dict(SECTIONS.values())
+#: What FAST-HEP hands an implementation besides its parameters.
+_HANDED = (
+    "self", "stream", "target", "ctx", "meta", "data", "params", "datasets", "defaults",
+    "metadata_only",
+)  # fmt: skip
+#: Values that YAML writes in another way than Python.
+_WORDS = {"None": "none", "True": "true", "False": "false"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a component; ``default`` as text, None if there is none."""
+
+    name: str
+    kind: str = ""
+    required: bool = False
+    default: str | None = None
+    allowed: tuple[str, ...] = ()
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Component:
+    """Something registered: what it is, what a workflow can say to it, what it reads and makes.
+
+    ``own`` is that of the workflow; ``problem`` says why nothing more is known of it.
+    """
+
+    kind: str
+    name: str
+    own: bool
+    summary: str = ""
+    parameters: tuple[Parameter, ...] = ()
+    reads: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    problem: str = ""
 
 
 def do_ops(options: argparse.Namespace) -> int:
-    """Print what a workflow can use, or one of those in full."""
-    found = look_up(options.name, options.workflow)
-    if options.json:
-        print(json.dumps(as_data(found), indent=1))
-    else:
-        print(as_text(found, full=options.name is not None), end="")
-    return 0
-
-
-def look_up(name: str | None, workflow: Path | None) -> list[Component]:
-    """Return everything that is registered, or what has this name.
+    """Print what a workflow can use, or one of those in full.
 
     Raises:
         Findings: the workflow cannot be read.
-        UsageError: nothing has this name.
+        UsageError: nothing has the name that is asked for.
     """
-    found = registered(workflow, Path.cwd())
-    if name is None:
-        return found
-    named = [one for one in found if one.name == name]
-    if not named:
-        lines = [f"nothing of this name: {printable(name)!r}"]
-        if close := nearest(name, [one.name for one in found]):
-            lines.append(f"did you mean {close!r}?")
-        listing = "'fasthep-smk ops' lists all"
-        more = "" if workflow else "; --workflow workflow.yaml shows your own, too"
-        raise UsageError("\n    hint: ".join([*lines, listing + more]))
-    return named
+    everything, name = registered(options.workflow, Path.cwd()), options.name
+    found = [one for one in everything if name in (None, one.name)]
+    if name is not None and not found:
+        close = nearest(name, [one.name for one in everything])
+        more = "" if options.workflow else "; --workflow workflow.yaml shows your own, too"
+        raise UsageError(
+            f"nothing of this name: {printable(name)!r}"
+            + (f"\n    hint: did you mean {close!r}?" if close else "")
+            + f"\n    hint: 'fasthep-smk ops' lists all{more}"
+        )
+    if options.json:
+        print(json.dumps([asdict(one) for one in found], indent=1))
+    else:
+        print(as_text(found, full=name is not None), end="")
+    return 0
+
+
+def registered(workflow: Path | None, root: Path) -> list[Component]:
+    """Return what a workflow can use, by kind and name; without one, what FAST-HEP brings.
+
+    Raises:
+        Findings: the workflow, or a profile that it uses, cannot be read.
+    """
+    document: Mapping[str, object] = {"use": {"profiles": ["hep"]}}
+    if workflow is not None:
+        document, _ = load_with_digests(workflow)
+    own = mapping(document.get("registry"))
+    if workflow is not None:
+        find_local_modules(root, workflow, modules_of_entry(dict(own)))
+    registry = registry_of(document, workflow or root / "workflow.yaml", root)
+    renderers = {
+        str(one).removeprefix(_RENDER)
+        for section in ("sinks", "render")
+        for one in registry.get(section) or ()
+    }
+    found = [
+        _component(kind, str(name), mapping(entry) or {"impl": entry}, renderers, own=name in ours)
+        for section, (kind, _) in SECTIONS.items()
+        for ours in [mapping(own.get(section))]
+        for name, entry in sorted((registry.get(section) or {}).items())
+    ]
+    return sorted(found, key=lambda one: [*_PLACES].index(one.kind))
+
+
+def _component(
+    kind: str, name: str, entry: Mapping[str, object], renderers: set[str], *, own: bool
+) -> Component:
+    """Return what is known of an entry of a registry; a style has settings by ``renderers``."""
+    described = mapping(mapping(_parts().get(name)).get("properties")) if "." in name else {}
+    if name.startswith(_RENDER):
+        kind, others = "renderer", renderers - {name.removeprefix(_RENDER)}
+        settings = mapping(_parts()["style"]["properties"])
+        described = {key: one for key, one in settings.items() if key not in others}
+    elif (kind, name) == ("source", "root_tree"):
+        described = mapping(_parts()["source"]["then"]["properties"])
+    try:
+        # A module of the user's may print, or end the program.
+        with contextlib.redirect_stdout(io.StringIO()):
+            spec, made = (
+                upstream.load_object(said) if isinstance(said, str) else None
+                for said in (entry.get("spec"), entry.get("impl"))
+            )
+    except (Exception, SystemExit) as error:
+        problem = f"cannot be imported: {type(error).__name__}: {error}"
+        return Component(kind, name, own, problem=problem)
+    told = asdict(spec) if is_dataclass(spec) and not isinstance(spec, type) else mapping(spec)
+    return Component(
+        kind,
+        name,
+        own,
+        summary=_summary(made, told),
+        parameters=tuple(_parameters(mapping(told.get("params")), made, described)),
+        reads=tuple(_symbols(told.get("requires"))),
+        provides=tuple(_symbols(told.get("provides"))),
+    )
+
+
+def _summary(made: object, spec: Mapping[str, object]) -> str:
+    """Return the first sentence that is said of a component."""
+    result = mapping(spec.get("result"))
+    results = [result, *map(mapping, result.values())]
+    # Its own docstring, not that of what it is made from; NumPy's begin with the signature.
+    own = vars(made).get("__doc__") if isinstance(made, type) else getattr(made, "__doc__", None)
+    text = inspect.cleandoc(own) if callable(made) and isinstance(own, str) else ""
+    paragraphs = [one for one in text.split("\n\n") if not re.match(r"\w+\(", one)]
+    texts = (
+        spec.get("description"),
+        *paragraphs[:1],
+        " ".join(str(one["description"]) for one in results if "description" in one),
+    )
+    said = next((" ".join(str(one).split()) for one in texts if one), "")
+    return re.split(r"(?<=\.)\s", said)[0]
+
+
+def _parameters(
+    declared: Mapping[str, object], made: object, described: Mapping[str, object]
+) -> Iterator[Parameter]:
+    """Yield the parameters that a specification, a signature and the schema know."""
+    arguments: Mapping[str, inspect.Parameter] = {}
+    if callable(made):
+        with contextlib.suppress(TypeError, ValueError):  # it does not say
+            arguments = inspect.signature(made).parameters
+    absent = inspect.Parameter("absent", inspect.Parameter.KEYWORD_ONLY)
+    of_rest = (absent.VAR_KEYWORD, absent.VAR_POSITIONAL)
+    named = {
+        name: one
+        for name, one in arguments.items()
+        if name not in _HANDED and one.kind not in of_rest
+    }
+    listed = [name for name in described if not _meaning(described[name]).startswith("not read")]
+    known = [name for name in declared if name not in _HANDED]
+    for name in dict.fromkeys((*known, *named, *listed)):
+        said, argument = mapping(declared.get(name)), named.get(name, absent)
+        default = said.get("default", argument.default)
+        has_default = default is not inspect.Parameter.empty
+        noted = "" if argument.annotation is argument.empty else argument.annotation
+        allowed = said.get("allowed")
+        yield Parameter(
+            name,
+            str(said.get("type") or getattr(noted, "__name__", noted)),
+            bool(said.get("required", argument is not absent and not has_default)),
+            _WORDS.get(repr(default), repr(default)) if has_default else None,
+            tuple(map(str, allowed)) if isinstance(allowed, list | tuple) else (),
+            _meaning(described.get(name)) or str(said.get("description") or ""),
+        )
+
+
+@cache
+def _parts() -> YamlMapping:
+    """Return the parts of the schema of the language, by their names."""
+    return mapping(schema.bundled()["$defs"])
+
+
+def _meaning(part: object) -> str:
+    """Return what the schema of the language says of a parameter."""
+    referred = str(mapping(part).get("$ref", "")).rpartition("/")[2]
+    whole = {**mapping(_parts().get(referred)), **mapping(part)}
+    return str(whole.get("description") or "")
+
+
+def _symbols(contract: object) -> Iterator[str]:
+    """Yield which columns a specification says are read or made."""
+    listed = mapping(contract).get("symbols")
+    for rule in map(mapping, listed if isinstance(listed, list) else ()):
+        source, more = (
+            str(rule.get(key, "")).replace("params.", "") for key in ("from", "suffixes_from")
+        )
+        suffixes = rule.get("suffixes")
+        if rule.get("kind") == "template":
+            yield str(rule.get("template")).replace("params.", "")
+        elif rule.get("kind") == "field_prefix" and isinstance(suffixes, list):
+            yield ", ".join(f"{{{source}}}_{suffix}" for suffix in suffixes)
+        elif rule.get("kind") == "field_prefix":
+            yield f"{{{source}}}_ with each name of {more}"
+        else:
+            yield f"the columns of {source} ({rule.get('kind')})"
 
 
 def as_text(found: Iterable[Component], *, full: bool) -> str:
@@ -65,70 +258,32 @@ def as_text(found: Iterable[Component], *, full: bool) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def as_data(found: Iterable[Component]) -> list[dict[str, object]]:
-    """Return components as plain values."""
-    return [asdict(one) for one in found]
-
-
 def _in_brief(found: Iterable[Component]) -> Iterator[str]:
     for kind, group in groupby(found, key=lambda one: one.kind):
-        members = list(group)
-        width = max(len(printable(one.name)) for one in members)
-        yield _TITLES[kind]
-        for one in members:
-            what = _summary(one)
+        names = [(printable(one.name), one) for one in group]
+        width = max(len(name) for name, _ in names)
+        yield f"{kind.capitalize()}s ({_PLACES[kind]})"
+        for name, one in names:
             mark = " (own)" if one.own else ""
-            yield f"    {printable(one.name):{width}}{mark}  {what}".rstrip()
+            yield f"    {name:{width}}{mark}  {printable(one.problem or one.summary)}".rstrip()
         yield ""
     yield "fasthep-smk ops NAME describes one"
-
-
-def _summary(one: Component) -> str:
-    if one.problem:
-        return printable(one.problem)
-    if one.kind == "function":
-        return f"{printable(one.signature)}: {printable(one.summary)}"
-    return printable(one.summary) or ("makes " + ", ".join(one.makes) if one.makes else "")
 
 
 def _in_full(found: Iterable[Component]) -> Iterator[str]:
     for one in found:
         yield f"{printable(one.name)}: {one.kind}{', your own' if one.own else ''}"
-        if one.problem:
-            yield f"    {printable(one.problem)}"
-        if one.signature:
-            yield f"    {printable(one.signature)}"
-        text = one.documentation or one.summary
-        yield from (f"    {printable(line)}".rstrip() for line in text.splitlines())
+        yield f"    {printable(one.problem or one.summary)}"
         yield ""
-        yield from _table(one)
-        for what, values in (
-            ("takes", (one.takes,) if one.takes else ()),
-            ("reads", one.reads),
-            ("provides", one.provides),
-            ("makes", one.makes),
-            ("implemented in", (one.implementation,)),
-        ):
-            for value in filter(None, values):
-                yield f"{what:<15}{printable(value)}"
+        headers = ["parameter", "kind", "required", "default", "meaning"]
+        rows = []
+        for item in one.parameters:
+            meaning = item.meaning + (f" ({', '.join(item.allowed)})" if item.allowed else "")
+            texts = (item.name, item.kind, "yes" * item.required, item.default or "", meaning)
+            rows.append([*map(printable, texts)])
+        if rows:
+            yield tabulate(rows, headers=headers, disable_numparse=True)
+            yield ""
+        for what, values in (("reads", one.reads), ("provides", one.provides)):
+            yield from (f"{what:<15}{printable(value)}" for value in values)
         yield ""
-
-
-def _table(one: Component) -> Iterator[str]:
-    if not one.parameters:
-        return
-    from tabulate import tabulate  # not for every command
-
-    rows = [
-        [
-            printable(item.name),
-            printable(item.kind),
-            "yes" if item.required else "",
-            printable(item.default or ""),
-            printable(item.meaning + (f" ({', '.join(item.allowed)})" if item.allowed else "")),
-        ]
-        for item in one.parameters
-    ]
-    headers = ["parameter", "kind", "required", "default", "meaning"]
-    yield tabulate(rows, headers=headers, disable_numparse=True)
-    yield ""

@@ -7,8 +7,8 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
@@ -20,9 +20,9 @@ from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.names import shell
 from fasthep_smk.util.units import format_bytes, format_duration
 
-__all__ = ["Amount", "Evidence", "as_data", "as_yaml", "do_sizes", "evidence"]
+__all__ = ["Amount", "Evidence", "as_yaml", "do_sizes", "evidence"]
 
-_HOUR, _GB = 3600, 1e9
+_GB_HOUR = 3600e9
 
 _HEAD = """\
 # What the jobs in {build} took, and what such jobs should ask for.
@@ -68,7 +68,7 @@ def do_sizes(options: argparse.Namespace) -> int:
     """
     found = evidence(taken(find_build(options.build)))
     if options.json:
-        print(json.dumps(as_data(found), indent=1))
+        print(json.dumps({"sizes": [asdict(one) for one in found]}, indent=1))
     else:
         print(as_yaml(found, options.build), end="")
     return 0
@@ -79,31 +79,30 @@ def evidence(jobs: Iterable[Taken]) -> list[Evidence]:
     groups: dict[tuple[str, str], list[Taken]] = defaultdict(list)
     for one in jobs:
         groups[one.rule, one.pool].append(one)
-    return [_evidence(found) for found in groups.values()]
-
-
-def _evidence(jobs: Sequence[Taken]) -> Evidence:
-    first = jobs[0]
-    times = [one.seconds for one in jobs]
-    return Evidence(
-        rule=first.rule,
-        scope=first.scope,
-        stages=first.stages,
-        pool=first.pool,
-        jobs=len(jobs),
-        memory=_amount("memory", jobs, [one.memory for one in jobs], times),
-        walltime=_amount("walltime", jobs, times, times),
-    )
+    return [
+        Evidence(
+            rule=rule,
+            scope=group[0].scope,
+            stages=group[0].stages,
+            pool=pool,
+            jobs=len(group),
+            memory=_amount("memory", group, [(one.memory, one.asked_memory) for one in group]),
+            walltime=_amount("walltime", group, [(one.seconds, one.asked_time) for one in group]),
+        )
+        for (rule, pool), group in groups.items()
+    ]
 
 
 def _amount(
-    name: str, jobs: Sequence[Taken], values: Sequence[float], times: Sequence[float]
+    name: str, jobs: Sequence[Taken], amounts: Sequence[tuple[float, int | None]]
 ) -> Amount:
-    asked = [one.asked_memory if name == "memory" else one.asked_time for one in jobs]
-    history = [Sample(value, one.events) for value, one in zip(values, jobs, strict=True)]
-    ask = proposal(history, name) or 0
-    known = [(had, time) for had, time in zip(asked, times, strict=True) if had is not None]
-    enough = max((had for had, _ in known), default=None)
+    """Return what jobs took; ``amounts`` are that of each, with what it had asked for."""
+    values = [value for value, _ in amounts]
+    ask = proposal([Sample(n, one.events) for n, one in zip(values, jobs, strict=True)], name) or 0
+    asked = [
+        (had, one.seconds) for (_, had), one in zip(amounts, jobs, strict=True) if had is not None
+    ]
+    enough = max((had for had, _ in asked), default=None)
     if enough is not None and max(values) <= enough:  # a worker may have no more than that
         ask = min(ask, enough)
     return Amount(
@@ -112,18 +111,8 @@ def _amount(
         most=max(values),
         asked=enough,
         ask=ask,
-        saved=sum((had - ask) * time for had, time in known) if known else None,
+        saved=sum((had - ask) * seconds for had, seconds in asked) if asked else None,
     )
-
-
-def as_data(found: Iterable[Evidence]) -> JsonObject:
-    """Return the evidence as plain data: bytes, seconds, and bytes times seconds."""
-    return {
-        "sizes": [
-            {**vars(one), "memory": vars(one.memory), "walltime": vars(one.walltime)}
-            for one in found
-        ]
-    }
 
 
 def as_yaml(found: Iterable[Evidence], build: Path) -> str:
@@ -139,45 +128,29 @@ def as_yaml(found: Iterable[Evidence], build: Path) -> str:
 
 
 def _entry(one: Evidence) -> JsonObject:
-    ask = {"memory": _bytes(one.memory.ask)}
-    if one.walltime.asked is not None:  # no limit where there was none
-        ask["walltime"] = format_duration(one.walltime.ask)
     memory, time = one.memory, one.walltime
-    measured: JsonObject = {
-        "memory": {
-            "least": _about(memory.least),
-            "median": _about(memory.median),
-            "most": _about(memory.most),
-            **({} if memory.asked is None else {"asked": _bytes(memory.asked)}),
-            **({} if memory.saved is None else {"saved": _gb_hours(memory.saved)}),
-        },
-        "walltime": {
-            "least": _seconds(time.least),
-            "median": _seconds(time.median),
-            "most": _seconds(time.most),
-            **({} if time.asked is None else {"asked": format_duration(time.asked)}),
-        },
-    }
+    held = _measured(memory, lambda amount: f"{math.ceil(amount / 1e6)}MB", _bytes)
+    if memory.saved is not None:
+        held["saved"] = f"{memory.saved / _GB_HOUR:.3g} GB·h"
+    lasted = _measured(time, lambda amount: f"{amount:.1f}s", format_duration)
+    ask = {"memory": _bytes(memory.ask)}
+    if time.asked is not None:  # no limit where there was none
+        ask["walltime"] = format_duration(time.ask)
     return {
         "stages": list(one.stages),
         **({} if one.scope == "partition" else {"scope": one.scope}),
         "pool": one.pool,
         "ask": ask,
-        "measured": {"jobs": one.jobs, **measured},
+        "measured": {"jobs": one.jobs, "memory": held, "walltime": lasted},
     }
+
+
+def _measured(
+    amount: Amount, about: Callable[[float], str], exact: Callable[[int], str]
+) -> JsonObject:
+    found: JsonObject = {name: about(getattr(amount, name)) for name in ("least", "median", "most")}
+    return found if amount.asked is None else {**found, "asked": exact(amount.asked)}
 
 
 def _bytes(amount: int) -> str:
     return format_bytes(amount).replace(" ", "")
-
-
-def _about(amount: float) -> str:
-    return f"{math.ceil(amount / 1e6)}MB"
-
-
-def _seconds(amount: float) -> str:
-    return f"{amount:.1f}s"
-
-
-def _gb_hours(amount: float) -> str:
-    return f"{amount / _GB / _HOUR:.3g} GB·h"

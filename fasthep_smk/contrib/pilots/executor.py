@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
-from fasthep_smk.config.requests import Attempt, ResourceRequest
 from fasthep_smk.contrib.pilots.pilots import Ended, Pilots
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
@@ -19,12 +16,8 @@ from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
-from fasthep_smk.storage.pilots import Crew, Crews
-from fasthep_smk.util.snakemake_types import (
-    Scheduler,
-    SnakemakeJob,
-    job_scheduler,
-)
+from fasthep_smk.storage.pilots import read
+from fasthep_smk.util.snakemake_types import Scheduler, SnakemakeJob, job_scheduler
 
 if TYPE_CHECKING:
     from fasthep_smk.contrib.pilots.losses import Lost
@@ -39,7 +32,7 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["Piloted", "piloted", "read"]
+__all__ = ["Piloted", "piloted"]
 
 
 def piloted(executor: type) -> type:
@@ -72,24 +65,15 @@ class Piloted(_Executor):
         """
         wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
         for token in wanted ^ self._lifted:
-            free[token] += self._waiting(token) if token in wanted else -self._waiting(token)
+            sizes = [
+                crew.most * crew.tasks
+                for crew in self._crews.by_name.values()
+                if self._crews.tokens.get(crew.attempt.pool) == token
+            ]
+            # Not as many as there are: the pools share what Snakemake may have under way.
+            waiting = 2 * max(sizes, default=0)
+            free[token] += waiting if token in wanted else -waiting
         self._lifted = wanted
-
-    def _waiting(self, token: str) -> int:
-        """Return how many jobs may wait for the pilots of a pool, beside those that they run.
-
-        Not all that there are: the pools share what Snakemake may have under way.
-        """
-        crews = self._crews.by_name.values()
-        of_pool = [one for one in crews if self._crews.tokens.get(one.attempt.pool) == token]
-        return 2 * max((one.most * one.tasks for one in of_pool), default=0)
-
-    def note_ready(self, jobs: Iterable[SnakemakeJob]) -> None:
-        """Take in which jobs Snakemake could start, and has not chosen now."""
-        found = (
-            self._pilots.crew_of(job.rule.name, number(job)) for job in jobs if not job.is_group()
-        )
-        self._pilots.note_ready(Counter(crew.name for crew in found if crew))
 
     def cancel(self) -> None:
         self._pilots.end()
@@ -137,14 +121,8 @@ class Piloted(_Executor):
 
         job.register()  # with the marks that Snakemake's executors make of a job under way
         self.workflow.scheduler.submit_callback(job)
-        self._pilots.run(
-            crew,
-            f"{job.jobid}.{job.attempt}",
-            command,
-            captured,
-            ended,
-            patience=self._queue.patience(job),
-        )
+        key, patience = f"{job.jobid}.{job.attempt}", self._queue.patience(job)
+        self._pilots.run(crew, key, command, captured, ended, patience=patience)
 
 
 def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
@@ -163,16 +141,6 @@ def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
     return why
 
 
-def read(build: Path) -> Crews:
-    """Return what a translation has written of pilots."""
-    found = json.loads((build / layout.PILOTS).read_text(encoding="utf-8"))
-    for name, crew in found["by_name"].items():
-        asked = crew["attempt"]
-        attempt = Attempt(asked["pool"], ResourceRequest(**asked["request"]), asked["options"])
-        found["by_name"][name] = Crew(**{**crew, "attempt": attempt})
-    return Crews(**found)
-
-
 #: The executor of this process, if it has pilots.
 _all: list[Piloted] = []
 
@@ -186,8 +154,6 @@ def _lift_limits() -> None:
         for one in _all:
             one.set_limits(self.resources)
         chosen: Collection[SnakemakeJob] = choose(self, jobs)
-        for one in _all:
-            one.note_ready(set(jobs).difference(chosen))
         return chosen
 
     patches.PILOT_LIMITS.make(scheduler, job_selector=job_selector)

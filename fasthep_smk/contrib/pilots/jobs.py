@@ -1,10 +1,17 @@
-"""Pilots as batch jobs: what a batch system has of those of one crew, and how many there may be."""
+"""Pilots as batch jobs: what a batch system has of those of one crew, and how many there may be.
+
+How many there should be follows from their jobs: a pilot is begun if it would have work. To begin
+one costs its node a second of processor time, and it comes seconds later. By then short jobs may be
+done that a pilot which is there, or is just about to be, takes one after the other.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,7 +22,7 @@ from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.names import encode
 
-__all__ = ["FAILED", "Batch", "PilotState", "names_of"]
+__all__ = ["FAILED", "Batch", "Demand", "PilotState", "names_of"]
 
 #: What a pilot is doing in the queue. ``ending``: it was cancelled, or is just about to be gone.
 PilotState = sites.QueueState | Literal["ended"]
@@ -28,13 +35,60 @@ FAILED = 3
 _SILENT, _REFUSED = 5.0, 60.0
 #: Seconds between two looks, and after which it is said that pilots are not gone.
 _LOOK, _SLOW = 1.0, 30.0
+#: Seconds of work that a pilot has to be worth, and those in which the first one comes.
+_WORTH, _COMES = 3.0, 3.0
+#: The seconds that a job is taken to last before one has ended, and by which part of it a new one
+#: moves their mean.
+_FIRST, _NEW = 0.75, 0.25
+
+
+class Demand:
+    """How many pilots the jobs of a crew are worth, which run ``tasks`` of them at a time.
+
+    Any thread may ask.
+    """
+
+    def __init__(self, tasks: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._tasks, self._clock = tasks, clock
+        self._lock = threading.Lock()
+        self._under_way = 0
+        #: Seconds that a job takes, and since when none has ended that is under way.
+        self._each, self._since = _FIRST, clock()
+
+    def begins(self) -> None:
+        """Take in that a job was handed to the pilots."""
+        with self._lock:
+            if not self._under_way:
+                self._since = self._clock()
+            self._under_way += 1
+
+    def ends(self, seconds: float | None = None) -> None:
+        """Take in that a job has left the pilots; ``seconds``: it has run for so long."""
+        with self._lock:
+            self._under_way -= 1
+            if seconds is not None:
+                self._since = self._clock()
+                self._each += _NEW * (seconds - self._each)
+
+    @property
+    def pilots(self) -> int:
+        """How many pilots there should be.
+
+        Jobs are as long as those that have ended; or longer, if for some time none has: it is not
+        known what other rules of the pool do, and a pilot may wait in the queue. Then all pilots
+        that jobs could use are begun within seconds.
+        """
+        with self._lock:
+            each = max(self._each, self._clock() - self._since - _COMES)
+            wanted = math.ceil(self._under_way * each / (_WORTH * self._tasks))
+            return max(1, wanted) if self._under_way else 0
 
 
 class Batch:
     """The batch jobs of a crew; any thread may ask.
 
-    ``told`` hears of each, ``say`` what a user has to know. ``others`` are those of other crews in
-    the same pool, which has its workers for all of them.
+    ``told`` hears of each and of its pool, ``say`` what a user has to know. ``others`` are those of
+    other crews in the same pool, which has its workers for all of them.
     """
 
     def __init__(
@@ -43,28 +97,24 @@ class Batch:
         crew: Crew,
         name: str,
         *,
-        told: Callable[[str], None],
+        told: Callable[[str, str], None],
         say: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.system, self.crew = system, crew
+        self.system, self.crew, self.demand = system, crew, Demand(crew.tasks)
         self.others: list[Batch] = []
         self._submit, self._system = sites.batch(system).submit, sites.system(system)
         self._name, self._folder = name, Path(layout.PILOT_FILES)
-        self._told, self._say, self._clock = told, say, clock
-        self._lock = threading.Lock()
+        self._told, self._say = told, say
         #: Held while one is submitted: until there is an answer, it may come or not.
         self._submitting = threading.Lock()
-        self._states: dict[str, PilotState] = {}
+        #: What all are doing, as of the last look.
+        self.states: dict[str, PilotState] = {}
+        #: Those that Parsl knows of: an answer to their submission was heard.
+        self._heard: set[str] = set()
         #: Why some were refused, by their numbers, how many in a row, and until when none is tried.
         self._refused: dict[str, str] = {}
-        self._in_a_row = 0
-        self._pause = -1.0
-        self._is_silent = self._is_closed = self._is_over = False
-        #: Those that Parsl does not know of, since no answer to their submission was heard.
-        self._unheard: set[str] = set()
-        #: Those that :meth:`withdraw` has put on hold.
-        self._held: set[str] = set()
+        self._in_a_row, self._pause = 0, 0.0
+        self._is_silent = self._is_over = False
 
     @property
     def pool(self) -> str:
@@ -73,33 +123,30 @@ class Batch:
     def alive(self, *states: PilotState) -> list[str]:
         """Return those that are in the queue, or those of them in some states."""
         wanted = states or ("waiting", "running", "ending")
-        with self._lock:
-            return [job for job, state in self._states.items() if state in wanted]
+        return [job for job, state in dict(self.states).items() if state in wanted]
 
-    def states(self) -> Mapping[str, PilotState]:
-        """Return what all are doing, as of the last look."""
-        with self._lock:
-            return dict(self._states)
+    @property
+    def _may_submit(self) -> bool:
+        return not self._is_over and time.monotonic() >= self._pause
 
     @property
     def room(self) -> int:
         """How many of those that Parsl knows of may be in the queue and not about to leave it."""
-        if self._is_closed or self._clock() < self._pause:
+        if not self._may_submit:
             return 0
         taken = len(self.alive("ending")) + sum(len(other.alive()) for other in self.others)
-        taken += len(self._unheard.intersection(self.alive("waiting", "running")))
+        taken += len({*self.alive("waiting", "running")} - self._heard)
         return max(0, self.crew.most - taken)
-
-    @property
-    def is_leaving(self) -> bool:
-        """Whether :meth:`withdraw` has begun, and not come to an end."""
-        return self._is_closed and not self._is_over
 
     @property
     def is_crowded_out(self) -> bool:
         """Whether it has no pilot, and may have none, as other crews have all workers."""
-        may = not self._is_closed and self._clock() >= self._pause
-        return may and not self.alive() and self.room == 0
+        return self._may_submit and not self.alive() and self.room == 0
+
+    @property
+    def stays_away(self) -> bool:
+        """Whether none runs, and none could just be on its way to the queue."""
+        return not self._submitting.locked() and self.look() and not self.alive("running")
 
     def submit(self, command: str, number: str) -> str:
         """Submit the pilot that has a number with Parsl; return its number in the batch system.
@@ -108,33 +155,30 @@ class Batch:
             NotSubmitted: it was refused, or the batch system does not answer.
         """
         with self._submitting:
-            return self._submitted(command, number)
-
-    def _submitted(self, command: str, number: str) -> str:
-        if self._is_closed or self._clock() < self._pause:
-            raise sites.NotSubmitted("not now")
-        output = self._folder / f"{encode(self.pool)}-{self.crew.name}-{number}"
-        try:
-            job = self._submit(command, self._name, self.crew.attempt, output)
-        except sites.Unanswered as error:
-            self._pause = self._clock() + _SILENT
-            if not self._is_silent:
-                self._say(
-                    f"pool {self.pool!r}: no pilot can be submitted now, trying again: {error}"
-                )
-            self._is_silent = True
-            raise
-        except sites.NotSubmitted as error:
-            self._refused[number] = str(error)
-            self._in_a_row += 1
-            if self._in_a_row >= FAILED:
-                self._pause = self._clock() + _REFUSED
-            raise
-        self._is_silent, self._in_a_row = False, 0
-        self._unheard.discard(job)  # another thread may have seen it before this one
-        self._now(job, "waiting")
-        self._told(job)
-        return job
+            if not self._may_submit:
+                raise sites.NotSubmitted("not now")
+            output = self._folder / f"{encode(self.pool)}-{self.crew.name}-{number}"
+            try:
+                job = self._submit(command, self._name, self.crew.attempt, output)
+            except sites.Unanswered as error:
+                self._pause = time.monotonic() + _SILENT
+                if not self._is_silent:
+                    self._say(
+                        f"pool {self.pool!r}: no pilot can be submitted now, trying again: {error}"
+                    )
+                self._is_silent = True
+                raise
+            except sites.NotSubmitted as error:
+                self._refused[number] = str(error)
+                self._in_a_row += 1
+                if self._in_a_row >= FAILED:
+                    self._pause = time.monotonic() + _REFUSED
+                raise
+            self._is_silent, self._in_a_row = False, 0
+            self._heard.add(job)
+            self.states[job] = "waiting"
+            self._told(job, self.pool)
+            return job
 
     def look(self) -> bool:
         """Ask what they are doing; tell whether the batch system has answered.
@@ -149,25 +193,17 @@ class Batch:
         if queued is None:
             return False
         known = {one.batch_id: one for one in queued}
-        with self._lock:
-            mine = [one.batch_id for one in queued if one.name == self._name]
-            new = [job for job in mine if job not in self._states]
-            self._states |= {
-                job: known[job].state if job in known else "ended" for job in (*left, *new)
-            }
+        mine = [one.batch_id for one in queued if one.name == self._name]
+        new = [job for job in mine if job not in self.states]
+        for job in (*left, *new):
+            self.states[job] = known[job].state if job in known else "ended"
         for job in new:
-            self._unheard.add(job)
-            self._told(job)
-        held = {
-            job: why.removeprefix("held: ")
-            for job in self.alive("waiting")
-            # One that has come since the queue was asked is not known yet.
-            if job in known
-            and job not in self._held
-            and (why := known[job].reason).startswith("held: ")
-        }
+            self._told(job, self.pool)
+        # One that has come since the queue was asked is not known yet.
+        waiting = {job: known[job].reason for job in self.alive("waiting") if job in known}
+        held = {job: why for job, why in waiting.items() if why.startswith("held: ")}
         for why in dict.fromkeys(held.values()):
-            self._say(f"pool {self.pool!r}: a pilot is taken out of the queue, it was held: {why}")
+            self._say(f"pool {self.pool!r}: a pilot is taken out of the queue, it was {why}")
         self.cancel(list(held))
         return True
 
@@ -190,50 +226,24 @@ class Batch:
                 return failed[0]
         return None
 
-    def withdraw(self) -> bool | None:
-        """Take all out of the queue, if none runs; tell whether that is done.
-
-        They are put on hold first, from where none starts: those that are gone have never run.
-        ``None``: that is not known yet, and this has to be called again. Until then none is
-        submitted.
-        """
-        self._is_closed = True
-        if self._submitting.locked() or not self.look():
-            return None
-        runs, waiting = self.alive("running"), self.alive("waiting")
-        new = [job for job in waiting if job not in self._held and not runs]
-        held = self._system.hold(new) if new else {}
-        self._held |= {job for job, is_held in held.items() if is_held}
-        gone = self._system.withdraw([job for job in waiting if job in self._held])
-        for job in [job for job, is_gone in gone.items() if is_gone]:
-            self._held.discard(job)
-            self._now(job, "ended")
-        known = [*held.values(), *gone.values()]
-        if None in known or self.alive("ending"):
-            return None
-        if runs or False in known:
-            self._is_closed = False
-            return False
-        return not self.alive() or None
-
     def cancel(self, jobs: Iterable[str]) -> bool:
         """Take some out of the queue; tell whether the batch system has heard it."""
         jobs = list(jobs)
         heard = not jobs or ask(self._system.cancel(jobs)) is not None
-        for job in jobs if heard else ():
-            self._now(job, "ending")
+        if heard:
+            self.states.update(dict.fromkeys(jobs, "ending"))
         return heard
 
     def end(self) -> None:
         """Take all out of the queue, as well as that can be done at once."""
-        self._is_closed = self._is_over = True
+        self._is_over = True
         self.look()
         self.cancel(self.alive())
 
     def await_end(self, over: threading.Event) -> None:
         """Take all out of the queue, and wait until they are known to be gone, or all is over."""
-        self._is_closed = self._is_over = True
-        slow: float | None = self._clock() + _SLOW
+        self._is_over = True
+        slow = time.monotonic() + _SLOW
         while True:
             answers = False
             with contextlib.suppress(OSError):  # what is seen cannot be noted now
@@ -242,8 +252,8 @@ class Batch:
             if answers and not left:
                 return
             self.cancel(self.alive("waiting", "running"))
-            if slow is not None and self._clock() > slow:
-                slow = None
+            if time.monotonic() > slow:
+                slow = math.inf
                 self._say(
                     f"pool {self.pool!r}: its jobs wait until its pilots are gone: {self.system} "
                     + (f"jobs {', '.join(left)}" if answers else "does not answer")
@@ -251,16 +261,13 @@ class Batch:
             if over.wait(_LOOK):
                 return
 
-    def _now(self, job: str, state: PilotState) -> None:
-        with self._lock:
-            self._states[job] = state
-
 
 def names_of(crews: Sequence[Crew]) -> dict[str, str]:
     """Return what the pilots of each crew are called in the queue, by its name."""
     found: dict[str, str] = {}
+    numbers = Counter[str]()
     for crew in crews:
         plain = f"pilot:{encode(crew.attempt.pool)}"
-        number = sum(one.split(":")[:2] == plain.split(":") for one in found.values())
-        found[crew.name] = f"{plain}:{number + 1}" if number else plain
+        numbers[plain] += 1
+        found[crew.name] = plain if numbers[plain] == 1 else f"{plain}:{numbers[plain]}"
     return found

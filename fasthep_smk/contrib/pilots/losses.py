@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from fasthep_smk import sites
@@ -13,7 +12,7 @@ from fasthep_smk.storage import failures
 from fasthep_smk.storage.pilots import Crew
 from fasthep_smk.util.units import format_duration
 
-__all__ = ["MOST", "Losses", "Lost", "Unusable", "is_lost", "is_unusable"]
+__all__ = ["MOST", "Losses", "Lost", "Unusable"]
 
 #: How often a job may lose its pilot: it may be what ends them.
 MOST = 3
@@ -21,16 +20,6 @@ MOST = 3
 
 class Unusable(Exception):
     """There can be no more pilots of a crew."""
-
-
-def is_unusable(error: BaseException) -> bool:
-    """Return whether a job was not run since there can be no more pilots of its crew."""
-    return isinstance(error, Unusable) or type(error).__name__ == "BadStateException"
-
-
-def is_lost(error: BaseException) -> bool:
-    """Return whether a job has lost its pilot."""
-    return type(error).__name__ in ("ManagerLost", "WorkerLost")
 
 
 @dataclass(frozen=True)
@@ -60,9 +49,9 @@ class Losses:
         self._lock = threading.Lock()
         #: What the batch system says of each pilot, nothing if it does not; and of those that each
         #: job has lost.
-        self._fates: dict[str, Future[str]] = {}
+        self._fates: dict[str, str] = {}
         self._of_jobs: dict[str, list[str]] = {}
-        #: The pools that were told the fix.
+        #: What users have been told of whole pools.
         self._told: set[str] = set()
 
     def note(self, key: str, crew: Crew, error: BaseException) -> Lost:
@@ -70,39 +59,30 @@ class Losses:
 
         The batch system is asked of the pilot, once: that may take a while.
         """
-        before = self._of_jobs.get(key, [])  # a job is in one pilot at a time
-        pilot = _pilot(error)
-        ends = [*before, self._fate(pilot, crew, again=len(before) + 1 < MOST) if pilot else ""]
-        self._of_jobs[key] = ends
+        ends = self._of_jobs.setdefault(key, [])  # a job is in one pilot at a time
+        # The id of the batch job that was lost; there is none if the pilot itself lives.
+        name = getattr(error, "manager_id", None)
+        pilot = name.decode(errors="replace").partition(".")[0] if isinstance(name, bytes) else ""
+        with self._lock:
+            if pilot and pilot not in self._fates:
+                self._fates[pilot] = self._fate(pilot, crew, again=len(ends) + 1 < MOST)
+        ends.append(self._fates.get(pilot, ""))
         cut_off = crew.until is None and all(map(failures.is_of_time, ends))
         return Lost(len(ends), ends[-1] or None, _fix(crew) if cut_off else None)
 
     def _fate(self, pilot: str, crew: Crew, *, again: bool) -> str:
-        """Return what the batch system says of a pilot, and print it the first time."""
-        with self._lock:
-            asks = pilot not in self._fates
-            found = self._fates.setdefault(pilot, Future())
-        if asks:
-            said = ""
-            try:
-                with contextlib.suppress(Exception):  # what cannot be asked says nothing
-                    said = self._system.fate(pilot) or ""
-            finally:
-                found.set_result(said)
-            self._tell(pilot, crew, said, again=again)
-        return found.result()
-
-    def _tell(self, pilot: str, crew: Crew, said: str, *, again: bool) -> None:
-        pool = f"pool {crew.attempt.pool!r}"
+        """Return what the batch system says of a pilot, and print it."""
+        said, pool = "", f"pool {crew.attempt.pool!r}"
+        with contextlib.suppress(Exception):  # what cannot be asked says nothing
+            said = self._system.fate(pilot) or ""
         how = said or f"{self._name} does not say how it has ended"
         self._say(f"{pool}: pilot {pilot} was lost: {how}{'; its jobs run again' * again}")
-        with self._lock:
-            is_new = crew.until is None and failures.is_of_time(said) and pool not in self._told
-            self._told |= {pool} if is_new else set()
-        if is_new:
+        if crew.until is None and failures.is_of_time(said) and pool not in self._told:
+            self._told.add(pool)
             lasts = crew.attempt.request.walltime
             end = f"a pilot ends after {format_duration(lasts)}" if lasts else "a pilot has ended"
             self._say(f"{pool}: {end}, and so does a job in it: {_fix(crew)}")
+        return said
 
 
 def _fix(crew: Crew) -> str:
@@ -110,9 +90,3 @@ def _fix(crew: Crew) -> str:
         f"give pool {crew.attempt.pool!r} a walltime, as long as one of its jobs takes at most "
         '(config: {walltime: "HH:MM:SS"}); no pilot starts a job then whose end it would not see'
     )
-
-
-def _pilot(error: BaseException) -> str:
-    """Return the id of the batch job that was lost; nothing if the pilot itself lives."""
-    name = getattr(error, "manager_id", b"")
-    return name.decode(errors="replace").partition(".")[0] if isinstance(name, bytes) else ""

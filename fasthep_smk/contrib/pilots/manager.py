@@ -14,7 +14,7 @@ import signal
 from importlib import metadata
 from importlib.abc import InspectLoader
 
-from fasthep_smk.contrib.pilots.bare import import_bare_parsl
+from fasthep_smk.contrib.pilots.interchange import import_bare_parsl
 from fasthep_smk.flow import patches
 from fasthep_smk.util.processes import signal_at_parents_end
 

@@ -30,9 +30,8 @@ def main() -> int:
         arguments += ["--uid", f"{job}.{secrets.token_hex(4)}"]
     # Each of its jobs asks which batch job it is in.
     with fork_server(dict(os.environ), imports=[f"fasthep_smk.sites.{name}"]) as server:
-        command = [sys.executable, "-P", "-m", _MANAGER, *arguments]
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", "-m", _MANAGER, *arguments],
             env={**os.environ, **server.connection.environment},
             pass_fds=server.connection.shared,
             preexec_fn=lambda: die_with_parent(here),

@@ -18,7 +18,6 @@ from parsl.executors.high_throughput.executor import DEFAULT_LAUNCH_CMD, HighThr
 from parsl.jobs.states import JobState, JobStatus
 from parsl.providers.base import ExecutionProvider
 
-from fasthep_smk.contrib.pilots.demand import Demand
 from fasthep_smk.contrib.pilots.jobs import Batch
 from fasthep_smk.contrib.pilots.losses import Unusable
 from fasthep_smk.util.names import shell
@@ -51,21 +50,14 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     cert_dir: str
 
     def __init__(
-        self,
-        batch: Batch,
-        demand: Demand,
-        on_look: Callable[[PilotExecutor, Mapping[str, str]], None],
+        self, batch: Batch, on_look: Callable[[PilotExecutor, Mapping[str, str]], None]
     ) -> None:
         self._batch = batch
-        self._failing, self._asking = threading.Lock(), threading.Lock()
+        self._asking = threading.Lock()
         pilot = _braced(_braced(shell([*_PYTHON, _NODE, batch.system])))
-
-        def handle(_executor: object, states: Mapping[str, JobStatus]) -> None:
-            on_look(self, {number: status.status_name for number, status in states.items()})
-
         super().__init__(
             label=batch.crew.name,
-            provider=_Provider(batch, demand),
+            provider=_Provider(batch),
             launch_cmd=f"{pilot} {DEFAULT_LAUNCH_CMD.partition(' ')[2]}",
             interchange_launch_cmd=[*_PYTHON, _INTERCHANGE],
             cores_per_worker=1e-6,  # their number is said
@@ -74,7 +66,9 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
             heartbeat_threshold=LOST,
             drain_period=batch.crew.until,
             encrypted=True,
-            block_error_handler=handle,
+            block_error_handler=lambda _, states: on_look(
+                self, {number: status.status_name for number, status in states.items()}
+            ),
         )
 
     # The command is filled in twice.
@@ -91,10 +85,9 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
             self.cert_dir = keys
 
     def set_bad_state_and_fail_all(self, exception: Exception) -> None:
-        with self._failing:
-            if not self.bad_state_is_set:
-                self._executor_exception = exception
-                self._executor_bad_state.set()
+        if not self.bad_state_is_set:
+            self._executor_exception = Unusable(str(exception))
+            self._executor_bad_state.set()
         self._fail_all()
 
     def submit_payload(self, context: dict[str, object], buffer: bytes) -> object:
@@ -106,7 +99,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     def _fail_all(self) -> None:
         for future in list(self._tasks.values()):
             with contextlib.suppress(InvalidStateError):  # it has ended
-                future.set_exception(Unusable(str(self._executor_exception)))
+                future.set_exception(self._executor_exception)
 
     def status(self) -> dict[str, object]:
         return dict(self._status) if self.bad_state_is_set else super().status()
@@ -146,8 +139,7 @@ class PilotExecutor(HighThroughputExecutor):  # type: ignore[misc]
     def cut_off(self) -> None:
         """Let no pilot start a job any more; those that live end when they notice."""
         with self._asking:  # its answer is not waited for
-            process = self.interchange_proc
-            if process is not None:
+            if (process := self.interchange_proc) is not None:
                 process.kill()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(_ANSWER)
@@ -158,12 +150,9 @@ class _Provider(ExecutionProvider):  # type: ignore[misc]
 
     nodes_per_block, parallelism = 1, 1.0
     init_blocks, min_blocks = 0, 0
-    cores_per_node, mem_per_node = None, None
 
-    def __init__(self, batch: Batch, demand: Demand) -> None:
-        self._batch, self._demand = batch, demand
-        self.script_dir: str | None = None
-        self.resources: dict[object, object] = {}
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
 
     @property
     def label(self) -> str:
@@ -175,15 +164,14 @@ class _Provider(ExecutionProvider):  # type: ignore[misc]
 
     @property
     def max_blocks(self) -> int:
-        return min(self._batch.room, self._demand.pilots)
+        return min(self._batch.room, self._batch.demand.pilots)
 
     def submit(self, command: str, _tasks: int, job_name: str = "") -> str:
         return self._batch.submit(command, job_name.rpartition("-")[2])
 
     def status(self, job_ids: Sequence[str]) -> list[object]:
         self._batch.look()
-        states = self._batch.states()
-        return [JobStatus(_STATES[states[job]]) for job in job_ids]
+        return [JobStatus(_STATES[self._batch.states[job]]) for job in job_ids]
 
     def cancel(self, job_ids: Sequence[str]) -> list[bool]:
         return [self._batch.cancel(job_ids)] * len(job_ids)

@@ -1,9 +1,9 @@
 """Batch jobs that stay: pilots, which run one job of Snakemake's after the other.
 
 A pilot is a worker of Parsl's HighThroughputExecutor, beside a fork server of ours. Parsl starts as
-many as there is work for (:class:`Demand` says how many that are), up to the workers of the pool,
-hands jobs to those that are free, notices when one is lost, and ends those that have nothing to do
-(https://parsl.readthedocs.io, "Execution" and "Elasticity").
+many as there is work for (:class:`.jobs.Demand` says how many that are), up to the workers of the
+pool, hands jobs to those that are free, notices when one is lost, and ends those that have nothing
+to do (https://parsl.readthedocs.io, "Execution" and "Elasticity").
 
 No job runs twice at a time. One that has lost its pilot is run again when that has noticed, too.
 Where there can be no more pilots, none is given a job any more, and the jobs go elsewhere when all
@@ -12,8 +12,10 @@ of them are gone.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,9 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk.contrib.pilots import task
-from fasthep_smk.contrib.pilots.demand import Demand
 from fasthep_smk.contrib.pilots.jobs import Batch, names_of
-from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost, Unusable, is_lost, is_unusable
+from fasthep_smk.contrib.pilots.losses import MOST, Losses, Lost, Unusable
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.pilots import Crew, Crews
 from fasthep_smk.util.processes import in_words
@@ -70,23 +71,29 @@ class Pilots:
         told: Callable[[str, str], None],
         say: Callable[[str], None],
     ) -> None:
-        self._crews, self._told, self._say = crews, told, say
+        self._crews, self._say = crews, say
         self._kernel: DataFlowKernel | None = None
         #: Why Parsl cannot be started.
-        self._broken: Exception | None = None
+        self._broken: Unusable | None = None
         self._executors: dict[str, PilotExecutor] = {}
-        self._batches: dict[str, Batch] = {}
-        self._demands = {name: Demand(crew.tasks) for name, crew in crews.by_name.items()}
+        names = names_of(list(crews.by_name.values()))
+        self._batches = {
+            name: Batch(crews.system, crew, names[name], told=told, say=say)
+            for name, crew in crews.by_name.items()
+        }
+        for batch in self._batches.values():
+            if batch.pool in crews.limited:
+                alike = (one for one in self._batches.values() if one.pool == batch.pool)
+                batch.others += [one for one in alike if one is not batch]
         self._lock = threading.Lock()
         self._losses = Losses(crews.system, say)
         self._given_up: dict[str, threading.Event] = {}
         self._over = threading.Event()
         #: Since when jobs of a crew wait that do not wait for ever, and for how long they do.
-        self._patient: dict[str, dict[str, tuple[float, int]]] = {}
+        self._patient: dict[str, dict[str, tuple[float, int]]] = defaultdict(dict)
         #: Since when a crew with jobs has no pilot that runs; those of which none has come.
         self._without: dict[str, float] = {}
         self._never_came: set[str] = set()
-        self._complaints: set[str] = set()
 
     def crew_of(self, rule: str, attempt: int) -> Crew | None:
         """Return the pilots that run a job; ``None`` if it is a batch job of its own."""
@@ -97,11 +104,6 @@ class Pilots:
         """Return the pools in which all jobs are run by pilots, as many as its workers."""
         left = {self._crews.by_name[name].attempt.pool for name in list(self._given_up)}
         return [pool for pool in self._crews.tokens if pool not in left]
-
-    def note_ready(self, jobs: Mapping[str, int]) -> None:
-        """Take in how many jobs are ready for each crew, by its name, that it was not handed."""
-        for name, demand in self._demands.items():
-            demand.ready = jobs.get(name, 0)
 
     def run(
         self,
@@ -118,18 +120,16 @@ class Pilots:
         ``key`` is one for each attempt at a job; what it prints goes to ``captured``. If no pilot
         of the crew has been there for ``patience`` seconds, it is not run.
         """
+        demand, waiting = self._batches[crew.name].demand, self._patient[crew.name]
         if patience is not None:
-            waiting = self._patient.setdefault(crew.name, {})
             waiting.setdefault(key, (time.monotonic(), patience))
 
         def end(how: Ended) -> None:
-            self._patient.get(crew.name, {}).pop(key, None)
+            waiting.pop(key, None)
             if not self._over.is_set():
                 ended(how)
 
         def again(error: BaseException) -> None:
-            if self._over.is_set():
-                return
             lost = self._losses.note(key, crew, error)
             if lost.number >= MOST:
                 end(Ended(1, lost.why, lost=lost))
@@ -139,35 +139,26 @@ class Pilots:
 
         def elsewhere(error: BaseException) -> None:
             self._give_up(crew, error)
-            late = patience is not None and crew.name in self._never_came
-            end(Ended(None, late=late))
-
-        demand = self._demands[crew.name]
+            end(Ended(None, late=patience is not None and crew.name in self._never_came))
 
         def hear(future: Future[tuple[int, float]]) -> None:
             error = future.exception()
             status, seconds = (None, None) if error else future.result()
             demand.ends(seconds)
+            if self._over.is_set():
+                return
             if error is None:
                 end(Ended(status))
-            elif is_unusable(error):
+            elif isinstance(error, Unusable):
                 _apart(lambda: elsewhere(error))
-            elif is_lost(error):
+            elif type(error).__name__ in ("ManagerLost", "WorkerLost"):
                 _apart(lambda: again(error))
             else:
                 end(Ended(1, _one_line(f"{type(error).__name__}: {error}")))
 
-        try:
-            kernel = self._started()
-        except Exception as error:  # whatever keeps Parsl from starting
-            broken = error
-            _apart(lambda: elsewhere(broken))
-            return
-        if kernel is None:  # all is over
-            return
         demand.begins()
         try:
-            future = kernel.submit(
+            future = self._started().submit(
                 task.run,
                 executors=[crew.name],
                 app_args=(list(words), str(Path.cwd()), str(captured)),
@@ -176,10 +167,9 @@ class Pilots:
                 app_kwargs={},
             )
         except Exception as error:
-            demand.ends()
-            end(Ended(1, _one_line(f"no pilot was given it: {error}")))
-        else:
-            future.add_done_callback(hear)
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(hear)
 
     def end(self) -> None:
         """End all pilots."""
@@ -189,8 +179,7 @@ class Pilots:
         for batch in self._batches.values():
             batch.end()
         if kernel is not None:
-            ending = _apart(kernel.cleanup)
-            ending.join(_PATIENCE)
+            _apart(kernel.cleanup).join(_PATIENCE)
 
     def _give_up(self, crew: Crew, error: BaseException) -> None:
         """End all pilots of a crew, and return when none of them is left that could run a job."""
@@ -198,31 +187,35 @@ class Pilots:
             first = crew.name not in self._given_up
             gone = self._given_up.setdefault(crew.name, threading.Event())
         if first:
-            why = _one_line(str(getattr(error, "reason", error)))
-            pool = f"pool {crew.attempt.pool!r}"
-            self._say(
-                f"{pool}: {why}"
-                if crew.name in self._never_came
-                else f"{pool}: pilots cannot be used, each job is a batch job of its own now: {why}"
-            )
+            why = _one_line(str(error))
+            if crew.name not in self._never_came:
+                why = f"pilots cannot be used, each job is a batch job of its own now: {why}"
+            self._say(f"pool {crew.attempt.pool!r}: {why}")
             if crew.name in self._executors:
                 self._executors[crew.name].cut_off()
                 self._batches[crew.name].await_end(self._over)
             gone.set()
         gone.wait()
 
-    def _started(self) -> DataFlowKernel | None:
+    def _started(self) -> DataFlowKernel:
+        """Return Parsl, which runs.
+
+        Raises:
+            Unusable: it cannot be started, or all is over.
+        """
         with self._lock:
+            if self._over.is_set():
+                raise Unusable("all is over")
             if self._broken is not None:
                 raise self._broken
-            if self._kernel is None and not self._over.is_set():
+            if self._kernel is None:
                 try:
                     self._kernel = self._start()
-                except Exception as error:
-                    self._broken = error
+                except Exception as error:  # whatever keeps Parsl from starting
+                    self._broken = Unusable(str(error))
                     for one in self._executors.values():  # some have started
                         one.cut_off()
-                    raise
+                    raise self._broken from error
             return self._kernel
 
     def _start(self) -> DataFlowKernel:
@@ -239,28 +232,8 @@ class Pilots:
         folder = Path(layout.PILOT_FILES)  # no path of the user's: batch systems fill in patterns
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        crews = list(self._crews.by_name.values())
-        names = names_of(crews)
-        for crew in crews:
-            self._batches[crew.name] = Batch(
-                self._crews.system,
-                crew,
-                names[crew.name],
-                told=lambda job, pool=crew.attempt.pool: self._told(job, pool),  # type: ignore[misc]
-                say=self._say,
-            )
-        for one in self._batches.values():
-            one.others += [
-                other
-                for other in self._batches.values()
-                if other is not one and other.pool == one.pool and one.pool in self._crews.limited
-            ]
-        self._executors |= {
-            crew.name: PilotExecutor(
-                self._batches[crew.name], self._demands[crew.name], self._on_look
-            )
-            for crew in crews
-        }
+        for name, batch in self._batches.items():
+            self._executors[name] = PilotExecutor(batch, self._on_look)
         started = DataFlowKernel(
             Config(
                 executors=list(self._executors.values()),
@@ -277,10 +250,9 @@ class Pilots:
 
     def _on_look(self, executor: PilotExecutor, ends: Mapping[str, str]) -> None:
         """See to a crew, in the thread in which Parsl starts and ends pilots."""
-        batch = self._batches[executor.label]
         if executor.bad_state_is_set:
             return
-        if why := batch.problem(ends):
+        if why := self._batches[executor.label].problem(ends):
             executor.set_bad_state_and_fail_all(Unusable(why))
         else:
             executor.make_room(self._executors)
@@ -289,13 +261,8 @@ class Pilots:
         """Look at each crew once a second; what goes wrong with one look is no matter of others."""
         while not self._over.wait(_LOOK):
             for one in self._executors.values():
-                try:
+                with contextlib.suppress(Exception):  # what is seen cannot be noted now, perhaps
                     self._look(one)
-                except Exception as error:  # the thread goes on
-                    text = _one_line(f"{type(error).__name__}: {error}")
-                    if text not in self._complaints:
-                        self._complaints.add(text)
-                        self._say(f"looking at pilots has failed, trying again: {text}")
 
     def _look(self, one: PilotExecutor) -> None:
         """Notice when what pilots talk to has ended, as Parsl does not, or that no pilot comes."""
@@ -309,13 +276,10 @@ class Pilots:
         batch, now = self._batches[one.label], time.monotonic()
         if not one.outstanding() or batch.alive("running"):
             self._without.pop(one.label, None)
-        since = self._without.setdefault(one.label, now)
-        jobs = list(self._patient.get(one.label, {}).values())
-        if not batch.is_leaving and not any(now >= max(since, at) + most for at, most in jobs):
             return
-        if (left := batch.withdraw()) is not None:
-            self._without.pop(one.label, None)
-        if left:
+        since = self._without.setdefault(one.label, now)
+        jobs = list(self._patient[one.label].values())
+        if any(now >= max(since, at) + most for at, most in jobs) and batch.stays_away:
             self._never_came.add(one.label)
             one.set_bad_state_and_fail_all(Unusable(_NEVER_CAME))
 

@@ -138,8 +138,8 @@ BARE_PARSL = Patch(
     why="each of a pilot's three processes imports all that Parsl has: two seconds of CPU a pilot",
     upstream="parsl-imports-everything.md",
     until="its processes import what they use",
-    module="contrib/pilots/bare.py",
-    test="tests/unit/contrib/pilots/test_bare.py",
+    module="contrib/pilots/interchange.py",
+    test="tests/unit/contrib/pilots/test_interchange.py",
 )
 
 PILOT_START = Patch(

@@ -6,7 +6,10 @@ from fasthep_smk.contrib.measure.flame_graph import Frame, page
 
 
 def test_frames_are_told_with_their_share_and_stand_in_their_callers() -> None:
-    root = Frame("all", 4.0, [Frame("<lambda>", 3.0, [Frame("deep", 1.0)]), Frame("rare", 0.001)])
+    root = Frame("all", 4.0)
+    root.add("<lambda>", 2.0).add("deep", 1.0)
+    root.add("<lambda>", 1.0)
+    root.add("rare", 0.001)
     text = page(root, title="Time of A & B", unit="s", notes="4 s.")
     assert "<title>Time of A &amp; B</title>" in text
     assert 'title="&lt;lambda&gt;: 3 s, 75.0 %"' in text

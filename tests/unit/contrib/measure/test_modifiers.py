@@ -37,9 +37,8 @@ def measured(modifier: Measured, folder: Path, **ctx: Any) -> str:
     return path.read_text()
 
 
-@pytest.mark.parametrize("engine", ["cprofile", "pyinstrument"])
-def test_the_time_of_a_function_is_in_its_frame(engine: str, tmp_path: Path) -> None:
-    page = measured(Profile(engine=engine), tmp_path)
+def test_the_time_of_a_function_is_in_its_frame(tmp_path: Path) -> None:
+    page = measured(Profile(), tmp_path)
     assert "<title>Time of Vars, data, 1_0</title>" in page
     (seconds,) = re.findall(r'title="worked \([^"]*?: ([\d.]+) s, ', page)
     assert 0.04 < float(seconds) < 5
@@ -58,23 +57,6 @@ def test_nothing_is_written_of_a_node_that_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), Profile().around_node(node=NODE, ctx=ctx):
         _ = 1 / 0
     assert not [*tmp_path.iterdir()]
-
-
-def test_the_parameter_is_not_left_to_later_nodes(tmp_path: Path) -> None:
-    # FAST-HEP has put it there before it calls the modifier.
-    ctx = {"outdir": str(tmp_path), "engine": "cprofile"}
-    with Profile(engine="cprofile").around_node(node=NODE, ctx=ctx):
-        assert "engine" not in ctx
-    ctx = {"outdir": str(tmp_path), "engine": "cprofile", "globals": {"engine": 7}}
-    with Profile(engine="cprofile").around_node(node=NODE, ctx=ctx):
-        assert ctx["engine"] == 7
-
-
-def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    assert str(Profile.problem("pyinstrument")).startswith("there is no pyinstrument here: pip")
-    with pytest.raises(ValueError, match=r"smk.profile: there is no pyinstrument here"):
-        Profile(engine="pyinstrument")
 
 
 def test_only_ours_are_known_to_change_nothing() -> None:

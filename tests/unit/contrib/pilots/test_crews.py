@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fasthep_smk.config.requests import Attempt, Pilot, ResourceRequest, Route
-from fasthep_smk.contrib.pilots.crews import crews, slots, too_short
-from fasthep_smk.contrib.pilots.executor import read
+from fasthep_smk.contrib.pilots.crews import crews, slots
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.storage import layout, pilots
 from fasthep_smk.util.errors import Finding
@@ -91,20 +88,10 @@ def test_each_attempt_goes_its_own_way() -> None:
     assert [bool(found.of("A", number)) for number in (1, 2, 3, 4)] == [True, True, False, False]
 
 
-@pytest.mark.parametrize(("lasts", "wrong"), [(3600, True), (3719, True), (3720, False)])
-def test_a_pilot_that_ends_before_its_first_job_is_refused(lasts: int, wrong: bool) -> None:
-    asked = attempt("default", Pilot(walltime=lasts), walltime=3600)
-    found = [str(one) for one in too_short([asked])]
-    assert bool(found) is wrong
-    if wrong:
-        assert "a pilot of pool 'default' would end before its first job may" in found[0]
-        assert "expected: at least 01:02:00" in found[0]
-
-
 def test_what_is_written_is_what_is_read(tmp_path: Path) -> None:
     found = made(rule("A", attempt("a b'{}$", Pilot(tasks=2), memory=GB, walltime=60)))
     pilots.write(found, tmp_path)
-    assert read(tmp_path) == found
+    assert pilots.read(tmp_path) == found
     pilots.write(made(), tmp_path)
     assert not (tmp_path / layout.PILOTS).exists()
 

@@ -83,23 +83,6 @@ def test_an_error_is_the_failure_of_the_job() -> None:
     assert found.heard == [("a", "OSError: [Errno 28] No space left on device")]
 
 
-def test_jobs_that_are_ready_are_counted_for_their_crews() -> None:
-    """Those of rules without pilots, and those that share a batch job, are not."""
-    counts: list[Any] = []
-    found = executor(lambda rule, _attempt: crew(2) if rule == "r" else None)
-    found._pilots.note_ready = counts.append
-
-    def job(rule: str, *, is_group: bool = False) -> Any:
-        one = SimpleNamespace(
-            rule=SimpleNamespace(name=rule), is_group=lambda: is_group, attempt=1, wildcards_dict={}
-        )
-        one.jobs = [one]
-        return one
-
-    found.note_ready([job("r"), job("r"), job("other"), job("r", is_group=True)])
-    assert counts == [{"pool0": 2}]
-
-
 @pytest.mark.parametrize("system", ["slurm", "htcondor"])
 def test_an_executor_has_nothing_of_pilots_where_they_run_no_jobs(
     tmp_path: Path, system: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fasthep_smk.contrib.pilots.demand import Demand
+from fasthep_smk.contrib.pilots.jobs import Demand
 
 
 class Clock:
@@ -19,9 +19,8 @@ def clock() -> Clock:
     return Clock()
 
 
-def handed(clock: Clock, jobs: int, *, ready: int = 0, tasks: int = 1) -> Demand:
+def handed(clock: Clock, jobs: int, *, tasks: int = 1) -> Demand:
     demand = Demand(tasks, clock=clock)
-    demand.ready = ready
     for _ in range(jobs):
         demand.begins()
     return demand
@@ -30,7 +29,6 @@ def handed(clock: Clock, jobs: int, *, ready: int = 0, tasks: int = 1) -> Demand
 def test_without_jobs_there_is_none(clock: Clock) -> None:
     demand = handed(clock, 1)
     demand.ends(1.0)
-    demand.ready = 5
     assert demand.pilots == 0
 
 
@@ -39,8 +37,8 @@ def test_few_jobs_begin_with_one(clock: Clock) -> None:
 
 
 def test_many_jobs_begin_with_many_however_short_they_are(clock: Clock) -> None:
-    assert handed(clock, 24, ready=476).pilots == 17
-    assert handed(clock, 24, ready=476, tasks=4).pilots == 5
+    assert handed(clock, 24).pilots == 6
+    assert handed(clock, 24, tasks=4).pilots == 2
 
 
 def test_short_jobs_that_one_pilot_does_soon_need_no_other(clock: Clock) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from fasthep_smk.contrib.pilots.bare import import_bare
+from fasthep_smk.contrib.pilots.interchange import import_bare
 from tests.unit.flow.patches.test_late import Ran, ran
 
 __all__ = ["ran"]  # the fixture
@@ -21,16 +21,6 @@ def test_a_bare_package_has_its_modules_and_runs_nothing(ran: Ran) -> None:
     assert sys.modules["lazypack"].other is other
     exec("from lazypack import other", {})
     assert ran() == ["lazypack.other"]
-
-
-def test_a_bare_package_runs_when_more_of_it_is_wanted(ran: Ran) -> None:
-    import_bare(["lazypack"])
-    wanted: dict[str, object] = {}
-    exec("from lazypack import value", wanted)
-    assert wanted["value"] == 1
-    assert ran() == ["lazypack", "lazypack.inside"]
-    with pytest.raises(AttributeError):
-        _ = sys.modules["lazypack"].nothing
 
 
 @pytest.mark.usefixtures("ran")
