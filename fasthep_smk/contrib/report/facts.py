@@ -186,20 +186,21 @@ def gather(build: Path) -> Facts:
             reads=tuple(read.folder for read in job.entry.reads),
             folder=job.folder,
         )
-        fact, tried, note = planned, list[Attempt](), notes.get((job.rule, job.key))
+        fact, note = planned, notes.get((job.rule, job.key))
+        tried: Sequence[object] = ()
         if (head := _head(build, job)) is not None:
             fact, tried = _finished(planned, head, since, ends), head.earlier
             ends[job.folder] = fact.ended
         elif note is not None:
-            *tried, last = failures.attempts(note)
             state = state_of(False, note, holder)
             if note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
+            fact = _tried(planned, state, note, first)
+            tried = failures.attempts(note)
             if state == "failed":
                 failed.append(note)
-                tried.append(last)
-            if state != "to do":
-                fact = _tried(planned, state, note, first)
+            else:  # the last one still runs, or was stopped
+                tried = tried[:-1]
         jobs.append(fact)
         attempts += _failed(fact, tried, since)
     lacking = _lacking(listed, counted)
@@ -226,8 +227,8 @@ class _Head(msgspec.Struct):
     ended: float
     asked: Asked
     used: Used
-    earlier: list[Attempt]
-    host: str
+    earlier: list[dict[str, object]]
+    host: str = ""
     threads: int = 1
     submitted: float | None = None
     events: int | None = None
@@ -266,7 +267,7 @@ def _finished(planned: JobFacts, head: _Head, since: float, ends: Mapping[str, f
         read=head.used.get("read"),
         written=head.used.get("written"),
         retries=len(head.earlier),
-        for_memory=any(attempt["kind"] == "memory" for attempt in head.earlier),
+        for_memory=any(attempt.get("kind") == "memory" for attempt in head.earlier),
         batch_job=head.batch_job or "",
         is_new=head.started >= since,
         in_part=head.adopted,
@@ -275,6 +276,8 @@ def _finished(planned: JobFacts, head: _Head, since: float, ends: Mapping[str, f
 
 def _tried(planned: JobFacts, state: State, note: Failure, first: Asked) -> JobFacts:
     """Return what the note of a job without a record says; ``first`` is what it asks for first."""
+    if state == "to do":
+        return planned
     now = time.time()
     started = min(note.started or now, now) if state == "running" else 0.0
     return replace(
@@ -290,7 +293,7 @@ def _tried(planned: JobFacts, state: State, note: Failure, first: Asked) -> JobF
     )
 
 
-def _failed(job: JobFacts, tried: Sequence[Attempt], since: float) -> Iterator[JobFacts]:
+def _failed(job: JobFacts, tried: Sequence[object], since: float) -> Iterator[JobFacts]:
     """Yield the attempts at a job that failed in the last run, where it is known when."""
     with contextlib.suppress(msgspec.ValidationError):  # a worker may have sent anything
         for attempt in msgspec.convert(tried, list[Attempt]):

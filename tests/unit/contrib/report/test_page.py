@@ -157,6 +157,17 @@ def test_a_damaged_record_is_none(build: Path, holds: str) -> None:
     page.write(build)
 
 
+@pytest.mark.parametrize("earlier", [{"started": "x"}, {"kind": 5, "started": 1, "ended": None}])
+def test_what_is_said_of_earlier_attempts_hides_no_job(
+    build: Path, earlier: dict[str, object]
+) -> None:
+    """A worker may have sent anything."""
+    path = build / "smk/work/r/a/record.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "earlier": [earlier]}, indent=1))
+    found = document.report_on(gather(build))
+    assert (found.counts["done"], found.rules[0].retries) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("outcome", "state"),
     [("running", "failed"), ("stopped", "stopped"), ("failed", "failed"), ("finished", "failed")],
