@@ -150,20 +150,14 @@ def _rules(one: Facts, other: Facts) -> list[RuleComparison]:
     """Return what each rule took in both, that first which has got slowest."""
     jobs = [grouped(facts.done, lambda job: job.rule) for facts in (one, other)]
     found = []
-    for rule, *members in pairs(*jobs):
-        took = [measures.rule_use(rule, "", of) if of else None for of in members]
-        pair = took[0], took[1]
+    for rule, first, second in pairs(*jobs):
+        pair = _of_both((first, second), lambda of: measures.rule_use("", "", of))
+        numbers = ("jobs", "median", "total", "memory", "speed")
         found.append(
             RuleComparison(
-                rule,
-                jobs=_of_both(pair, lambda row: row.jobs),
-                median=_of_both(pair, lambda row: row.median),
-                total=_of_both(pair, lambda row: row.total),
-                cpu_seconds=_of_both(
-                    (members[0], members[1]), lambda of: sum(job.cpu for job in of)
-                ),
-                memory=_of_both(pair, lambda row: row.memory),
-                speed=_of_both(pair, lambda row: row.speed),
+                rule=rule,
+                cpu_seconds=_of_both((first, second), lambda of: sum(job.cpu for job in of)),
+                **{name: _of_both(pair, attrgetter(name)) for name in numbers},
             )
         )
     return sorted(found, key=lambda row: (row.total[0] or 0) - (row.total[1] or 0))
