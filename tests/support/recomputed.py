@@ -134,7 +134,6 @@ def _computed(build: Path, data: Json) -> Json:
         "pools": [_pool(build, row, run, new, begin, failed) for row in data["pools"]],
         "requested": [_requested(build, row, records) for row in data["requested"]],
         "critical_path": _chain(new, begin),
-        "slowest": _slowest(data, records, events),
         "reasons": run["reasons"],
         "failed": len(failed),
         "failures": [_failure(failed[one["rule"], one["key"]]) for one in data["failures"]],
@@ -148,21 +147,6 @@ def _computed(build: Path, data: Json) -> Json:
             for one in data["files"]
         ],
     }
-
-
-def _slowest(data: Json, records: dict[Any, Json], events: dict[Any, Any]) -> list[Json]:
-    """Return the jobs that took longest; of those that took the same time, any may come first."""
-    most = sorted((_seconds(one) for one in records.values()), reverse=True)[:10]
-    named = [(one["rule"], one["key"]) for one in data["slowest"]]
-    assert len(set(named)) == len(most)
-    return [
-        {
-            "seconds": seconds if _is_same(seconds, _seconds(records[name])) else None,
-            "memory": records[name]["used"]["memory"],
-            "events": events[name],
-        }
-        for seconds, name in zip(most, named, strict=True)
-    ]
 
 
 def _seconds(record: Json) -> float:

@@ -49,7 +49,6 @@ _MODULES = (
     "fasthep_smk.contrib.report.command",
     "fasthep_smk.contrib.report.compare",
     "fasthep_smk.contrib.report.page",
-    "fasthep_smk.contrib.report.rule_pages",
     "fasthep_smk.executors.direct",
     "fasthep_smk.executors.forked_jobs",
     "fasthep_smk.executors.logger_plugin",

@@ -83,25 +83,24 @@ def as_text(report: document.Report) -> str:
 
 def _blocks(section: Section) -> str:
     """Return a row as lines: commands in it are there to be copied."""
-    width = max(map(len, section.headers)) + 1
+    width = max(map(len, section.columns)) + 1
     blocks = [
-        "\n".join(
-            f"{header + ':':{width}} {cell}"
-            for header, cell in zip(section.headers, row, strict=True)
-            if cell
-        )
+        "\n".join(f"{header + ':':{width}} {cell}" for header, cell in row.items() if cell)
         for row in section.rows
     ]
     return "\n\n".join([section.title, *section.notes, *blocks])
 
 
 def _table(section: Section) -> str:
-    align = ["right" if header in section.right else "left" for header in section.headers]
-    width = _WIDTH if len(section.headers) > 3 else _WIDE
-    rows = [[_cut(cell, width) for cell in row] for row in section.rows[:_ROWS]]
-    headers = list(section.headers) if any(section.headers) else ()
-    table = tabulate(rows, headers=headers, colalign=align, disable_numparse=True)
-    more = len(section.rows) - len(rows)
+    columns, first = section.columns, section.rows[:_ROWS]
+    width = _WIDTH if len(columns) > 3 else _WIDE
+    table = tabulate(
+        [[_cut(row[header], width) for header in columns] for row in first],
+        headers=list(columns),
+        colalign=["right" if is_number else "left" for is_number in columns.values()],
+        disable_numparse=True,
+    )
+    more = len(section.rows) - len(first)
     lines = [section.title, *section.notes, "", table, *([f"... and {more} more"] if more else [])]
     return "\n".join(lines)
 

@@ -9,23 +9,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from fasthep_smk.contrib.report import document, measures, results
 from fasthep_smk.contrib.report.compare_files import (
     SAME,
-    FileDifference,
-    SkimDifference,
+    Difference,
     differing_files,
     differing_skims,
+    is_same,
+    only_in_one,
+    pairs,
 )
-from fasthep_smk.contrib.report.document import Verdict, clean
-from fasthep_smk.contrib.report.facts import Facts, gather
-from fasthep_smk.contrib.report.measures import RuleUse
-from fasthep_smk.contrib.report.numbers import amount, duration, size
+from fasthep_smk.contrib.report.document import Verdict
+from fasthep_smk.contrib.report.facts import Facts, gather, grouped
+from fasthep_smk.contrib.report.numbers import Number, amount, duration, size
 from fasthep_smk.contrib.report.results import Cut, Cutflow
 from fasthep_smk.contrib.report.tables import Section
 from fasthep_smk.storage import failures
@@ -37,16 +39,19 @@ __all__ = ["Comparison", "as_data", "comparison", "sections", "verdict"]
 _NOTHING = 1e-12
 #: How many bins of a histogram, and of one dataset, are told.
 _BINS = 10
-#: The numbers of a cut.
-_OF_A_CUT: Mapping[str, Callable[[Cut], float]] = {
-    "before": lambda cut: cut.before,
-    "after": lambda cut: cut.after,
-    "weights": lambda cut: cut.weights,
-    "error": lambda cut: cut.error,
+#: The numbers of a cut, in words.
+_OF_A_CUT = {
+    "before": "events before",
+    "after": "events after",
+    "weights": "sum of weights",
+    "error": "± of the sum",
 }
+_S = TypeVar("_S")
 _T = TypeVar("_T")
 #: Of the first and of the second build folder; ``None`` where one of them has none.
 _Pair: TypeAlias = tuple[_T | None, _T | None]
+#: A bin as people call it, what of it differs, and its two values.
+_Bin: TypeAlias = tuple[str, str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -62,66 +67,22 @@ class RuleComparison:
     speed: _Pair[float]
 
 
-@dataclass(frozen=True)
-class CutDifference:
-    """A number of a cut that differs: ``what`` is its name in `results.Cut`."""
-
-    name: str
-    dataset: str
-    selection: str
-    cut: str
-    what: str
-    values: _Pair[float]
-
-
-@dataclass(frozen=True)
-class BinDifference:
-    """A bin that differs. ``what`` is ``values``, its sum of weights, or ``variances``."""
-
-    bin: str
-    what: str
-    values: _Pair[float]
-
-
-@dataclass(frozen=True)
-class HistogramDifference:
-    """How a histogram differs, for one dataset where it has an axis of datasets.
-
-    ``problem`` is why its bins cannot be compared, and ``values`` then are the names of its axes,
-    if these are why. Else ``differ`` of its ``bins`` do; ``largest`` are those that differ most.
-    """
-
-    name: str
-    dataset: str
-    problem: str
-    values: Sequence[Sequence[str]] | None = None
-    bins: int | None = None
-    differ: int | None = None
-    largest: Sequence[BinDifference] = ()
-
-
-@dataclass(frozen=True)
-class PartitionDifference:
-    """A partition that the results of one of them lack: the ``first`` or the ``second``."""
-
-    dataset: str
-    file: str
-    entries: str
-    lacks: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What differs between two build folders. ``compared`` is how many of each kind both have."""
+    """What differs between two build folders. ``compared`` is how many of each kind both have.
+
+    Partitions are those that the results of one of them lack; ``bins`` are of ``histograms``.
+    """
 
     builds: Sequence[str]
     verdicts: Sequence[Verdict]
     rules: Sequence[RuleComparison]
-    cutflows: Sequence[CutDifference]
-    histograms: Sequence[HistogramDifference]
-    partitions: Sequence[PartitionDifference]
-    skims: Sequence[SkimDifference]
-    files: Sequence[FileDifference]
+    partitions: Sequence[Difference]
+    cutflows: Sequence[Difference]
+    histograms: Sequence[Difference]
+    bins: Sequence[Difference]
+    skims: Sequence[Difference]
+    files: Sequence[Difference]
     unread: Sequence[str]
     compared: Mapping[str, int]
 
@@ -151,23 +112,24 @@ def comparison(one: Path, other: Path) -> Comparison:
     """
     both = gather(one), gather(other)
     first, second = map(document.report_on, both)
-    unread, bins = _histograms(one, other)
+    histograms, bins, unread = _histograms(one, other)
     counted, files, unread_files = differing_files(one, other)
-    skims, events, unread_skims = differing_skims(one, other)
+    compared, skims, unread_skims = differing_skims(one, other)
     found = Comparison(
         builds=[first.build, second.build],
         verdicts=[first.verdict, second.verdict],
         rules=_rules(*both),
-        cutflows=[*_cutflows(first.cutflows, second.cutflows)],
-        histograms=bins,
         partitions=[*_lacking(*both)],
-        skims=events,
+        cutflows=[*_cutflows(first.cutflows, second.cutflows)],
+        histograms=histograms,
+        bins=bins,
+        skims=skims,
         files=files,
         unread=[*unread, *unread_skims, *unread_files],
         compared={
             "cutflows": len({row.name for row in (*first.cutflows, *second.cutflows)}),
             "histograms": len({row.name for row in (*first.histograms, *second.histograms)}),
-            "skims": skims,
+            "skims": compared,
             **counted,
         },
     )
@@ -176,62 +138,38 @@ def comparison(one: Path, other: Path) -> Comparison:
 
 def as_data(found: Comparison) -> JsonObject:
     """Return a comparison as ``fasthep-smk compare --json`` prints it."""
-    data = asdict(found)
-    data["histograms"] = [
-        {name: value for name, value in row.items() if value not in (None, ())}
-        for row in data["histograms"]
-    ]
-    return {**data, "same": found.is_same}
+    return {**asdict(found), "same": found.is_same}
+
+
+def _of_both(pair: _Pair[_T], number: Callable[[_T], _S | None]) -> _Pair[_S]:
+    one, other = pair
+    return None if one is None else number(one), None if other is None else number(other)
 
 
 def _rules(one: Facts, other: Facts) -> list[RuleComparison]:
     """Return what each rule took in both, that first which has got slowest."""
-    rows, seconds = _by_rule(one), _cpu_seconds(one)
-    other_rows, other_seconds = _by_rule(other), _cpu_seconds(other)
+    jobs = [grouped(facts.done, lambda job: job.rule) for facts in (one, other)]
     found = []
-    for rule in {**rows, **other_rows}:
-        pair = rows.get(rule), other_rows.get(rule)
+    for rule, first, second in pairs(*jobs):
+        pair = _of_both((first, second), lambda of: measures.rule_use("", "", of))
+        numbers = ("jobs", "median", "total", "memory", "speed")
         found.append(
             RuleComparison(
-                rule,
-                jobs=_of_both(pair, lambda row: row.jobs),
-                median=_of_both(pair, lambda row: row.median),
-                total=_of_both(pair, lambda row: row.total),
-                cpu_seconds=(seconds.get(rule), other_seconds.get(rule)),
-                memory=_of_both(pair, lambda row: row.memory),
-                speed=_of_both(pair, lambda row: row.speed),
+                rule=rule,
+                cpu_seconds=_of_both((first, second), lambda of: sum(job.cpu for job in of)),
+                **{name: _of_both(pair, attrgetter(name)) for name in numbers},
             )
         )
     return sorted(found, key=lambda row: (row.total[0] or 0) - (row.total[1] or 0))
 
 
-def _by_rule(facts: Facts) -> dict[str, RuleUse]:
-    """Return what the finished jobs of each rule took, in whatever pool."""
-    return {row.rule: row for row in measures.rules(replace(job, pool="") for job in facts.done)}
-
-
-def _cpu_seconds(facts: Facts) -> dict[str, float]:
-    seconds: dict[str, float] = {}
-    for job in facts.done:
-        seconds[job.rule] = seconds.get(job.rule, 0) + job.cpu
-    return seconds
-
-
-def _of_both(pair: _Pair[RuleUse], number: Callable[[RuleUse], _T | None]) -> _Pair[_T]:
-    one, other = pair
-    return None if one is None else number(one), None if other is None else number(other)
-
-
-def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[CutDifference]:
+def _cutflows(one: Iterable[Cutflow], other: Iterable[Cutflow]) -> Iterator[Difference]:
     """Yield the numbers of cutflows that differ."""
-    rows = [_by_cut(one), _by_cut(other)]
-    for place in dict.fromkeys(chain(*rows)):
-        first, second = (row.get(place) for row in rows)
-        for what, number in _OF_A_CUT.items():
-            before = None if first is None else float(number(first))
-            after = None if second is None else float(number(second))
-            if not _is_same(before, after):
-                yield CutDifference(*place[:4], what, (before, after))
+    for (name, dataset, _, cut, _), first, second in pairs(_by_cut(one), _by_cut(other)):
+        for number, what in _OF_A_CUT.items():
+            values = _of_both((first, second), attrgetter(number))
+            if not is_same(*values):
+                yield Difference(name, dataset, cut, what, values)
 
 
 def _by_cut(cutflows: Iterable[Cutflow]) -> dict[tuple[str, str, str, str, int], Cut]:
@@ -246,88 +184,66 @@ def _by_cut(cutflows: Iterable[Cutflow]) -> dict[tuple[str, str, str, str, int],
     return found
 
 
-def _is_same(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return one == other or math.isclose(one, other, rel_tol=SAME) or (one != one and other != other)
+def _histograms(one: Path, other: Path) -> tuple[list[Difference], list[Difference], list[str]]:
+    """Return which histograms differ, in which bins, and which cannot be read."""
+    rows = [list(results.loaded(build)) for build in (one, other)]
+    damaged = {title for title, _, found in chain(*rows) if found is None}
+    unread = [str(path) for _, path, found in chain(*rows) if found is None]
+    named = [{title: found for title, _, found in of if title not in damaged} for of in rows]
+    histograms, bins = list[Difference](), list[Difference]()
+    for name, first, second in pairs(*named):
+        try:
+            for dataset, how, differ in _by_dataset(first, second):
+                histograms.append(Difference(name, dataset, "", how))
+                largest = sorted(differ, key=lambda row: -abs(row[2][0] - row[2][1]))[:_BINS]
+                bins += [
+                    Difference(name, dataset, place, what, (_finite(here), _finite(there)))
+                    for place, what, (here, there) in largest
+                ]
+        except Exception:  # axes and annotations may be such as no run makes
+            unread.append(f"histogram {name}")
+    return histograms, bins, unread
 
 
-def _histograms(one: Path, other: Path) -> tuple[list[str], list[HistogramDifference]]:
-    """Return which histograms cannot be read, and of the others, what differs."""
-    loaded = [
-        {
-            (title, str(path.relative_to(build))): found
-            for title, path, found in results.loaded(build)
-        }
-        for build in (one, other)
-    ]
-    unread = [
-        str(build / file)
-        for build, found in zip((one, other), loaded, strict=True)
-        for (_, file), histogram in found.items()
-        if histogram is None
-    ]
-    named = [{title: histogram for (title, _), histogram in found.items()} for found in loaded]
-    differ = []
-    for name in dict.fromkeys(chain(*named)):
-        pair = [found.get(name) for found in named]
-        if all(name in found and one is None for found, one in zip(named, pair, strict=True)):
-            continue
-        if missing := [place for place, found in enumerate(named) if name not in found]:
-            where = ("first", "second")[1 - missing[0]]
-            differ.append(HistogramDifference(name, "", f"only in the {where}"))
-        elif None not in pair:
-            try:
-                differ += [*_bins(name, *pair)]
-            except Exception:  # axes and annotations may be such as no run makes
-                unread.append(f"histogram {name}")
-    return unread, differ
-
-
-def _bins(name: str, one: Any, other: Any) -> Iterator[HistogramDifference]:
-    """Yield for each dataset the bins that differ, or why they cannot be compared."""
-    axes = [[axis.name or axis.label for axis in found.axes] for found in (one, other)]
-    split = [results.by_dataset(found) for found in (one, other)]
-    if axes[0] != axes[1]:
-        yield HistogramDifference(name, "", "the axes have other names", values=axes)
+def _by_dataset(one: Any, other: Any) -> Iterator[tuple[str, str, list[_Bin]]]:
+    """Yield the datasets for which two histograms differ, how, and their bins that do."""
+    if problem := only_in_one(one, other):
+        yield "", problem, []
         return
-    for dataset in dict.fromkeys(chain(*split)):
-        pair = [found.get(dataset) for found in split]
-        if None in pair:
-            where = ("first", "second")[pair.index(None) ^ 1]
-            yield HistogramDifference(name, dataset, f"only in the {where}")
-        elif pair[0].axes != pair[1].axes:  # type: ignore[union-attr]
-            yield HistogramDifference(name, dataset, "the axes have other bins")
-        elif pair[0].storage_type != pair[1].storage_type:  # type: ignore[union-attr]
-            yield HistogramDifference(name, dataset, "only one of them is of weights")
-        elif found := [row for _, row in sorted(_differing(*pair), key=lambda one: -one[0])]:
-            many = math.prod(axis.extent for axis in pair[0].axes)  # type: ignore[union-attr]
-            yield HistogramDifference(
-                name,
-                dataset,
-                problem="",
-                bins=many,
-                differ=len({row.bin for row in found}),
-                largest=found[:_BINS],
-            )
+    axes = [", ".join(axis.name or axis.label for axis in found.axes) for found in (one, other)]
+    if axes[0] != axes[1]:
+        yield "", f"the axes have other names: {axes[0]} and {axes[1]}", []
+        return
+    for dataset, *both in pairs(*map(results.by_dataset, (one, other))):
+        how, differ = only_in_one(*both), list[_Bin]()
+        if not how:
+            how, differ = _differing(*both)
+        if how:
+            yield dataset, how, differ
 
 
-def _differing(one: Any, other: Any) -> Iterator[tuple[float, BinDifference]]:
-    """Yield the bins whose sums of weights, or errors of these, differ, and by how much."""
+def _differing(one: Any, other: Any) -> tuple[str, list[_Bin]]:
+    """Return how two histograms differ, and the bins whose sums of weights or errors do."""
     import numpy as np
 
-    for what in ("values", "variances"):
-        first, second = (getattr(found, what)(flow=True) for found in (one, other))
-        if first is None or second is None:  # without weights, there is no other error
+    if one.axes != other.axes:
+        return "the axes have other bins", []
+    if one.storage_type != other.storage_type:
+        return "only one of them is of weights", []
+    differ: list[_Bin] = []
+    for method, what in (("values", "sum of weights"), ("variances", "variance")):
+        both = [getattr(found, method)(flow=True) for found in (one, other)]
+        if both[0] is None:  # without weights, there is no other error
             continue
-        nothing = _NOTHING * max(
-            float(np.nanmax(np.abs(all_), initial=0.0)) for all_ in (first, second)
-        )
-        same = np.isclose(first, second, rtol=SAME, atol=nothing, equal_nan=True)
-        for place in np.argwhere(~same):
-            here, there = (float(all_[tuple(place)]) for all_ in (first, second))
-            values = _finite(here), _finite(there)
-            yield abs(here - there), BinDifference(_bin(one, place), what, values)
+        nothing = _NOTHING * float(np.nanmax(np.abs(both), initial=0.0))
+        same = np.isclose(both[0], both[1], rtol=SAME, atol=nothing, equal_nan=True)
+        differ += [
+            (_bin(one, place), what, (float(both[0][place]), float(both[1][place])))
+            for place in map(tuple, np.argwhere(~same))
+        ]
+    bins = math.prod(axis.extent for axis in one.axes)
+    many = len({place for place, _, _ in differ})
+    return f"{many} of {bins} bins differ" if many else "", differ
 
 
 def _finite(value: float) -> float | None:
@@ -349,15 +265,12 @@ def _bin(histogram: Any, place: Iterable[int]) -> str:
     return ", ".join(parts)
 
 
-def _lacking(one: Facts, other: Facts) -> Iterator[PartitionDifference]:
+def _lacking(one: Facts, other: Facts) -> Iterator[Difference]:
     """Yield the partitions that the results of one of them lack."""
-    lost = [{found.place: found for found in facts.lacking} for facts in (one, other)]
-    for place in dict.fromkeys(chain(*lost)):
-        if (place in lost[0]) != (place in lost[1]):
-            dataset, file, start, stop = place
-            where = "first" if place in lost[0] else "second"
-            entries = failures.span(start, stop)
-            yield PartitionDifference(dataset, file, entries, lacks=where)
+    for (dataset, file, start, stop), first, second in pairs(one.lacking, other.lacking):
+        if first is None or second is None:
+            lacks = f"the {'first' if second is None else 'second'} lacks it"
+            yield Difference(file, dataset, failures.span(start, stop), lacks)
 
 
 # --- what people read -----------------------------------------------------------------------------
@@ -381,105 +294,65 @@ def verdict(found: Comparison) -> str:
 
 def sections(found: Comparison) -> list[Section]:
     """Return the tables on what differs; those that would be empty are left out."""
+    largest = f"Of each histogram and dataset, the {_BINS} that differ most."
+    took = (
+        "What the jobs of each rule took, first → second; those at the top have got slowest. "
+        "Change: of the run time of all its jobs together."
+    )
+    rules = [
+        {
+            "rule": row.rule,
+            "jobs": _both(amount, row.jobs),
+            "median": _both(duration, row.median),
+            "together": _both(duration, row.total),
+            "on CPUs": _both(duration, row.cpu_seconds),
+            "memory": _both(size, row.memory),
+            "events/s": _both(amount, row.speed),
+            "change": _change(*row.total),
+        }
+        for row in found.rules
+    ]
     tables = [
-        _shown_partitions(found.partitions),
-        _shown_cutflows(found.cutflows),
-        *_shown_histograms(found.histograms),
-        _shown_skims(found.skims),
-        _shown_files(found.files),
-        _shown_rules(found.rules),
+        _table("Partitions that one of them lacks", found.partitions, "file", "entries"),
+        _table("Cutflows that differ", found.cutflows, "cutflow", "cut"),
+        _table("Histograms that differ", found.histograms, "histogram"),
+        _table("Bins that differ", found.bins, "histogram", "bin", [largest]),
+        _table("Skims that differ", found.skims, "skim"),
+        _table("Plots and other files that differ", found.files, "file"),
+        Section("rules", "Rules", rules, [took]),
     ]
     return [section for section in tables if section.rows]
 
 
-def _shown_partitions(found: Iterable[PartitionDifference]) -> Section:
-    headers = ["dataset", "file", "entries", "lacks"]
-    rows = [[row.dataset, row.file, row.entries, row.lacks] for row in found]
-    return Section("partitions", "Partitions that one of them lacks", headers, rows)
-
-
-def _shown_cutflows(found: Iterable[CutDifference]) -> Section:
-    names = {"before": "events before", "after": "events after", "weights": "sum of weights"}
+def _table(
+    title: str,
+    found: Iterable[Difference],
+    name: str,
+    where: str = "where",
+    notes: Sequence[str] = (),
+) -> Section:
+    """Return a table of differences, with these headers of the columns for `Difference`'s."""
     rows = [
-        [
-            row.name,
-            row.dataset,
-            row.cut,
-            names.get(row.what, "± of the sum"),
-            *map(_number, row.values),
-        ]
+        {
+            name: row.name,
+            "dataset": row.dataset,
+            where: row.where,
+            "how": row.how,
+            "first": _number(row.values[0]),
+            "second": _number(row.values[1]),
+        }
         for row in found
     ]
-    headers = ["cutflow", "dataset", "cut", "what", "first", "second"]
-    title = "Cutflows that differ"
-    return Section("cutflows", title, headers, rows, right=frozenset(headers[4:]))
+    return Section(title.lower(), title, rows, notes)
 
 
-def _shown_histograms(found: Sequence[HistogramDifference]) -> Iterator[Section]:
-    rows = [
-        [row.name, row.dataset, row.problem or f"{row.differ} of {row.bins} bins differ"]
-        for row in found
-    ]
-    headers = ["histogram", "dataset", "how"]
-    yield Section("histograms", "Histograms that differ", headers, rows)
-    rows = [
-        [
-            row.name,
-            row.dataset,
-            one.bin,
-            "sum of weights" if one.what == "values" else "variance",
-            *map(_number, one.values),
-        ]
-        for row in found
-        for one in row.largest
-    ]
-    headers = ["histogram", "dataset", "bin", "what", "first", "second"]
-    notes = [f"Of each histogram and dataset, the {_BINS} that differ most."]
-    yield Section("bins", "Bins that differ", headers, rows, notes, frozenset(headers[4:]))
+def _number(value: float | None) -> Number:
+    return Number("–" if value is None else f"{value:.12g}")
 
 
-def _shown_skims(found: Iterable[SkimDifference]) -> Section:
-    rows = [[row.name, row.dataset, row.problem] for row in found]
-    return Section("skims", "Skims that differ", ["skim", "dataset", "how"], rows)
-
-
-def _shown_files(found: Iterable[FileDifference]) -> Section:
-    rows = [[row.file, row.problem] for row in found]
-    return Section("files", "Plots and other files that differ", ["file", "how"], rows)
-
-
-def _shown_rules(found: Iterable[RuleComparison]) -> Section:
-    rows = [
-        [
-            row.rule,
-            _both(amount, row.jobs),
-            _both(duration, row.median),
-            _both(duration, row.total),
-            _both(duration, row.cpu_seconds),
-            _both(size, row.memory),
-            _both(amount, row.speed),
-            _change(*row.total),
-        ]
-        for row in found
-    ]
-    headers = ["rule", "jobs", "median", "together", "on CPUs", "memory", "events/s", "change"]
-    notes = [
-        "What the jobs of each rule took, first → second; those at the top have got slowest. "
-        "Change: of the run time of all its jobs together."
-    ]
-    title = "Rules"
-    return Section("rules", title, headers, rows, notes, frozenset(headers[1:]))
-
-
-def _both(show: Callable[[_T | None], str], pair: _Pair[_T]) -> str:
-    return f"{show(pair[0])} → {show(pair[1])}"
+def _both(show: Callable[[float | None], Number], pair: _Pair[float]) -> str:
+    return Number(f"{show(pair[0])} → {show(pair[1])}")
 
 
 def _change(one: float | None, other: float | None) -> str:
-    if not one or other is None:
-        return "–"
-    return f"{(other / one - 1) * 100:+.0f} %"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else clean(f"{value:.12g}")
+    return Number("–" if not one or other is None else f"{(other / one - 1) * 100:+.0f} %")

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fasthep_smk.contrib.report import results
 from fasthep_smk.contrib.report.numbers import percent
+from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 
-__all__ = ["SAME", "FileDifference", "SkimDifference", "differing_files", "differing_skims"]
+__all__ = [
+    "SAME", "Difference", "differing_files", "differing_skims", "is_same",
+    "only_in_one", "pairs",
+]  # fmt: skip
+
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
 
 #: Colours that differ by less, of 255, come from rounding at the edge of a line.
 _COLOUR = 8
@@ -41,25 +48,46 @@ _COLUMNS = 5
 
 
 @dataclass(frozen=True)
-class FileDifference:
-    """How a file differs."""
+class Difference:
+    """What differs between two build folders.
 
-    file: str
-    problem: str
-
-
-@dataclass(frozen=True)
-class SkimDifference:
-    """How a skim differs for a dataset."""
+    ``name`` is that of a cutflow, a histogram or a skim, or a file; ``where`` in it is a cut, a
+    bin, or entries. ``values`` are numbers of the first and the second, if it is a number.
+    """
 
     name: str
     dataset: str
-    problem: str
+    where: str
+    how: str
+    values: tuple[float | None, float | None] = (None, None)
 
 
-def differing_files(
-    one: Path, other: Path
-) -> tuple[dict[str, int], list[FileDifference], list[str]]:
+def pairs(
+    one: Mapping[_K, _V], other: Mapping[_K, _V]
+) -> Iterator[tuple[_K, _V | None, _V | None]]:
+    """Yield the keys of two mappings with what both have there; ``None`` where one has nothing."""
+    for key in {**one, **other}:
+        yield key, one.get(key), other.get(key)
+
+
+def only_in_one(first: object, second: object) -> str:
+    """Return in which of two build folders something is, if not in both."""
+    if first is not None and second is not None:
+        return ""
+    return f"only in the {'first' if second is None else 'second'}"
+
+
+def is_same(one: object, other: object) -> bool:
+    """Return whether two texts or numbers are the same; numbers as far as sums of weights are."""
+    if str(one) == str(other):
+        return True
+    try:
+        return math.isclose(float(str(one)), float(str(other)), rel_tol=SAME)
+    except ValueError:
+        return False
+
+
+def differing_files(one: Path, other: Path) -> tuple[dict[str, int], list[Difference], list[str]]:
     """Return how many plots and other files were compared, which differ, and which are unreadable.
 
     Raises:
@@ -67,26 +95,24 @@ def differing_files(
     """
     builds = (one, other)
     skims = {path for build in builds for row in results.skims(build) for path in row.files}
-    listed = [{row.file for row in results.result_files(build)} - skims for build in builds]
-    compared, found, unread = {"plots": 0, "files": 0}, list[FileDifference](), list[str]()
-    for name in sorted(listed[0] | listed[1]):
+    listed = [
+        {row.file: build / row.file for row in results.result_files(build)} for build in builds
+    ]
+    compared, found, unread = {"plots": 0, "files": 0}, list[Difference](), list[str]()
+    for name, first, second in sorted(pairs(*listed)):
+        if name in skims or layout.FLAME_GRAPHS in Path(name).parts:
+            continue
         suffix = Path(name).suffix.lower()
         compared["plots" if suffix in (*_PIXELS, *_SAID) else "files"] += 1
-        if not all(name in names for names in listed):
-            found.append(FileDifference(name, _only(name in listed[0])))
-            continue
-        try:
-            contents = [files.read_plain(build / name) for build in builds]
-        except OSError:
-            unread.append(name)
-            continue
-        if problem := _differ(suffix, *contents):
-            found.append(FileDifference(name, problem))
+        problem = only_in_one(first, second)
+        if first and second:
+            try:
+                problem = _differ(suffix, files.read_plain(first), files.read_plain(second))
+            except OSError:
+                unread.append(name)
+        if problem:
+            found.append(Difference(name, "", "", problem))
     return compared, found, unread
-
-
-def _only(in_first: bool) -> str:
-    return f"only in the {'first' if in_first else 'second'}"
 
 
 def _differ(suffix: str, one: bytes, other: bytes) -> str:
@@ -106,22 +132,12 @@ def _differ(suffix: str, one: bytes, other: bytes) -> str:
 def _lines(one: bytes, other: bytes) -> str:
     """Return the first line in which texts differ; numbers do as sums of weights do."""
     lines = [text.decode(errors="replace").splitlines() for text in (one, other)]
-    for number, (first, second) in enumerate(zip(*lines, strict=False), 1):
-        words = [_WORD.split(line) for line in (first, second)]
-        if len(words[0]) != len(words[1]) or not all(map(_is_same, *words)):
+    for number, pair in enumerate(zip(*lines, strict=False), 1):
+        words = [_WORD.split(line) for line in pair]
+        if len(words[0]) != len(words[1]) or not all(map(is_same, *words)):
             return f"line {number} differs"
-    if len(lines[0]) != len(lines[1]):
-        return f"{len(lines[0])} lines and {len(lines[1])}"
-    return ""
-
-
-def _is_same(one: str, other: str) -> bool:
-    if one == other:
-        return True
-    try:
-        return math.isclose(float(one), float(other), rel_tol=SAME)
-    except ValueError:
-        return False
+    many = [len(text) for text in lines]
+    return "" if many[0] == many[1] else f"{many[0]} lines and {many[1]}"
 
 
 def _pixels(one: bytes, other: bytes) -> str:
@@ -143,32 +159,29 @@ def _pixels(one: bytes, other: bytes) -> str:
     return f"{percent(float(differ.mean()))} of its pixels differ" if differ.any() else ""
 
 
-def differing_skims(one: Path, other: Path) -> tuple[int, list[SkimDifference], list[str]]:
+def differing_skims(one: Path, other: Path) -> tuple[int, list[Difference], list[str]]:
     """Return how many skims were compared, which differ for which dataset, and what is unreadable.
 
     Events are compared one by one, in their order: that of partitions, which is that of the files.
     """
-    builds = (one, other)
-    rows = [{(row.name, row.dataset): row for row in results.skims(build)} for build in builds]
-    found, unread = list[SkimDifference](), list[str]()
-    for place in dict.fromkeys([*rows[0], *rows[1]]):
-        pair = [row.get(place) for row in rows]
-        if None in pair:
-            found.append(SkimDifference(*place, _only(pair[1] is None)))
-            continue
-        paths = [
-            [build / path for path in sorted(row.files, key=_order)]
-            for build, row in zip(builds, pair, strict=True)
-            if row
-        ]
-        try:
-            problem = _events(*paths)
-        except Exception:  # whatever a damaged file raises
-            unread.append(f"skim {place[0]} of {place[1]}")
-            continue
+    rows = [
+        {
+            (row.name, row.dataset): [build / path for path in sorted(row.files, key=_order)]
+            for row in results.skims(build)
+        }
+        for build in (one, other)
+    ]
+    found, unread = list[Difference](), list[str]()
+    for (name, dataset), first, second in pairs(*rows):
+        problem = only_in_one(first, second)
+        if first is not None and second is not None:
+            try:
+                problem = _events(first, second)
+            except Exception:  # whatever a damaged file raises
+                unread.append(f"skim {name} of {dataset}")
         if problem:
-            found.append(SkimDifference(*place, problem))
-    return len({name for name, _ in (*rows[0], *rows[1])}), found, unread
+            found.append(Difference(name, dataset, "", problem))
+    return len({name for name, _ in chain(*rows)}), found, unread
 
 
 def _order(path: str) -> list[int]:
@@ -183,17 +196,15 @@ def _events(one: Sequence[Path], other: Sequence[Path]) -> str:
 
     with ExitStack() as opened:
         trees = [list(_trees(paths, opened)) for paths in (one, other)]
-        many = [sum(tree.num_entries for tree in found) for found in trees]
+        many = [sum(tree.num_entries for tree in of) for of in trees]
         if many[0] != many[1]:
             return f"{many[0]} events and {many[1]}"
-        columns = [dict.fromkeys(chain(*(tree.keys() for tree in found))) for found in trees]
-        if alone := [name for name in (*columns[0], *columns[1]) if not _in_both(name, columns)]:
-            return f"only one of them has the columns {_named(alone)}"
+        columns = [dict.fromkeys(chain(*(tree.keys() for tree in of))) for of in trees]
+        if alone := [*(columns[0].keys() ^ columns[1].keys())]:
+            return f"only one of them has the columns {_named(sorted(alone))}"
         differ = []
         for name in columns[0]:
-            first, second = (
-                ak.concatenate([tree[name].array() for tree in found]) for found in trees
-            )
+            first, second = (ak.concatenate([tree[name].array() for tree in of]) for of in trees)
             if not ak.array_equal(first, second, equal_nan=True, same_content_types=False):
                 differ.append(name)
     return f"other values in {_named(differ)}" if differ else ""
@@ -217,10 +228,6 @@ def _trees(paths: Iterable[Path], opened: ExitStack) -> Iterator[Any]:
         known = _Classes(uproot.classes)
         file = opened.enter_context(uproot.open(path, custom_classes=known))
         yield from (file[name] for name in file.keys(cycle=False) if hasattr(file[name], "arrays"))
-
-
-def _in_both(name: str, columns: Sequence[Mapping[str, None]]) -> bool:
-    return all(name in found for found in columns)
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -10,16 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fasthep_smk.contrib.report import measures, results, rules
-from fasthep_smk.contrib.report.facts import Facts, InputFile, Lacking, by_state
-from fasthep_smk.contrib.report.numbers import (
-    duration,
-    percent,
-    when,
-)
+from fasthep_smk.contrib.report.facts import Facts, InputFile, Lacking, by_state, grouped
+from fasthep_smk.contrib.report.numbers import duration, percent, when
 from fasthep_smk.contrib.report.rules import RuleFacts
+from fasthep_smk.flow.records import SampleFacts
 from fasthep_smk.run.estimate import Pace, seconds_left
 from fasthep_smk.storage import failures, missing_report
 from fasthep_smk.storage.jobs import State
@@ -29,19 +26,12 @@ from fasthep_smk.util.files import read_plain
 from fasthep_smk.util.masking import masked
 from fasthep_smk.util.names import printable, shell
 
-if TYPE_CHECKING:
-    from fasthep_smk.flow.records import SampleFacts
-
-__all__ = [
-    "FailedJob", "LongJob", "Report", "Verdict", "as_data", "clean", "cleaned", "report_on",
-]  # fmt: skip
+__all__ = ["FailedJob", "Report", "Verdict", "as_data", "clean", "cleaned", "report_on"]
 
 _T = TypeVar("_T")
 
 #: How many failed jobs are told in full, and how much of each log.
 _FAILED, _LINES, _WIDTH, _LOG = 20, 15, 200, 20_000
-#: How many of the jobs are shown that took longest.
-_SLOWEST = 10
 
 
 @dataclass(frozen=True)
@@ -77,18 +67,6 @@ class FailedJob:
     rerun: str
 
 
-@dataclass(frozen=True)
-class LongJob:
-    """One of the jobs that took longest."""
-
-    rule: str
-    key: str
-    host: str
-    seconds: float
-    memory: int
-    events: int | None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """All that the report says, as its JSON has it; times are seconds since 1970, sizes bytes.
@@ -112,13 +90,11 @@ class Report:
     histograms: Sequence[results.HistogramSums]
     skims: Sequence[results.Skim]
     files: Sequence[results.ResultFile]
-    measured: Sequence[results.FlameGraph]
     rules: Sequence[measures.RuleUse]
     each_rule: Sequence[RuleFacts]
     pools: Sequence[measures.PoolUse]
     requested: Sequence[measures.Requested]
     critical_path: Sequence[measures.Step]
-    slowest: Sequence[LongJob]
     reasons: Mapping[str, Mapping[str, int]]
     failures: Sequence[FailedJob]
     failed: int
@@ -138,7 +114,7 @@ def report_on(facts: Facts) -> Report:
         counts=counts,
         earlier=len(facts.done) - len(facts.new),
         in_part=sum(job.in_part for job in facts.new),
-        missing=facts.lacking,
+        missing=[*facts.lacking.values()],
         missing_share=share,
         sample=facts.sample,
         seconds_left=left,
@@ -146,7 +122,6 @@ def report_on(facts: Facts) -> Report:
         histograms=results.histograms(build),
         skims=results.skims(build),
         files=results.result_files(build),
-        measured=results.measured(build),
         rules=measures.rules(facts.done),
         each_rule=rules.of_each(facts),
         pools=measures.pools(
@@ -157,10 +132,6 @@ def report_on(facts: Facts) -> Report:
         ),
         requested=measures.requested(facts.done),
         critical_path=measures.critical_path(facts.new),
-        slowest=[
-            LongJob(job.rule, job.key, job.host, job.seconds, job.memory, job.events)
-            for job in sorted(facts.done, key=lambda job: -job.seconds)[:_SLOWEST]
-        ],
         reasons=run["reasons"] if run else {},
         failures=[_failure(build, one) for one in facts.failed[:_FAILED]],
         failed=len(facts.failed),
@@ -176,10 +147,25 @@ def as_data(report: Report) -> JsonObject:
     return asdict(report)
 
 
-def cleaned(found: _T) -> _T:
+def cleaned(value: _T) -> _T:
     """Return a report or a part of one without secrets, and nothing that a terminal would obey."""
-    plain: _T = _clean(found)
+    found: Any = value
+    if isinstance(found, str):
+        found = clean(found)
+    elif is_dataclass(found) and not isinstance(found, type):
+        found = replace(found, **{name: cleaned(part) for name, part in vars(found).items()})
+    elif isinstance(found, dict):
+        found = {clean(str(name)): cleaned(part) for name, part in found.items()}
+    elif isinstance(found, list | tuple):
+        found = type(found)(map(cleaned, found))
+    plain: _T = found
     return plain
+
+
+@lru_cache(maxsize=4096)
+def clean(text: str) -> str:
+    """Return a text without secrets, and without what a terminal would obey."""
+    return printable(masked(text))
 
 
 def _missing_share(facts: Facts) -> float | None:
@@ -188,7 +174,7 @@ def _missing_share(facts: Facts) -> float | None:
     if None in counts:
         return None
     total = sum(many or 0 for many in counts)
-    return sum(one.events or 0 for one in facts.lacking) / total if total else None
+    return sum(lost["events"] or 0 for lost in facts.lacking.values()) / total if total else None
 
 
 def _seconds_left(facts: Facts) -> float | None:
@@ -196,13 +182,9 @@ def _seconds_left(facts: Facts) -> float | None:
     if not facts.is_running:
         return None
     now, paces = time.time(), dict[str, Pace]()
-    for job in facts.jobs:
-        pace = paces.get(job.rule, Pace())
-        if job.state == "to do":
-            pace = replace(pace, waiting=pace.waiting + 1)
-        elif job.is_new:
-            pace = replace(pace, done=pace.done + 1, seconds=pace.seconds + job.seconds)
-        paces[job.rule] = pace
+    for rule, jobs in grouped(facts.jobs, lambda job: job.rule).items():
+        took = [job.seconds for job in jobs if job.is_new]
+        paces[rule] = Pace(len(took), sum(took), sum(job.state == "to do" for job in jobs))
     running = [(job.rule, now - job.started) for job in facts.jobs if job.state == "running"]
     return seconds_left(paces, running)
 
@@ -285,21 +267,3 @@ def _tail(log: Path) -> list[str]:
         return []
     lines = masked(text).splitlines()[-_LINES:]
     return [line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines]
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{name: _clean(one) for name, one in vars(value).items()})
-    if isinstance(value, dict):
-        return {clean(str(name)): _clean(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(_clean, value))
-    return value
-
-
-@lru_cache(maxsize=4096)
-def clean(text: str) -> str:
-    """Return a text without secrets, and without what a terminal would obey."""
-    return printable(masked(text))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TypeVar
 
+import msgspec
+
+from fasthep_smk.flow.records import MissingPartition, PartitionData, SampleFacts
 from fasthep_smk.storage import failures, last_run, run_lock
 from fasthep_smk.storage.failures import Failure
 from fasthep_smk.storage.job_settings import read_requests
@@ -16,14 +20,12 @@ from fasthep_smk.storage.jobs import STATES, State, TaskJob, head_of, read_jobs,
 from fasthep_smk.storage.last_run import LastRun
 from fasthep_smk.storage.measured import entries, events_of
 from fasthep_smk.storage.queue import Waited, noted
+from fasthep_smk.storage.record import Asked, Attempt, Used
 from fasthep_smk.storage.run_lock import Holder
-from fasthep_smk.util.documents import JsonObject
 
-if TYPE_CHECKING:
-    from fasthep_smk.flow.records import SampleFacts
+__all__ = ["Facts", "InputFile", "JobFacts", "Lacking", "by_state", "gather", "grouped"]
 
-__all__ = ["Facts", "InputFile", "JobFacts", "Lacking", "by_state", "gather"]
-
+_K = TypeVar("_K", bound=Hashable)
 #: A dataset and a file, and the first and last of its entries, if not all are meant.
 Partition = tuple[str, str, int | None, int | None]
 #: Seconds by which clocks of machines may differ.
@@ -37,8 +39,8 @@ class JobFacts:
     ``waited_from`` is when it could have begun: when it was submitted, if that is known
     (``submitted``), else when the last of what it reads was there. ``is_new``: it ran in the last
     run, ``in_part``: and has adopted the rest. ``retries`` are its attempts that failed before,
-    ``for_memory``: one of those died for want of it. Of one that runs it is known where, and since
-    when; ``ended`` is now.
+    ``for_memory``: one of those died for want of it. ``ended`` is now if it still runs: what it
+    takes is not known then.
     """
 
     rule: str
@@ -50,7 +52,6 @@ class JobFacts:
     reads: tuple[str, ...]
     folder: str
     host: str = ""
-    system: str = "local"
     submitted: float | None = None
     waited_from: float | None = None
     started: float = 0.0
@@ -65,7 +66,6 @@ class JobFacts:
     written: int | None = None
     retries: int = 0
     for_memory: bool = False
-    waited_for: str | None = None
     batch_job: str = ""
     is_new: bool = False
     in_part: bool = False
@@ -76,20 +76,10 @@ class JobFacts:
         return max(0.0, self.ended - self.started)
 
 
-@dataclass(frozen=True)
-class Lacking:
+class Lacking(MissingPartition):
     """A partition that the results lack; ``events`` if it is known how many."""
 
-    dataset: str
-    file: str
-    start: int | None
-    stop: int | None
-    reason: str
     events: int | None
-
-    @property
-    def place(self) -> Partition:
-        return self.dataset, self.file, self.start, self.stop
 
 
 @dataclass(frozen=True)
@@ -115,7 +105,7 @@ class Facts:
     build: Path
     jobs: list[JobFacts]
     failed: list[Failure]
-    lacking: list[Lacking]
+    lacking: Mapping[Partition, Lacking]
     run: LastRun | None
     holder: Holder | None
     inputs: list[InputFile]
@@ -155,6 +145,14 @@ def by_state(jobs: Iterable[JobFacts]) -> dict[State, int]:
     return {state: counts[state] for state in STATES}
 
 
+def grouped(jobs: Iterable[JobFacts], by: Callable[[JobFacts], _K]) -> dict[_K, list[JobFacts]]:
+    """Return some jobs by what they have in common, in the order of the first of each."""
+    groups: dict[_K, list[JobFacts]] = {}
+    for job in jobs:
+        groups.setdefault(by(job), []).append(job)
+    return groups
+
+
 def gather(build: Path) -> Facts:
     """Return the facts of a build folder; nothing is changed.
 
@@ -164,192 +162,177 @@ def gather(build: Path) -> Facts:
     run, holder = last_run.read(build), run_lock.holder(build)
     since = run["started"] - _CLOCKS if run else 0.0
     notes = {(note.rule, note.key): note for note in failures.read_all(build)}
-    counted = entries(build)
-    listed = read_jobs(build)
-    asked = _asked(build)
-    jobs, ends, inputs = [], dict[str, float](), dict[str, str]()
-    attempts: list[JobFacts] = []
+    counted, listed, asked = entries(build), read_jobs(build), _asked(build)
+    jobs, attempts, failed = list[JobFacts](), list[JobFacts](), list[Failure]()
+    ends, inputs = dict[str, float](), dict[str, str]()
     events: dict[Partition, int | None] = {}
     nodes: dict[str, dict[str, str]] = {}
-    failed: Sequence[Mapping[str, object]]
     for job in listed:
         plans = nodes.setdefault(job.rule, {})
         for node in job.entry.nodes:
             plans.setdefault(node, job.entry.plan)
         many = events_of(job, counted)
-        if (one := job.entry.partition) is not None:
-            events[one["dataset"], one["file"], one["start"], one["stop"]] = many
+        if (part := job.entry.partition) is not None:
+            events[_place(part)] = many
         inputs |= job.entry.files
-        head = head_of(build, job)
-        if head is None:
-            state = state_of(False, note := notes.get((job.rule, job.key)), holder)
-            if note and note.kind == "killed" and run and run["outcome"] == "stopped":
+        first = asked.get(job.rule, {})
+        planned = JobFacts(
+            rule=job.rule,
+            key=job.key,
+            state="to do",
+            pool=str(first.get("pool") or ""),
+            dataset=job.entry.dataset,
+            events=many,
+            reads=tuple(read.folder for read in job.entry.reads),
+            folder=job.folder,
+        )
+        fact, note = planned, notes.get((job.rule, job.key))
+        tried: Sequence[object] = ()
+        if (head := _head(build, job)) is not None:
+            fact, tried = _finished(planned, head, since, ends), head.earlier
+            ends[job.folder] = fact.ended
+        elif note is not None:
+            state = state_of(False, note, holder)
+            if note.kind == "killed" and run and run["outcome"] == "stopped":
                 state = "to do"  # it was stopped with the run: it has not failed
-            found = _unfinished(build, job, state, note, asked.get(job.rule, {}), many)
-            failed = failures.attempts(note) if note else []
-            failed = failed if state == "failed" else failed[:-1]
-        else:
-            found = _finished(job, head, asked.get(job.rule, {}), many, since, ends)
-            failed = [one for one in head.get("earlier") or () if isinstance(one, dict)]
-            ends[job.folder] = found.ended
-        jobs.append(found)
-        attempts += _failed(found, failed, since)
+            fact = _tried(planned, state, note, first)
+            tried = failures.attempts(note)
+            if state == "failed":
+                failed.append(note)
+            else:  # the last one still runs, or was stopped
+                tried = tried[:-1]
+        jobs.append(fact)
+        attempts += _failed(fact, tried, since)
     lacking = _lacking(listed, counted)
     return Facts(
         build=build,
         jobs=jobs,
-        failed=[
-            notes[job.rule, job.key]
-            for job in jobs
-            if job.state == "failed" and (job.rule, job.key) in notes
-        ],
+        failed=failed,
         lacking=lacking,
         sample=next((job.entry.sample for job in listed if job.entry.sample), None),
         run=run,
         holder=holder,
         inputs=[_identity(path, known) for path, known in sorted(inputs.items())],
-        events=events | {one.place: one.events for one in lacking},
+        events=events | {place: lost["events"] for place, lost in lacking.items()},
         nodes=nodes,
         waited=noted(build),
         attempts=attempts,
     )
 
 
-def _unfinished(
-    build: Path,
-    job: TaskJob,
-    state: State,
-    note: Failure | None,
-    asked: JsonObject,
-    events: int | None,
-) -> JobFacts:
-    """Return what is known of a job without a record; ``asked`` is what its rule asks for first."""
-    pool = str(asked.get("pool") or "")
-    if note is None or state == "to do":
-        return _job(job, state, pool, events)
-    found = _job(
-        job,
-        state,
-        note.pool or pool,
-        events,
-        host=note.host or "",
-        system=note.system,
-        threads=_whole(asked.get("cpus")) or 1,
-        retries=max(0, note.attempt - 1),
-        batch_job=note.batch_job or "",
-    )
-    if state != "running":
-        return found
-    now = time.time()
-    # A note of an earlier version does not say when, but is written when its job starts.
-    return replace(found, started=min(note.started or _noted(build, job) or now, now), ended=now)
+class _Head(msgspec.Struct):
+    """What a record says of how its job ran; that of an earlier version may say less."""
+
+    started: float
+    ended: float
+    asked: Asked
+    used: Used
+    earlier: list[dict[str, object]]
+    host: str = ""
+    threads: int = 1
+    submitted: float | None = None
+    events: int | None = None
+    batch_job: str | None = None
+    adopted: bool = False
 
 
-def _noted(build: Path, job: TaskJob) -> float | None:
+def _head(build: Path, job: TaskJob) -> _Head | None:
     try:
-        return failures.path_of(build, job.rule, job.key).stat().st_mtime
-    except OSError:  # it has just ended
+        return msgspec.convert(head_of(build, job), _Head)
+    except msgspec.ValidationError:  # it is not done, or its record is damaged
         return None
 
 
-def _failed(
-    job: JobFacts, earlier: Iterable[Mapping[str, object]], since: float
-) -> Iterator[JobFacts]:
-    """Yield the attempts at a job that failed in the last run, where it is known when."""
-    for one in earlier:
-        started, ended = _number(one.get("started")), _number(one.get("ended"))
-        if started is not None and ended is not None and started >= since:
-            yield replace(
-                job,
-                state="failed",
-                pool=str(one.get("pool") or job.pool),
-                host=str(one.get("host") or ""),
-                batch_job=str(one.get("batch_job") or ""),
-                started=started,
-                ended=max(started, ended),
-                waited_from=None,
-                retries=0,
-            )
-
-
-def _job(job: TaskJob, state: State, pool: str, events: int | None, **more: Any) -> JobFacts:
-    return JobFacts(
-        rule=job.rule,
-        key=job.key,
-        state=state,
-        dataset=job.entry.dataset,
-        reads=tuple(read.folder for read in job.entry.reads),
-        folder=job.folder,
-        **{"pool": pool, "events": events, **more},
-    )
-
-
-def _finished(
-    job: TaskJob,
-    head: JsonObject,
-    first: JsonObject,
-    events: int | None,
-    since: float,
-    ends: Mapping[str, float],
-) -> JobFacts:
-    """Return what the head of a record says; ``ends`` are those of the jobs that came before.
-
-    ``first`` is what its rule asks for first.
-    """
-    asked, used = _mapping(head.get("asked")), _mapping(head.get("used"))
-    earlier = [one for one in head.get("earlier") or () if isinstance(one, dict)]
-    started, submitted = _number(head.get("started")) or 0.0, _number(head.get("submitted"))
-    ready = max((ends.get(read.folder, 0.0) for read in job.entry.reads), default=0.0)
+def _finished(planned: JobFacts, head: _Head, since: float, ends: Mapping[str, float]) -> JobFacts:
+    """Return what the head of a record says; ``ends`` are those of the jobs that came before."""
+    ready = max((ends.get(folder, 0.0) for folder in planned.reads), default=0.0)
     ready = max(ready, since + _CLOCKS if since else 0.0)
-    waited_from = submitted if submitted is not None else ready or None
-    return _job(
-        job,
-        "done",
-        str(asked.get("pool") or first.get("pool") or ""),
-        _whole(head.get("events")) or events,
-        host=str(head.get("host") or ""),
-        system=str(head.get("system") or "local"),
-        submitted=submitted,
-        waited_from=None if waited_from is None else min(waited_from, started),
-        started=started,
-        ended=_number(head.get("ended")) or started,
-        threads=_whole(head.get("threads")) or 1,
-        cpu=_number(used.get("cpu")) or 0.0,
-        memory=_whole(used.get("memory")) or 0,
-        asked_memory=_whole(asked.get("memory")),
-        asked_time=_whole(asked.get("walltime")),
-        asked_cpus=_whole(asked.get("cpus")),
-        read=_whole(used.get("read")),
-        written=_whole(used.get("written")),
-        retries=len(earlier),
-        for_memory=any(one.get("kind") == "memory" for one in earlier),
-        waited_for=head.get("waited_for"),
-        batch_job=str(head.get("batch_job") or ""),
-        is_new=started >= since,
-        in_part=head.get("adopted") is True,
+    waited_from = head.submitted if head.submitted is not None else ready or None
+    return replace(
+        planned,
+        state="done",
+        pool=head.asked.get("pool") or planned.pool,
+        events=head.events or planned.events,
+        host=head.host,
+        submitted=head.submitted,
+        waited_from=None if waited_from is None else min(waited_from, head.started),
+        started=head.started,
+        ended=head.ended,
+        threads=head.threads,
+        cpu=head.used.get("cpu", 0.0),
+        memory=head.used.get("memory", 0),
+        asked_memory=head.asked.get("memory"),
+        asked_time=head.asked.get("walltime"),
+        asked_cpus=head.asked.get("cpus"),
+        read=head.used.get("read"),
+        written=head.used.get("written"),
+        retries=len(head.earlier),
+        for_memory=any(attempt.get("kind") == "memory" for attempt in head.earlier),
+        batch_job=head.batch_job or "",
+        is_new=head.started >= since,
+        in_part=head.adopted,
     )
 
 
-def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> list[Lacking]:
+def _tried(planned: JobFacts, state: State, note: Failure, first: Asked) -> JobFacts:
+    """Return what the note of a job without a record says; ``first`` is what it asks for first."""
+    if state == "to do":
+        return planned
+    now = time.time()
+    started = min(note.started or now, now) if state == "running" else 0.0
+    return replace(
+        planned,
+        state=state,
+        pool=note.pool or planned.pool,
+        host=note.host or "",
+        threads=first.get("cpus") or 1,
+        retries=max(0, note.attempt - 1),
+        batch_job=note.batch_job or "",
+        started=started,
+        ended=now if started else 0.0,
+    )
+
+
+def _failed(job: JobFacts, tried: Sequence[object], since: float) -> Iterator[JobFacts]:
+    """Yield the attempts at a job that failed in the last run, where it is known when."""
+    with contextlib.suppress(msgspec.ValidationError):  # a worker may have sent anything
+        for attempt in msgspec.convert(tried, list[Attempt]):
+            started, ended = attempt.get("started"), attempt.get("ended")
+            if started is not None and ended is not None and started >= since:
+                yield replace(
+                    job,
+                    state="failed",
+                    pool=attempt["pool"] or job.pool,
+                    host=attempt["host"] or "",
+                    batch_job=attempt.get("batch_job") or "",
+                    started=started,
+                    ended=max(started, ended),
+                    waited_from=None,
+                    retries=0,
+                )
+
+
+def _lacking(jobs: Iterable[TaskJob], counted: Mapping[str, int]) -> dict[Partition, Lacking]:
     """Return the partitions that the end of the run goes without."""
     by_path = {name.split("|")[0]: entries for name, entries in counted.items()}
-    found = {}
-    for job in jobs:
-        for one in job.entry.missing:
-            start, stop = one["start"], one["stop"]
-            end = stop if stop is not None else by_path.get(one["file"])
-            events = None if end is None else end - (start or 0)
-            lost = Lacking(one["dataset"], one["file"], start, stop, one["reason"], events)
-            found[lost.place] = lost
-    return list(found.values())
+    found: dict[Partition, Lacking] = {}
+    for part in (part for job in jobs for part in job.entry.missing):
+        end = by_path.get(part["file"]) if part["stop"] is None else part["stop"]
+        events = None if end is None else end - (part["start"] or 0)
+        found[_place(part)] = {**part, "events": events}
+    return found
 
 
-def _asked(build: Path) -> dict[str, JsonObject]:
+def _place(part: PartitionData | MissingPartition) -> Partition:
+    return part["dataset"], part["file"], part["start"], part["stop"]
+
+
+def _asked(build: Path) -> dict[str, Asked]:
     """Return what the jobs of each rule ask for first: their pool, and amounts."""
     try:
-        rules = read_requests(build)["rules"]
-        return {str(rule): _mapping(asked[0]) for rule, asked in rules.items()}
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        rules = msgspec.convert(read_requests(build)["rules"], dict[str, list[Asked]])
+        return {rule: asked[0] for rule, asked in rules.items()}
+    except (OSError, ValueError, KeyError, IndexError):  # not written yet, or by another version
         return {}
 
 
@@ -357,16 +340,3 @@ def _identity(path: str, known: str) -> InputFile:
     size, time, *_ = [*known.removeprefix(f"{path}|").split("|"), ""]
     is_known = size.isdigit() and time.isdigit()
     return InputFile(path, int(size), int(time)) if is_known else InputFile(path, None, None)
-
-
-def _mapping(value: object) -> JsonObject:
-    return value if isinstance(value, dict) else {}
-
-
-def _number(value: object) -> float | None:
-    right = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if right else None  # type: ignore[arg-type]
-
-
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

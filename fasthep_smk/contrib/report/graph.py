@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from html import escape
 from itertools import pairwise
+from statistics import fmean
 
 from fasthep_smk.contrib.report.rules import RuleFacts
 from fasthep_smk.util.names import encode
@@ -41,71 +43,52 @@ class Placed:
 
 def placed(reads: Mapping[str, Sequence[str]]) -> Placed:
     """Return where the rules of a graph go; ``reads`` says what each of them reads."""
-    depth = _depths(reads)
+    depth: dict[str, int] = {}
+    for rule in _in_order(reads):
+        depth[rule] = max((depth[one] + 1 for one in reads[rule] if one in depth), default=0)
     layers: list[list[_Item]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
-    for rule, at in depth.items():
-        layers[at].append(rule)
-    before: dict[_Item, list[_Item]] = {rule: [] for rule in depth}
+    for rule in reads:
+        layers[depth[rule]].append(rule)
+    before: dict[_Item, list[_Item]] = {}
     paths: dict[tuple[str, str], list[_Item]] = {}
-    for rule, at in depth.items():
+    for rule in reads:
         for source in reads[rule]:
-            if source not in depth or depth[source] >= at:
+            if source not in depth or depth[source] >= depth[rule]:
                 continue  # a damaged table: rules do not read each other in a circle
-            passes = [(source, rule, level) for level in range(depth[source] + 1, at)]
+            passes = [(source, rule, level) for level in range(depth[source] + 1, depth[rule])]
             for one in passes:
                 layers[one[2]].append(one)
-            path: list[_Item] = [source, *passes, rule]
-            paths[source, rule] = path
-            for above, below in pairwise(path):
+            paths[source, rule] = [source, *passes, rule]
+            for above, below in pairwise(paths[source, rule]):
                 before.setdefault(below, []).append(above)
     _order(layers, before)
     return _places(layers, paths)
 
 
-def _depths(reads: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """Return for each rule the longest path to it; without recursion: paths are long."""
-    depth: dict[str, int] = {}
-    entered: set[str] = set()
-    for start in reads:
-        stack = [start]
-        while stack:
-            rule = stack[-1]
-            open_ = [one for one in reads[rule] if one in reads and one not in depth]
-            if rule in depth or not (waits := [one for one in open_ if one not in entered]):
-                known = [depth[one] + 1 for one in reads[rule] if one in depth]
-                depth.setdefault(rule, max(known, default=0))
-                stack.pop()
-                continue
-            entered.add(rule)
-            stack += waits
-    return {rule: depth[rule] for rule in reads}
+def _in_order(reads: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the rules so that each comes after those that it reads; in a damaged table, as is."""
+    try:
+        return [rule for rule in TopologicalSorter(reads).static_order() if rule in reads]
+    except CycleError:
+        return list(reads)
 
 
-def _order(layers: list[list[_Item]], before: Mapping[_Item, Sequence[_Item]]) -> None:
+def _order(layers: Sequence[list[_Item]], before: Mapping[_Item, Sequence[_Item]]) -> None:
     """Sort each layer by where its neighbours are, downwards and upwards in turn."""
     after: dict[_Item, list[_Item]] = {}
     for item, sources in before.items():
         for source in sources:
             after.setdefault(source, []).append(item)
     for sweep in range(_SWEEPS):
-        downwards = sweep % 2 == 0
-        neighbours = before if downwards else after
-        previous: list[_Item] = []
-        for layer in layers if downwards else reversed(layers):
-            place = {item: (at + 0.5) / len(previous) for at, item in enumerate(previous)}
-            own = {item: (at + 0.5) / len(layer) for at, item in enumerate(layer)}
-
-            def middle(
-                item: _Item,
-                place: Mapping[_Item, float] = place,
-                own: Mapping[_Item, float] = own,
-                neighbours: Mapping[_Item, Sequence[_Item]] = neighbours,
-            ) -> float:
-                found = [place[one] for one in neighbours.get(item, ()) if one in place]
-                return sum(found) / len(found) if found else own[item]
-
-            layer.sort(key=middle)
-            previous = layer
+        place: dict[_Item, float] = {}
+        for layer in layers if sweep % 2 == 0 else reversed(layers):
+            middle = {}
+            for at, item in enumerate(layer):
+                beside = (before if sweep % 2 == 0 else after).get(item, ())
+                near = [place[one] for one in beside if one in place]
+                middle[item] = fmean(near) if near else (at + 0.5) / len(layer)
+            layer.sort(key=middle.__getitem__)
+            place |= {item: (at + 0.5) / len(layer) for at, item in enumerate(layer)}
 
 
 def _places(
@@ -145,17 +128,12 @@ def as_svg(rules: Sequence[RuleFacts], colours: Mapping[str, str]) -> str:
 
 def _edge(points: Sequence[tuple[float, float]]) -> str:
     """Return a curve that leaves and enters boxes upright."""
-    (x, y), *rest = points
-    drawn = f"M{x:g} {y + _HEIGHT / 2:g}"
-    y += _HEIGHT / 2
-    for number, (to_x, middle) in enumerate(rest):
-        to_y = middle - _HEIGHT / 2
+    half = _HEIGHT / 2
+    drawn = f"M{points[0][0]:g} {points[0][1] + half:g}"
+    for (x, y), (to_x, to_y) in pairwise(points):
         bend = (y + to_y) / 2
-        drawn += f"C{x:g} {bend:g} {to_x:g} {bend:g} {to_x:g} {to_y:g}"
-        if number < len(rest) - 1:
-            drawn += f"V{middle + _HEIGHT / 2:g}"
-        x, y = to_x, middle + _HEIGHT / 2
-    return f'<path d="{drawn}"/>'
+        drawn += f"C{x:g} {bend:g} {to_x:g} {bend:g} {to_x:g} {to_y - half:g}V{to_y + half:g}"
+    return f'<path d="{drawn.rpartition("V")[0]}"/>'
 
 
 def _box(row: RuleFacts, x: float, y: float, colours: Mapping[str, str]) -> str:

@@ -6,28 +6,21 @@ import heapq
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from fasthep_smk.contrib.report.facts import JobFacts
+import numpy as np
+import numpy.typing as npt
+
+from fasthep_smk.contrib.report.facts import JobFacts, grouped
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, proposal
 from fasthep_smk.storage.queue import Waited
 
 __all__ = [
-    "Concurrency",
-    "PoolUse",
-    "Requested",
-    "RuleUse",
-    "Step",
-    "concurrency",
-    "critical_path",
-    "lanes",
-    "pools",
-    "queue_waits",
-    "requested",
-    "rules",
-    "speed",
-]
+    "PoolUse", "Requested", "RuleUse", "Step", "concurrency", "critical_path",
+    "lanes", "pools", "queue_waits", "requested", "rule_use", "rules",
+]  # fmt: skip
 
 #: The least share that must be saved before anything is advised.
 _LEAST_SAVED = 0.2
@@ -35,6 +28,8 @@ _LEAST_SAVED = 0.2
 _LONG = 1.0
 #: Points of a curve; more cannot be told apart.
 _POINTS = 1000
+#: A row of two for each span of time: seconds since 1970.
+_Spans: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +38,8 @@ class RuleUse:
 
     ``earlier`` are those of an earlier run; ``wait`` is the median wait in the batch system, and
     ``least``, ``median``, ``most`` and ``total`` are of run times. ``cpu`` is the time on CPUs as a
-    share of what they were given: run time times cpus. ``speed``: see `speed`.
+    share of what they were given: run time times cpus. ``speed`` is in events of partitions per
+    second of run time.
     """
 
     rule: str
@@ -67,16 +63,14 @@ class RuleUse:
 
 def rules(jobs: Iterable[JobFacts]) -> list[RuleUse]:
     """Return what the finished jobs of each rule took in each pool."""
-    groups: dict[tuple[str, str], list[JobFacts]] = defaultdict(list)
-    for job in jobs:
-        groups[job.rule, job.pool].append(job)
-    return [_row(rule, pool, found) for (rule, pool), found in groups.items()]
+    groups = grouped(jobs, lambda job: (job.rule, job.pool))
+    return [rule_use(rule, pool, members) for (rule, pool), members in groups.items()]
 
 
-def _row(rule: str, pool: str, jobs: list[JobFacts]) -> RuleUse:
+def rule_use(rule: str, pool: str, jobs: Sequence[JobFacts]) -> RuleUse:
+    """Return what the finished jobs of a rule took, which are one or more."""
     times = [job.seconds for job in jobs]
     waits = queue_waits(jobs)
-    asked = [job.asked_memory for job in jobs if job.asked_memory]
     given = sum(job.seconds * job.threads for job in jobs)
     return RuleUse(
         rule=rule,
@@ -91,15 +85,15 @@ def _row(rule: str, pool: str, jobs: list[JobFacts]) -> RuleUse:
         total=sum(times),
         cpu=sum(job.cpu for job in jobs) / given if given else None,
         memory=max(job.memory for job in jobs),
-        asked_memory=max(asked) if asked else None,
+        asked_memory=max(job.asked_memory or 0 for job in jobs) or None,
         read=_sum(job.read for job in jobs),
         written=_sum(job.written for job in jobs),
         events=_sum(job.events for job in jobs),
-        speed=speed(jobs),
+        speed=_speed(jobs),
     )
 
 
-def speed(jobs: Iterable[JobFacts]) -> float | None:
+def _speed(jobs: Iterable[JobFacts]) -> float | None:
     """Return the events that jobs of partitions get done in a second of their run time."""
     counted = [job for job in jobs if job.events is not None]
     seconds = sum(job.seconds for job in counted)
@@ -146,54 +140,59 @@ def requested(jobs: Iterable[JobFacts]) -> list[Requested]:
     Of memory and time that is what ``fasthep-smk sizes`` proposes for the rule that needs most; it
     is advised only if all jobs of the pool asked for the same and none died for want of it.
     """
-    pools: dict[str, list[JobFacts]] = defaultdict(list)
-    for job in jobs:
-        pools[job.pool].append(job)
-    return [one for pool, found in pools.items() for one in _requested(pool, found)]
+    return [
+        row
+        for pool, members in grouped(jobs, lambda job: job.pool).items()
+        for amount in _AMOUNTS
+        for row in _requested(pool, amount, members)
+    ]
 
 
-def _requested(pool: str, jobs: list[JobFacts]) -> Iterator[Requested]:
-    amounts: dict[str, list[tuple[int | None, float]]] = {
-        "memory": [(job.asked_memory, float(job.memory)) for job in jobs],
-        "time": [(job.asked_time, job.seconds) for job in jobs],
-        # One core is the least, and of a short job it is the start that counts.
-        "cores": [
-            (job.asked_cpus, job.cpu / job.seconds if job.seconds >= _LONG else 1.0)
-            for job in jobs
-            if (job.asked_cpus or 1) > 1
-        ],
-    }
-    for amount, pairs in amounts.items():
-        known = [asked for asked, _ in pairs if asked]
-        if not known:
-            continue
-        used = [took for _, took in pairs]
-        most = max(used)
-        of = [job for job in jobs if amount != "cores" or (job.asked_cpus or 1) > 1]
-        advised = max(1, math.ceil(most)) if amount == "cores" else _proposed(of, used, amount)
-        sure = len(pairs) >= LEAST_JOBS and most > 0 and len({asked for asked, _ in pairs}) == 1
-        sure &= not (amount == "memory" and any(job.for_memory for job in jobs))
-        sure &= amount != "cores" or all(job.seconds >= _LONG for job in of)
-        is_advised = sure and advised <= known[0] * (1 - _LEAST_SAVED)
-        yield Requested(
-            pool=pool,
-            amount=amount,
-            jobs=len(pairs),
-            asked=max(known),
-            used=most,
-            rule=of[used.index(most)].rule,
-            advised=advised if is_advised else None,
-            saved=1 - advised / max(known) if is_advised else None,
-        )
+def _busy(job: JobFacts) -> float:
+    """Return how many cores a job used; one is the least, and of a short job its start counts."""
+    return job.cpu / job.seconds if job.seconds >= _LONG else 1.0
 
 
-def _proposed(jobs: Sequence[JobFacts], used: Sequence[float], amount: str) -> int:
-    """Return what is proposed for that rule of a pool which needs most; the rules share a pool."""
-    rules: dict[str, list[Sample]] = defaultdict(list)
-    for job, took in zip(jobs, used, strict=True):
-        rules[job.rule].append(Sample(took, job.events))
-    name = {"memory": "memory", "time": "walltime"}[amount]
-    return max(proposal(history, name) or 0 for history in rules.values())
+#: What a job asked for, and what it took.
+_AMOUNTS: Mapping[str, tuple[Callable[[JobFacts], int | None], Callable[[JobFacts], float]]] = {
+    "memory": (lambda job: job.asked_memory, lambda job: job.memory),
+    "time": (lambda job: job.asked_time, lambda job: job.seconds),
+    "cores": (lambda job: job.asked_cpus, _busy),
+}
+
+
+def _requested(pool: str, amount: str, jobs: Sequence[JobFacts]) -> Iterator[Requested]:
+    asked_by, used_by = _AMOUNTS[amount]
+    if amount == "cores":
+        jobs = [job for job in jobs if (job.asked_cpus or 1) > 1]
+    asked = [asked_by(job) for job in jobs]
+    if not any(asked):
+        return
+    largest = max(jobs, key=used_by)
+    top, used = max(given or 0 for given in asked), used_by(largest)
+    if amount == "cores":
+        advised = max(1, math.ceil(used))
+        sure = all(job.seconds >= _LONG for job in jobs)
+    else:  # the rules of a pool share what it asks for
+        name = {"memory": "memory", "time": "walltime"}[amount]
+        histories = [
+            [Sample(used_by(job), job.events) for job in members]
+            for members in grouped(jobs, lambda job: job.rule).values()
+        ]
+        advised = max(proposal(history, name) or 0 for history in histories)
+        sure = amount != "memory" or not any(job.for_memory for job in jobs)
+    sure &= len(jobs) >= LEAST_JOBS and used > 0 and len(set(asked)) == 1
+    sure &= advised <= top * (1 - _LEAST_SAVED)
+    yield Requested(
+        pool=pool,
+        amount=amount,
+        jobs=len(jobs),
+        asked=top,
+        used=used,
+        rule=largest.rule,
+        advised=advised if sure else None,
+        saved=1 - advised / top if sure else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -209,19 +208,17 @@ class Step:
 
 def critical_path(jobs: Sequence[JobFacts]) -> list[Step]:
     """Return the chain of jobs that set the end: each waited for the end of the one before it."""
-    if not jobs:
-        return []
     by_folder = {job.folder: job for job in jobs}
-    one: JobFacts | None = max(jobs, key=lambda job: job.ended)
+    job = max(jobs, key=lambda job: job.ended, default=None)
     steps: list[Step] = []
-    while one is not None:
-        before = [by_folder[folder] for folder in one.reads if folder in by_folder]
-        before = [job for job in before if job.ended <= one.ended and job is not one]
-        last = max(before, key=lambda job: job.ended, default=None)
-        since = last.ended if last else one.waited_from
-        waited = 0.0 if since is None else max(0.0, one.started - since)
-        steps.append(Step(one.rule, one.key, waited, one.seconds, one.ended))
-        one = last
+    while job is not None:
+        read = [by_folder[folder] for folder in job.reads if folder in by_folder]
+        before = [one for one in read if one.ended <= job.ended and one is not job]
+        last = max(before, key=lambda one: one.ended, default=None)
+        since = last.ended if last else job.waited_from
+        waited = 0.0 if since is None else max(0.0, job.started - since)
+        steps.append(Step(job.rule, job.key, waited, job.seconds, job.ended))
+        job = last
     return steps[::-1]
 
 
@@ -231,23 +228,20 @@ def lanes(jobs: Sequence[JobFacts]) -> tuple[list[str], list[int], list[float]]:
     Rows are of a pool on a host, as many as jobs ran there at a time. Grey is the time that a job
     waited, as far as its row is free.
     """
-    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for number, job in enumerate(jobs):
-        groups[job.pool, job.host].append(number)
     names: list[str] = []
     row, grey = [0] * len(jobs), [job.started for job in jobs]
-    for (pool, host), members in sorted(groups.items()):
-        free: list[tuple[float, int]] = []
-        for number in sorted(members, key=lambda one: jobs[one].started):
-            job, until = jobs[number], -math.inf
-            if free and free[0][0] <= job.started:
-                until, row[number] = heapq.heappop(free)
-            else:
-                row[number] = len(names)
-                names.append(f"{pool} @ {host}")
-            if job.waited_from is not None:
-                grey[number] = min(job.started, max(job.waited_from, until))
-            heapq.heappush(free, (job.ended, row[number]))
+    free: dict[str, list[tuple[float, int]]] = defaultdict(list)  # since when, and which row
+    order = [(job.pool, job.host, job.started, number) for number, job in enumerate(jobs)]
+    for pool, host, started, number in sorted(order):
+        job, until, rows = jobs[number], -math.inf, free[f"{pool} @ {host}"]
+        if rows and rows[0][0] <= started:
+            until, row[number] = heapq.heappop(rows)
+        else:
+            row[number] = len(names)
+            names.append(f"{pool} @ {host}")
+        if job.waited_from is not None:
+            grey[number] = min(started, max(job.waited_from, until))
+        heapq.heappush(rows, (job.ended, row[number]))
     return names, row, grey
 
 
@@ -281,88 +275,71 @@ def pools(
 
     With ``cores``, the last is of all jobs on the machine, in cores.
     """
-    groups: dict[str, list[JobFacts]] = defaultdict(list)
-    for job in jobs:
-        groups[job.pool].append(job)
     reasons: dict[str, dict[str, int]] = defaultdict(dict)
     for one in waited:
-        known = reasons[one.pool]
-        known[one.reason] = max(one.jobs, known.get(one.reason, 0))
-        groups.setdefault(one.pool, [])
+        most = reasons[one.pool]
+        most[one.reason] = max(one.jobs, most.get(one.reason, 0))
+    groups = grouped(jobs, lambda job: job.pool)
     found = []
-    for pool, members in sorted(groups.items()):
-        why = dict(sorted(reasons[pool].items(), key=lambda one: -one[1]))
-        use = _use(pool, "jobs", [(job, 1) for job in members], limits.get(pool))
-        found.append(replace(use, reasons=why))
+    for pool in sorted(groups.keys() | reasons.keys()):
+        why = dict(sorted(reasons[pool].items(), key=lambda pair: -pair[1]))
+        found.append(_use(pool, "jobs", groups.get(pool, []), limits.get(pool), why))
     if cores is not None and jobs:
-        found.append(_use("", "cores", [(job, job.threads) for job in jobs], cores))
+        by_core = [job for job in jobs for _ in range(job.threads)]
+        found.append(_use("", "cores", by_core, cores, {}))
     return found
 
 
-def _use(pool: str, unit: str, jobs: Iterable[tuple[JobFacts, int]], limit: int | None) -> PoolUse:
-    changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
-    for job, many in jobs:
-        changes[job.started][0] += many
-        changes[job.ended][0] -= many
-        if job.waited_from is not None:
-            changes[job.waited_from][1] += many
-            changes[job.started][1] -= many
-    most = running = waiting = 0
-    busy = ran = stood = full = 0.0
-    before = 0.0
-    for time, (more, wait) in sorted(changes.items()):
-        took = time - before
-        if running or waiting:
-            busy += took
-            ran += running * took
-            stood += waiting * took
-            full += took if limit is not None and running >= limit else 0.0
-        before, running, waiting = time, running + more, waiting + wait
-        most = max(most, running)
+def _use(
+    pool: str,
+    unit: str,
+    jobs: Sequence[JobFacts],
+    limit: int | None,
+    reasons: Mapping[str, int],
+) -> PoolUse:
+    """Return how many jobs ran and waited at a time; for each core, a job is there once."""
+    ran, waited = _spans(jobs)
+    times = np.unique(np.concatenate([ran, waited]))
+    running, waiting = _at_a_time(ran, times), _at_a_time(waited, times)
+    lasts = np.where(running + waiting > 0, np.diff(times, append=times[-1:]), 0.0)
+    busy = float(lasts.sum())
     return PoolUse(
         pool=pool,
         unit=unit,
         limit=limit,
-        most=most,
-        mean=ran / busy if busy else 0.0,
-        waiting=stood / busy if busy else 0.0,
-        full=full / busy if busy and limit is not None else None,
-        reasons={},
+        most=int(running.max(initial=0)),
+        mean=float(running @ lasts) / (busy or 1.0),
+        waiting=float(waiting @ lasts) / (busy or 1.0),
+        full=float(lasts[running >= limit].sum()) / busy if limit is not None and busy else None,
+        reasons=reasons,
     )
 
 
-@dataclass(frozen=True)
-class Concurrency:
-    """How many jobs waited at a time that could have run, and how many ran in each pool.
+def _spans(jobs: Iterable[JobFacts]) -> tuple[_Spans, _Spans]:
+    """Return from when to when each job ran, and from when to when it waited, if it is known."""
+    ran = [(job.started, job.ended) for job in jobs]
+    waited = [(job.waited_from, job.started) for job in jobs if job.waited_from is not None]
+    return np.array(ran).reshape(-1, 2), np.array(waited).reshape(-1, 2)
 
-    ``times`` are seconds since 1970; from each to the next, the numbers hold.
+
+def _at_a_time(spans: _Spans, times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """Return how many spans hold each moment: their beginnings belong to them, their ends not."""
+    begun, ended = (np.sort(column) for column in spans.T)
+    return np.searchsorted(begun, times, "right") - np.searchsorted(ended, times, "right")
+
+
+def concurrency(
+    jobs: Sequence[JobFacts],
+) -> tuple[list[float], list[int], dict[str, list[int]]]:
+    """Return times, how many jobs waited then that could have run, and how many ran in each pool.
+
+    Times are seconds since 1970; from each to the next, the numbers hold.
     """
-
-    times: Sequence[float]
-    waiting: Sequence[int]
-    running: Mapping[str, Sequence[int]]
-
-
-def concurrency(jobs: Sequence[JobFacts]) -> Concurrency:
-    """Return how many jobs ran and waited at a time."""
-    pools = sorted({job.pool for job in jobs})
-    changes: dict[float, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for job in jobs:
-        started = round(job.started, 2)
-        changes[started][job.pool] += 1
-        changes[round(job.ended, 2)][job.pool] -= 1
-        if job.waited_from is not None:
-            changes[round(job.waited_from, 2)][""] += 1
-            changes[started][""] -= 1
-    now, times = dict.fromkeys(["", *pools], 0), sorted(changes)
-    every = max(1, math.ceil(len(times) / _POINTS))
-    kept: list[float] = []
-    curves: dict[str, list[int]] = {pool: [] for pool in now}
-    for number, time in enumerate(times):
-        for pool, change in changes[time].items():
-            now[pool] += change
-        if number % every == 0 or number == len(times) - 1:
-            kept.append(time)
-            for pool, many in now.items():
-                curves[pool].append(many)
-    return Concurrency(kept, curves.pop(""), curves)
+    ran, waited = (np.round(spans, 2) for spans in _spans(jobs))
+    times = np.unique(np.concatenate([ran, waited]))
+    times = np.unique([*times[:: max(1, math.ceil(len(times) / _POINTS))], *times[-1:]])
+    running = {
+        pool: _at_a_time(np.round(_spans(members)[0], 2), times).tolist()
+        for pool, members in sorted(grouped(jobs, lambda job: job.pool).items())
+    }
+    return times.tolist(), _at_a_time(waited, times).tolist(), running

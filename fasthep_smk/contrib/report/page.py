@@ -10,21 +10,23 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 from html import escape
 from importlib.resources import files as resources
 from pathlib import Path
 from urllib.parse import quote
 
-from fasthep_smk.contrib.report import document, measures, results, rule_pages, tables
-from fasthep_smk.contrib.report.document import FailedJob, Report
-from fasthep_smk.contrib.report.facts import Facts, gather
-from fasthep_smk.contrib.report.numbers import duration, when
-from fasthep_smk.contrib.report.tables import Section
+from fasthep_smk.contrib.report import document, graph, measures, results, tables
+from fasthep_smk.contrib.report.document import Report, clean
+from fasthep_smk.contrib.report.facts import Facts, gather, grouped
+from fasthep_smk.contrib.report.numbers import amount, duration, size, when
+from fasthep_smk.contrib.report.rules import RuleFacts
+from fasthep_smk.contrib.report.tables import Link, Section
 from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.errors import Findings
-from fasthep_smk.util.units import about_bytes
+from fasthep_smk.util.names import encode
 
 __all__ = ["as_html", "pause", "write"]
 
@@ -45,9 +47,6 @@ _OPEN, _MOST = 40, 500
 #: Characters of a text that stays on one line.
 _SHORT = 32
 _SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
-#: After these sections stand the plots, and before that the charts.
-_PLOTS_BEFORE, _CHARTS_BEFORE = ("histograms", "skims", "files", "rules"), ("rules", "pools")
-_GRAPH_BEFORE = "provenance"
 #: Of pools; those of rules are in ``page.js``.
 _COLOURS = (
     "#a463f2", "#3ca951", "#efb118", "#4269d0", "#e8604c", "#6cc5b0", "#c77dba", "#9c6b4e",
@@ -104,22 +103,26 @@ def as_html(facts: Facts, report: Report, *, renewed: float = _RENEWED) -> str:
     again = round(renewed) if facts.is_running else None
     scripts = [_resource(name) for name in _SCRIPTS]
     name = "/".join(report.build.split("/")[-2:])  # that of the project, too
-    title = f"{report.verdict.state}: {name}"
-    parts = [
+    parts = [part for part in _parts(facts, report) if part[2]]
+    links = "".join(f'<a href="#{part}">{escape(title)}</a>' for part, title, _ in parts)
+    text = [
         f'{_BEGINNING}{_policy(scripts)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         *([f'<noscript><meta http-equiv="refresh" content="{again}"></noscript>'] if again else []),
-        f"<title>{escape(title)}</title>\n<style>{_resource('page.css')}</style>\n</head>\n<body>",
+        f"<title>{escape(f'{report.verdict.state}: {name}')}</title>",
+        f"<style>{_resource('page.css')}</style>\n</head>\n<body>",
         _header(name, facts, report, again),
-        "<main>",
-        *_body(facts, report),
-        "</main>",
-        f'<script type="application/json" id="jobs">{_told(facts, report, again)}</script>',
+        f'<main><nav aria-label="Parts of this page">{links}</nav>',
+        *(
+            f'<section id="{part}"><h2>{escape(title)}</h2>{shown}</section>'
+            for part, title, shown in parts
+        ),
+        f'</main><script type="application/json" id="jobs">{_told(facts, report, again)}</script>',
         *(f"<script>{script}</script>" for script in scripts),
         "</body>\n</html>\n",
     ]
-    return "\n".join(parts)
+    return "\n".join(text)
 
 
 def _resource(name: str) -> str:
@@ -137,54 +140,150 @@ def _policy(scripts: list[str]) -> str:
 
 
 def _header(name: str, facts: Facts, report: Report, again: int | None) -> str:
-    verdict, counts, run = report.verdict, report.counts, report.run
-    figures = [(f"{sum(counts.values())}", "jobs")]
-    if run and run["ended"] is not None:
-        figures.append((duration(run["ended"] - run["started"]), "last run"))
-    if facts.done:
-        figures.append((duration(sum(job.cpu for job in facts.done)), "on CPUs"))
+    run, done, state = report.run, facts.done, report.verdict.state
     events = sum(many or 0 for many in facts.events.values())
-    if events:
-        figures.append((f"{events:,}".replace(",", "\u202f"), "events"))
-    if facts.done:
-        figures.append((about_bytes(max(job.memory for job in facts.done)), "most memory"))
-    shown = "".join(
-        f"<div><dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>" for value, label in figures
-    )
-    state = verdict.state
+    figures = [
+        ("jobs", f"{len(facts.jobs)}"),
+        ("last run", duration(run["ended"] - run["started"]) if run and run["ended"] else ""),
+        ("on CPUs", duration(sum(job.cpu for job in done)) if done else ""),
+        ("events", amount(events) if events else ""),
+        ("most memory", size(max(job.memory for job in done)) if done else ""),
+    ]
     renewed = (
         f'<p class="note" id="renewed">Written at {when(report.made)}, and renewed '
         f"about every {again} s while the run goes on: this page reloads itself.</p>"
     )
     return (
         f'<header><p class="verdict {state.replace(" ", "-")}">{escape(state)}</p>'
-        f'<h1>{escape(name)}</h1><p class="said">{escape(verdict.text)}</p>'
-        f"<dl>{shown}</dl>{renewed if again else ''}</header>"
+        f'<h1>{escape(name)}</h1><p class="said">{escape(report.verdict.text)}</p>'
+        f"<dl>{_described(figures)}</dl>{renewed if again else ''}</header>"
     )
 
 
-def _body(facts: Facts, report: Report) -> Iterator[str]:
-    found = tables.sections(report)
-    names = [section.name for section in found]
-    plots = _plots(facts.build, report)
-    at = next((name for name in _PLOTS_BEFORE if name in names), _GRAPH_BEFORE)
-    each, colours, before = report.each_rule, _colours(report), _before(found)
-    charts = bool(facts.ran)
-    yield _navigation(found, plots=bool(plots), charts=charts, rules=bool(each))
-    for section in found:
-        if section.name == at:
-            yield plots
-        if section.name == before and charts:
-            yield _charts(report, memory=bool(facts.new))
-        if section.name == _GRAPH_BEFORE and each:
-            yield rule_pages.as_html(each, colours)
-        yield _failures(report) if section.name == "failures" else _table(section)
+def _parts(facts: Facts, report: Report) -> list[tuple[str, str, str]]:
+    """Return the parts of the page: the name and title of each, and what stands in it, if any."""
+    first, found, work, origin = (
+        [(table.name, table.title, _table(table, report)) for table in group]
+        for group in tables.groups(report)
+    )
+    return [
+        *first,
+        ("plots", "Plots", _plots(facts.build, report)),
+        *found,
+        ("time", "Time", _charts(facts, report)),
+        *work,
+        ("graph", "Graph of rules", _rules(report)),
+        *origin,
+    ]
 
 
-def _before(found: list[Section]) -> str:
-    """Return the section before which the charts of time stand."""
-    names = [section.name for section in found]
-    return next((name for name in _CHARTS_BEFORE if name in names), _GRAPH_BEFORE)
+def _table(table: Section, report: Report) -> str:
+    """Return a table with its notes; a long one is closed, and of failed jobs are articles."""
+    shown, many = _grid(replace(table, rows=table.rows[:_MOST])), len(table.rows)
+    if table.name == "failures":
+        shown = _failures(report, table)
+    if many > _OPEN:
+        first = f", of which the first {_MOST} are here" if many > _MOST else ""
+        shown = f"<details><summary>{many} rows{first}</summary>{shown}</details>"
+    return "".join(f"<p class=note>{escape(note)}</p>" for note in table.notes) + shown
+
+
+def _grid(table: Section) -> str:
+    """Return the rows of a table below their headers."""
+    columns = table.columns
+    head = "".join(
+        f'<th scope="col"{" class=n" if is_number else ""}>{escape(header)}</th>'
+        for header, is_number in columns.items()
+    )
+    rows = "".join(
+        f"<tr>{''.join(_cell(row[header], right) for header, right in columns.items())}</tr>"
+        for row in table.rows
+    )
+    return (
+        f'<div class="wide" tabindex="0"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _cell(text: str, right: bool) -> str:
+    kind = " class=n" if right else " class=t" if len(text) > _SHORT else ""
+    return f"<td{kind}>{_text(text)}</td>"
+
+
+def _text(text: str) -> str:
+    """Return the text of a cell; one that leads to a file as a link."""
+    return _link(text.path, escape(text)) if isinstance(text, Link) else escape(text)
+
+
+def _link(path: str, shown: str) -> str:
+    return f'<a href="./{escape(quote(path))}">{shown}</a>'
+
+
+def _described(facts: Iterable[tuple[str, str]]) -> str:
+    """Return facts, which are HTML, with what each of them is; empty ones are left out."""
+    return "".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in facts if fact)
+
+
+def _failures(report: Report, table: Section) -> str:
+    """Return an article on each failed job, with the end of its log."""
+    articles = []
+    for job, row in zip(report.failures, table.rows, strict=True):
+        facts = _described((name, _text(cell)) for name, cell in row.items())
+        tail = escape("\n".join(job.tail))
+        articles.append(
+            f"<article><h3>{escape(job.stage or job.rule)} {escape(job.key)}</h3>"
+            f"<dl class=facts>{facts}</dl>{f'<pre>{tail}</pre>' if tail else ''}</article>"
+        )
+    return "".join(articles)
+
+
+def _plots(build: Path, report: Report) -> str:
+    figures, left, room = [], [], _PICTURES
+    for file in (file for file in report.files if file.shown):
+        if file.size > room:
+            left.append(_link(file.file, escape(file.file)))
+            continue
+        try:
+            source = results.picture(build / file.file)
+        except OSError:
+            continue  # a run that begins has just removed it
+        room -= file.size
+        name = escape(file.file.removeprefix("artifacts/"))
+        image = _link(file.file, f'<img src="{source}" alt="{name}">')
+        figures.append(f"<figure>{image}<figcaption>{name}</figcaption></figure>")
+    rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
+    return f'<div class="plots">{"".join(figures)}</div>{rest}' if figures or left else ""
+
+
+def _charts(facts: Facts, report: Report) -> str:
+    """Return the places of the charts of time, which ``page.js`` draws."""
+    if not facts.ran:
+        return ""
+    reasons = any(row.reasons for row in report.pools)
+    why = "; below, for what, as the batch system said" if reasons else ""
+    has_asked = any(row.asked_memory for row in report.rules)
+    asked = ", and what was asked for (line); the scale is logarithmic" if has_asked else ""
+    kept = f" Results of earlier runs that count still are not here: {report.earlier}."
+    charts = {
+        "timeline": "When each job ran. A row is a place for one job, of a pool on a host; in a "
+        "red frame: an attempt that failed; ◆: the one before has failed.",
+        "concurrency": "How many jobs ran at a time in each pool, against its limit (dashed), and "
+        f"how many waited that could have run{why}.",
+        "memory": f"Memory: from the job that held least to that which held most{asked}.",
+    }
+    figures = "".join(
+        f'<figure><figcaption id="on-{name}">{caption}</figcaption><div class="chart" '
+        f'id="{name}" role="img" aria-labelledby="on-{name}"></div></figure>'
+        for name, caption in charts.items()
+        if name != "memory" or facts.new
+    )
+    return (
+        "<p class=note>What ran in the last run, by the time since it began."
+        f"{kept if report.earlier else ''} Grey: a job waited that could have run."
+        f"{' Pale: it runs still.' if report.counts['running'] else ''}"
+        "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
+        f'<label>rule <select id="only"><option value="">all</option></select></label>{figures}'
+    )
 
 
 def _colours(report: Report) -> dict[str, str]:
@@ -193,194 +292,98 @@ def _colours(report: Report) -> dict[str, str]:
     return {pool: _COLOURS[number % len(_COLOURS)] for number, pool in enumerate(pools)}
 
 
-def _navigation(found: list[Section], *, plots: bool, charts: bool, rules: bool) -> str:
-    entries: list[tuple[str, str]] = []
-    before = _before(found)
-    for section in found:
-        if section.name == before and charts:
-            entries.append(("time", "Time"))
-        if section.name == _GRAPH_BEFORE and rules:
-            entries.append(("graph", "Graph of rules"))
-        entries.append((section.name, section.title))
-    if plots:
-        entries.insert(0, ("plots", "Plots"))
-    links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in entries)
-    return f'<nav aria-label="Parts of this page">{links}</nav>'
-
-
-def _table(section: Section) -> str:
-    rows = section.rows[:_MOST]
-    right = [header in section.right for header in section.headers]
-    head = "".join(
-        f'<th scope="col"{" class=n" if number else ""}>{escape(header)}</th>'
-        for header, number in zip(section.headers, right, strict=True)
-    )
-    lines = []
-    for number, row in enumerate(rows):
-        goals = [
-            section.links[name][number] if name in section.links else "" for name in section.headers
-        ]
-        cells = zip(row, right, goals, strict=True)
-        lines.append("<tr>" + "".join(_cell(*cell) for cell in cells) + "</tr>")
-    head = f"<thead><tr>{head}</tr></thead>" if any(section.headers) else ""
-    table = (
-        f'<div class="wide" tabindex="0"><table>{head}<tbody>{"".join(lines)}</tbody></table></div>'
-    )
-    if len(section.rows) > _OPEN:
-        many = f"{len(section.rows)} rows"
-        if len(rows) < len(section.rows):
-            many += f", of which the first {len(rows)} are here"
-        table = f"<details><summary>{many}</summary>{table}</details>"
-    notes = "".join(f"<p class=note>{escape(note)}</p>" for note in section.notes)
-    return f'<section id="{section.name}"><h2>{escape(section.title)}</h2>{notes}{table}</section>'
-
-
-def _cell(text: str, right: bool, goal: str) -> str:
-    shown = _link(goal, escape(text)) if goal else escape(text)
-    if right:
-        return f"<td class=n>{shown}</td>"
-    return f"<td class=t>{shown}</td>" if len(text) > _SHORT else f"<td>{shown}</td>"
-
-
-def _link(path: str, shown: str) -> str:
-    return f'<a href="./{escape(quote(path))}">{shown}</a>'
-
-
-def _failures(report: Report) -> str:
-    items = []
-    for one in report.failures:
-        facts = [
-            ("at", one.at),
-            ("dataset", one.dataset),
-            ("file", f"{one.file} ({one.entries})" if one.file else ""),
-            ("where", one.where),
-            ("memory", _memory(one)),
-            ("fix", one.fix),
-        ]
-        told = "".join(
-            f"<div><dt>{name}</dt><dd>{escape(text)}</dd></div>" for name, text in facts if text
-        )
-        tail = "\n".join(one.tail)
-        log = f"<pre>{escape(tail)}</pre>" if tail else ""
-        items.append(
-            f"<article><h3>{escape(one.stage or one.rule)} {escape(one.key)}</h3>"
-            f"<p class=problem>{escape(one.problem)}</p><dl class=facts>{told}</dl>"
-            f"<p class=note>run it alone:</p><pre class=whole>{escape(one.rerun)}</pre>"
-            f"<p class=note>end of {_link(one.log, escape(one.log))}:</p>{log}</article>"
-        )
-    more = report.failed - len(items)
-    rest = f"<p class=note>and {more} more</p>" if more > 0 else ""
-    return f'<section id="failures"><h2>Failed jobs</h2>{"".join(items)}{rest}</section>'
-
-
-def _memory(failure: FailedJob) -> str:
-    asked, used = failure.memory, failure.used
-    parts = [f"{about_bytes(asked)} asked for"] if asked else []
-    return ", ".join([*parts, *([f"{about_bytes(used)} used"] if used else [])])
-
-
-def _plots(build: Path, report: Report) -> str:
-    shown = [one for one in report.files if one.shown]
-    if not shown:
-        return ""
-    kept, figures = results.fitting(shown, _PICTURES), []
-    for one in kept:
-        try:
-            source = results.picture(build / one.file)
-            kind = " class=broad" if results.is_broad(build / one.file) else ""
-        except OSError:
-            continue  # a run that begins has just removed it
-        name = escape(one.file.removeprefix("artifacts/"))
-        image = f'<img src="{source}" alt="{name}">'
-        figures.append(
-            f"<figure{kind}>{_link(one.file, image)}<figcaption>{name}</figcaption></figure>"
-        )
-    left = [_link(one.file, escape(one.file)) for one in shown if one not in kept]
-    rest = f"<p class=note>too large for one page: {', '.join(left[:50])}</p>" if left else ""
-    return (
-        f'<section id="plots"><h2>Plots</h2><div class="plots">{"".join(figures)}</div>{rest}'
-        "</section>"
-    )
-
-
-def _charts(report: Report, *, memory: bool) -> str:
-    earlier = report.earlier
-    reasons = any(row.reasons for row in report.pools)
-    why = "; below, for what, as the batch system said" if reasons else ""
-    has_asked = any(row.asked_memory for row in report.rules)
-    asked = ", and what was asked for (line); the scale is logarithmic" if has_asked else ""
-    held = (
-        "<figure><figcaption>Memory: from the job that held least to that which held most"
-        f'{asked}.</figcaption><div class="chart" id="memory" role="img" '
-        'aria-label="Memory by rule"></div></figure>'
-    )
-    kept = f" Results of earlier runs that count still are not here: {earlier}." if earlier else ""
-    return (
-        '<section id="time"><h2>Time</h2>'
-        f"<p class=note>What ran in the last run, by the time since it began.{kept}"
-        " Grey: a job waited that could have run."
-        f"{' Pale: it runs still.' if report.counts['running'] else ''}"
-        "</p><noscript><p class=note>These charts need JavaScript.</p></noscript>"
-        '<label>rule <select id="only"><option value="">all</option></select></label>'
-        "<figure><figcaption>When each job ran. A row is a place for one job, of a pool on a "
-        "host; in a red frame: an attempt that failed; ◆: the one before has failed.</figcaption>"
-        '<div class="chart" id="timeline" role="img" aria-label="When each job ran"></div></figure>'
-        "<figure><figcaption>How many jobs ran at a time in each pool, against its limit (dashed), "
-        f"and how many waited that could have run{why}.</figcaption>"
-        '<div class="chart" id="concurrency" role="img" aria-label="How many jobs ran at a time">'
-        f"</div></figure>{held if memory else ''}</section>"
-    )
-
-
 def _told(facts: Facts, report: Report, again: int | None) -> str:
     """Return what the charts show as JSON that can stand in a page, and when it reloads itself."""
     jobs, kinds = facts.ran, {"failed": [1], "running": [2]}
-    run, first = facts.run, min((job.waited_from or job.started for job in jobs), default=0.0)
-    zero = min(run["started"], first) if run else first
+    first = min((job.waited_from or job.started for job in jobs), default=0.0)
+    zero = min(facts.run["started"], first) if facts.run else first
     rows, row, grey = measures.lanes(jobs)
-    rules = list(dict.fromkeys(job.rule for job in jobs))
-    index = {rule: number for number, rule in enumerate(rules)}
-    curves = measures.concurrency(jobs)
-    memory = []
-    for rule in rules:
-        held = [job for job in facts.new if job.rule == rule]
-        if not held:
-            continue
-        used, asked = [job.memory for job in held], [job.asked_memory or 0 for job in held]
-        memory.append([index[rule], min(used), max(used), max(asked)])
+    index = {rule: number for number, rule in enumerate(grouped(jobs, lambda job: job.rule))}
+    times, waiting, running = measures.concurrency(jobs)
+
+    def since(moment: float) -> float:
+        return round(moment - zero, 2)
+
     told = {
-        "rules": [document.clean(rule) for rule in rules],
-        "rows": [document.clean(name) for name in rows],
+        "rules": [clean(rule) for rule in index],
+        "rows": [clean(name) for name in rows],
         "jobs": [
             [
                 index[job.rule],
                 row[number],
-                round(grey[number] - zero, 2),
-                round(job.started - zero, 2),
-                round(job.ended - zero, 2),
+                since(grey[number]),
+                since(job.started),
+                since(job.ended),
                 job.retries,
-                document.clean(job.key),
+                clean(job.key),
                 *kinds.get(job.state, ()),
             ]
             for number, job in enumerate(jobs)
         ],
-        "times": [round(time - zero, 2) for time in curves.times],
-        "waiting": curves.waiting,
-        "running": {document.clean(pool): many for pool, many in curves.running.items()},
+        "times": [since(moment) for moment in times],
+        "waiting": waiting,
+        "running": {clean(pool): many for pool, many in running.items()},
         "pools": _colours(report),
         "limits": {row.pool: row.limit for row in report.pools if row.limit and row.pool},
         "queue": [
-            [
-                round(one.time - zero, 2),
-                document.clean(one.pool),
-                document.clean(one.reason),
-                one.jobs,
-            ]
-            for one in facts.waited
+            [since(one.time), clean(one.pool), clean(one.reason), one.jobs] for one in facts.waited
         ],
-        "memory": memory,
+        "memory": [
+            [
+                index[rule],
+                min(job.memory for job in members),
+                max(job.memory for job in members),
+                max(job.asked_memory or 0 for job in members),
+            ]
+            for rule, members in grouped(facts.new, lambda job: job.rule).items()
+        ],
         "made": report.made,
         "again": again,
     }
     # No "<": nothing in it can end the element that holds it.
     return json.dumps(told, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _rules(report: Report) -> str:
+    """Return the graph of rules, and of each of them all that is known."""
+    rules, colours = report.each_rule, _colours(report)
+    if not rules:
+        return ""
+    legend = "".join(
+        f'<li><i style="background:{colour}"></i>{escape(pool or "no pool")}</li>'
+        for pool, colour in colours.items()
+    )
+    drawn = graph.as_svg(rules, colours) if len(rules) <= graph.MOST else ""
+    readers: dict[str, list[str]] = {}
+    for row in rules:
+        for source in row.reads:
+            readers.setdefault(source, []).append(row.rule)
+    return (
+        '<p class="note">Each rule stands below those that it reads; its colour is its pool. '
+        "A dashed border: jobs are left to do; red: some failed.</p>"
+        f'<ul class="legend">{legend}</ul><div class="graph wide" tabindex="0">{drawn}</div>'
+        + "".join(_rule(row, readers.get(row.rule, [])) for row in rules)
+    )
+
+
+def _rule(row: RuleFacts, readers: Iterable[str]) -> str:
+    counts = ", ".join(f"{amount(many)} {state}" for state, many in row.states.items() if many)
+    reads, read_by = (
+        ", ".join(f'<a href="#rule-{encode(name)}">{escape(name)}</a>' for name in names)
+        for names in (row.reads, readers)
+    )
+    facts = [("pool", escape(", ".join(row.pools))), ("jobs", counts)]
+    facts += [("reads", reads), ("read by", read_by)]
+    stages = "".join(
+        f"<h3>{escape(stage.stage)}{escape(f': {stage.op}' if stage.op else '')}</h3>"
+        + (f"<pre>{escape(lines)}</pre>" if (lines := "\n".join(stage.params)) else "")
+        for stage in row.stages
+    )
+    total, kept = sum(row.states.values()), len(row.jobs)
+    of = f"Of {amount(total)} jobs {kept}: those that failed or run, then the longest."
+    return (
+        f'<details class="rule"><summary>{escape(row.rule)}</summary>'
+        f'<div id="rule-{encode(row.rule)}"><dl class="facts">{_described(facts)}</dl>{stages}'
+        f"{f'<p class=note>{of}</p>' if kept < total else ''}{_grid(tables.jobs_of(row))}</div>"
+        "</details>"
+    )

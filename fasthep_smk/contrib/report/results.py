@@ -7,19 +7,17 @@ import contextlib
 import json
 import math
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fasthep_smk.storage import layout
 from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 
 __all__ = [
-    "ARTIFACTS", "PICTURES", "Cut", "Cutflow", "FlameGraph", "HistogramSums", "ResultFile", "Skim",
-    "by_dataset", "cutflows", "fitting", "histograms", "is_broad", "loaded", "measured", "picture",
-    "result_files", "skims",
+    "ARTIFACTS", "PICTURES", "Cut", "Cutflow", "HistogramSums", "ResultFile", "Skim", "by_dataset",
+    "cutflows", "histograms", "loaded", "picture", "result_files", "skims",
 ]  # fmt: skip
 
 ARTIFACTS = "artifacts"
@@ -30,10 +28,10 @@ PICTURES = {
     ".jpg": "image/jpeg",
     ".gif": "image/gif",
 }
-#: Wider ones by so many times their height get a row of their own.
-_BROAD = 1.8
 #: What is not for people, or is told elsewhere on the page.
 _SKIPPED = {"histograms", "cutflows", "provenance"}
+#: What reading a damaged manifest raises, or one of another version.
+_DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -103,40 +101,30 @@ class ResultFile:
     shown: bool
 
 
-@dataclass(frozen=True)
-class FlameGraph:
-    """A flame graph of a stage: of which dataset and partition, of what, and its file."""
-
-    stage: str
-    part: str
-    what: str
-    file: str
+def _variation(build: Path, path: Path, depth: int) -> str:
+    """Return the variation that a file so deep in its folder is of, behind a name; or nothing."""
+    variation = "/".join(path.relative_to(build / ARTIFACTS).parts[:-depth])
+    return f" ({variation})" if variation else ""
 
 
 def _listed(build: Path, kind: str) -> Iterator[tuple[str, Path]]:
     """Yield the title and the file of all results of a kind, variations in folders of their own."""
-    artifacts = build / ARTIFACTS
-    for manifest in sorted(artifacts.glob(f"**/{kind}/manifest.json")):
-        variation = "/".join(manifest.relative_to(artifacts).parts[:-2])
-        try:
+    for manifest in sorted((build / ARTIFACTS).glob(f"**/{kind}/manifest.json")):
+        with contextlib.suppress(*_DAMAGED):
             for one in json.loads(files.read_plain(manifest))[kind]:
                 path = build / str(one["path"])
                 if path.resolve().is_relative_to(build.resolve()):
-                    yield f"{one['id']} ({variation})" if variation else str(one["id"]), path
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
-            continue
+                    yield f"{one['id']}{_variation(build, manifest, 2)}", path
 
 
 def cutflows(build: Path) -> list[Cutflow]:
     """Return the cutflows of a build folder that can be read."""
     found = []
     for title, path in _listed(build, "cutflows"):
-        try:
+        with contextlib.suppress(*_DAMAGED):
             told = json.loads(files.read_plain(path))
             rows = [row for name in map(str, told["datasets"]) for row in _cuts(told, name)]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-        found.append(Cutflow(title, str(path.relative_to(build)), rows))
+            found.append(Cutflow(title, str(path.relative_to(build)), rows))
     return found
 
 
@@ -173,13 +161,10 @@ def histograms(build: Path) -> list[HistogramSums]:
 
 def loaded(build: Path) -> Iterator[tuple[str, Path, Any]]:
     """Yield the title and the file of each histogram, and itself: ``None`` if it cannot be read."""
-    listed = list(_listed(build, "histograms"))
-    if not listed:
-        return
-    # Imported when needed: it brings a library that takes a moment.
-    from fasthep_smk.storage.pickles import load_histogram
+    for title, path in _listed(build, "histograms"):
+        # Imported when needed: it brings a library that takes a moment.
+        from fasthep_smk.storage.pickles import load_histogram
 
-    for title, path in listed:
         try:
             histogram: Any = load_histogram(files.read_plain(path))
         except (OSError, ValueError, pickle.UnpicklingError):
@@ -221,61 +206,32 @@ def _sums(name: str, file: str, histogram: Any) -> Iterator[HistogramSums]:
 
 def skims(build: Path) -> list[Skim]:
     """Return what was written of events, for each such output and dataset."""
-    found = []
-    artifacts = build / ARTIFACTS
-    for path in sorted(artifacts.glob("**/files/*/manifest.json")):
-        variation = "/".join(path.relative_to(artifacts).parts[:-3])
-        try:
+    found: list[Skim] = []
+    for path in sorted((build / ARTIFACTS).glob("**/files/*/manifest.json")):
+        with contextlib.suppress(*_DAMAGED):
             told = json.loads(files.read_plain(path))
-            name = f"{told['name']} ({variation})" if variation else str(told["name"])
-            rows = [_skim(name, *one) for one in told["datasets"].items()]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-        found += rows
+            name = f"{told['name']}{_variation(build, path, 3)}"
+            found += [
+                Skim(
+                    name,
+                    dataset,
+                    events=int(of["total_entries"]),
+                    files=[str(one["path"]) for one in of["files"]],
+                    size=sum(int(one["size_bytes"]) for one in of["files"]),
+                )
+                for dataset, of in told["datasets"].items()
+            ]
     return found
-
-
-def _skim(name: str, dataset: str, told: JsonObject) -> Skim:
-    parts = told["files"]
-    return Skim(
-        name=name,
-        dataset=dataset,
-        events=int(told["total_entries"]),
-        files=[str(one["path"]) for one in parts],
-        size=sum(int(one["size_bytes"]) for one in parts),
-    )
 
 
 def result_files(build: Path) -> list[ResultFile]:
     """Return all other files for the user."""
-    top = build / ARTIFACTS
-    found, told = [], {one.file for one in measured(build)}
-    for path in sorted(top.rglob("*")):
-        parts = path.relative_to(top).parts
-        if str(path.relative_to(build)) in told or not path.is_file():
-            continue
-        if path.name == "manifest.json" or _SKIPPED & {*parts[:-1]}:
-            continue
-        shown = path.suffix.lower() in PICTURES
-        found.append(ResultFile(str(path.relative_to(build)), path.stat().st_size, shown))
-    return found
-
-
-def measured(build: Path) -> list[FlameGraph]:
-    """Return the flame graphs of stages."""
-    top = build / ARTIFACTS
     found = []
-    for path in sorted(top.glob(f"**/{layout.FLAME_GRAPHS}/*/*.html")):
-        part, _, what = path.stem.rpartition(".")
-        variation = "/".join(path.relative_to(top).parts[:-3])
-        found.append(
-            FlameGraph(
-                stage=f"{path.parent.name} ({variation})" if variation else path.parent.name,
-                part=part,
-                what={"profile": "time"}.get(what, what),
-                file=str(path.relative_to(build)),
-            )
-        )
+    for path in sorted((build / ARTIFACTS).rglob("*")):
+        file = path.relative_to(build)
+        if path.name != "manifest.json" and not _SKIPPED & {*file.parent.parts} and path.is_file():
+            shown = path.suffix.lower() in PICTURES
+            found.append(ResultFile(str(file), path.stat().st_size, shown))
     return found
 
 
@@ -283,21 +239,3 @@ def picture(path: Path) -> str:
     """Return a picture as a URL that holds it; a script in an SVG does not run in a picture."""
     content = base64.b64encode(files.read_plain(path)).decode("ascii")
     return f"data:{PICTURES[path.suffix.lower()]};base64,{content}"
-
-
-def is_broad(path: Path) -> bool:
-    """Return whether a picture is nearly twice as wide as high; it is known of PNG only."""
-    with path.open("rb") as stream:
-        head = stream.read(24)
-    width, height = (int.from_bytes(head[at : at + 4], "big") for at in (16, 20))
-    return head[1:4] == b"PNG" and width >= _BROAD * height > 0
-
-
-def fitting(pictures: Iterable[ResultFile], most: int) -> list[ResultFile]:
-    """Return the pictures that fit into ``most`` bytes, in their order."""
-    kept, left = [], most
-    for one in pictures:
-        if one.shown and one.size <= left:
-            left -= one.size
-            kept.append(one)
-    return kept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from fasthep_smk.contrib.report.facts import Facts, JobFacts, by_state
+from fasthep_smk.contrib.report.facts import Facts, JobFacts, by_state, grouped
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.jobs import State
 from fasthep_smk.util import files
@@ -71,32 +70,31 @@ class RuleFacts:
 
 def of_each(facts: Facts) -> list[RuleFacts]:
     """Return what is known of each rule of a build folder."""
-    rules: dict[str, list[JobFacts]] = defaultdict(list)
-    maker: dict[str, str] = {}
-    for job in facts.jobs:
-        rules[job.rule].append(job)
-        maker[job.folder] = job.rule
+    rules = grouped(facts.jobs, lambda job: job.rule)
+    maker = {job.folder: job.rule for job in facts.jobs}
     most = max(_LEAST_JOBS, _JOBS // max(1, len(rules)))
     plans = {plan for of in facts.nodes.values() for plan in of.values()}
     nodes = {plan: _nodes(facts.build, plan) for plan in plans}
     found = []
     for rule, jobs in rules.items():
         reads = dict.fromkeys(maker[read] for job in jobs for read in job.reads if read in maker)
-        chosen = sorted(jobs, key=lambda job: (_ORDER.index(job.state), -job.seconds))[:most]
+        jobs.sort(key=lambda job: (_ORDER.index(job.state), -job.seconds))
+        stages = facts.nodes.get(rule, {})
+        # In the order of their plan; those that it lacks come last.
+        planned = {
+            name: node
+            for plan in dict.fromkeys(stages.values())
+            for name, node in nodes[plan].items()
+            if stages.get(name) == plan
+        }
         found.append(
             RuleFacts(
                 rule=rule,
                 pools=sorted({job.pool for job in jobs}),
                 states=by_state(jobs),
                 reads=[name for name in reads if name != rule],
-                stages=[
-                    _stage(name, nodes[plan].get(name, {}))
-                    for name, plan in sorted(
-                        facts.nodes.get(rule, {}).items(),
-                        key=lambda one: [*nodes[one[1]], one[0]].index(one[0]),
-                    )
-                ],
-                jobs=[_job(facts.build, job) for job in chosen],
+                stages=[_stage(name, planned.get(name, {})) for name in {**planned, **stages}],
+                jobs=[_job(facts.build, job) for job in jobs[:most]],
             )
         )
     return found

@@ -90,14 +90,15 @@ def test_weights_that_were_added_in_another_order_are_the_same(tmp_path: Path) -
 def test_bins_that_differ_are_named(tmp_path: Path) -> None:
     one = build(tmp_path / "one", histogram({"dy": [5, 5, 15, 50], "data": [5]}))
     other = build(tmp_path / "other", histogram({"dy": [5, 25, 50, 50, 50], "data": [5]}))
-    (found,) = compare.comparison(one, other).histograms
-    assert (found.name, found.dataset, found.differ, found.bins) == ("h", "dy", 4, 6)
-    values = {row.bin: row.values for row in found.largest if row.what == "values"}
+    found = compare.comparison(one, other)
+    (row,) = found.histograms
+    assert (row.name, row.dataset, row.how) == ("h", "dy", "4 of 6 bins differ")
+    values = {row.where: row.values for row in found.bins if row.how == "sum of weights"}
     assert values == {
         "met 0 to 10": (2, 1), "met 10 to 20": (1, 0), "met 20 to 30": (0, 1),
         "met overflow": (1, 3),
     }  # fmt: skip
-    assert found.largest[0].bin == "met overflow"
+    assert found.bins[0].where == "met overflow"
     text, status = report.compared([one, other], as_json=False)
     assert status == 1
     assert "the results differ in histograms: 1 cutflow, 1 histogram compared" in text
@@ -109,7 +110,10 @@ def test_bins_that_differ_are_named(tmp_path: Path) -> None:
     [
         (histogram({"dy": [5, 15]}, bins=8), "the axes have other bins"),
         (histogram({"zz": [5, 15]}), "only in the second"),
-        (hist.Hist.new.Reg(4, 0, 40, name="pt").Weight(), "the axes have other names"),
+        (
+            hist.Hist.new.Reg(4, 0, 40, name="pt").Weight(),
+            "the axes have other names: dataset, met and pt",
+        ),
     ],
     ids=["bins", "dataset", "axes"],
 )
@@ -117,27 +121,14 @@ def test_histograms_that_cannot_be_subtracted_differ(
     tmp_path: Path, made: Any, problem: str
 ) -> None:
     found = compare.comparison(build(tmp_path / "one"), build(tmp_path / "other", made))
-    assert problem in [row.problem for row in found.histograms]
-
-
-def test_json_tells_of_a_histogram_what_is_known(tmp_path: Path) -> None:
-    """Bins where these were compared, axes where they have other names."""
-    folders = [build(tmp_path / name, histogram({"dy": [n]})) for n, name in enumerate("ab", 9)]
-    folders.append(build(tmp_path / "c", hist.Hist.new.Reg(4, 0, 40, name="pt").Weight()))
-    pairs = [folders[:2], folders[1:]]
-    (bins,), (axes,) = (compare.as_data(compare.comparison(*two))["histograms"] for two in pairs)
-    assert list(bins) == ["name", "dataset", "problem", "bins", "differ", "largest"]
-    assert axes == {
-        "name": "h", "dataset": "", "problem": "the axes have other names",
-        "values": [["dataset", "met"], ["pt"]],
-    }  # fmt: skip
+    assert problem in [row.how for row in found.histograms]
 
 
 def test_cuts_that_differ_are_named(tmp_path: Path) -> None:
     one, other = build(tmp_path / "one"), build(tmp_path / "other", cuts=cutflow(8, 2.5))
     found = compare.comparison(one, other)
-    assert [(row.cut, row.what, row.values) for row in found.cutflows] == [
-        ("met > 5", "after", (7, 8)), ("met > 5", "weights", (1.5, 2.5)),
+    assert [(row.where, row.how, row.values) for row in found.cutflows] == [
+        ("met > 5", "events after", (7, 8)), ("met > 5", "sum of weights", (1.5, 2.5)),
     ]  # fmt: skip
     assert found.histograms == []
 
@@ -151,7 +142,7 @@ def test_partitions_that_one_of_them_lacks_are_named(tmp_path: Path) -> None:
     job = tables.entry(signature=tables.signed("s"), missing=(lost,))
     (other / layout.table("r")).write_text(tables.table(jobs={"k": job}).to_text())
     (row,) = compare.comparison(one, other).partitions
-    assert (row.dataset, row.file, row.lacks) == ("dy", "dy.root", "second")
+    assert (row.dataset, row.name, row.how) == ("dy", "dy.root", "the second lacks it")
 
 
 def test_it_ends_as_diff_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -246,8 +237,8 @@ def test_plots_differ_by_their_pixels_and_tables_by_their_numbers(
         put(folder, name, content)
     found = compare.comparison(*folders)
     assert found.is_same == (problem is None)
-    assert [row.file for row in found.files] == ([f"artifacts/{name}"] if problem else [])
-    assert all(row.problem.startswith(problem) for row in found.files)
+    assert [row.name for row in found.files] == ([f"artifacts/{name}"] if problem else [])
+    assert all(row.how.startswith(problem) for row in found.files)
     assert found.compared["plots" if "plots" in name else "files"] == 1
 
 
@@ -291,9 +282,7 @@ def test_skims_differ_by_their_events(
     skim(folders[0], {"0_0.root": {"x": [1.0, 2.0]}, "1_0.root": {"x": [3.0]}})
     skim(folders[1], parts)
     found = compare.comparison(*folders)
-    assert [(row.dataset, row.problem) for row in found.skims] == (
-        [("dy", problem)] if problem else []
-    )
+    assert [(row.dataset, row.how) for row in found.skims] == ([("dy", problem)] if problem else [])
     assert (found.files, found.compared["skims"]) == ([], 1)
 
 

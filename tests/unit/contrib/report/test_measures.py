@@ -122,11 +122,10 @@ def test_how_many_ran_and_waited_at_a_time() -> None:
         job("a", started=1, ended=3, waited_from=0.0),
         job("b", started=2, ended=4, waited_from=0.0, pool="gpu"),
     ]
-    assert measures.concurrency(jobs) == measures.Concurrency(
-        times=[0, 1, 2, 3, 4],
-        waiting=[2, 1, 0, 0, 0],
-        running={"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]},
-    )
+    times, waiting, running = measures.concurrency(jobs)
+    assert times == [0, 1, 2, 3, 4]
+    assert waiting == [2, 1, 0, 0, 0]
+    assert running == {"default": [0, 1, 1, 0, 0], "gpu": [0, 0, 1, 1, 0]}
 
 
 def test_pools_are_told_against_their_limits() -> None:

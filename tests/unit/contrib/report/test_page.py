@@ -157,6 +157,17 @@ def test_a_damaged_record_is_none(build: Path, holds: str) -> None:
     page.write(build)
 
 
+@pytest.mark.parametrize("earlier", [{"started": "x"}, {"kind": 5, "started": 1, "ended": None}])
+def test_what_is_said_of_earlier_attempts_hides_no_job(
+    build: Path, earlier: dict[str, object]
+) -> None:
+    """A worker may have sent anything."""
+    path = build / "smk/work/r/a/record.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "earlier": [earlier]}, indent=1))
+    found = document.report_on(gather(build))
+    assert (found.counts["done"], found.rules[0].retries) == (1, 1)
+
+
 @pytest.mark.parametrize(
     ("outcome", "state"),
     [("running", "failed"), ("stopped", "stopped"), ("failed", "failed"), ("finished", "failed")],
@@ -180,10 +191,9 @@ def running(build: Path) -> failures.Failure:
         host=socket.gethostname(),
         pid=os.getpid(),
         born=failures.born(os.getpid()),
+        started=time.time() - 3,
     )
     failures.note(build, here)
-    since = time.time() - 3
-    os.utime(failures.path_of(build, "r", "b"), (since, since))
     last_run.write(build, {**RUN, "outcome": "running", "ended": None})
     return here
 
@@ -286,17 +296,6 @@ def test_skims_are_told_by_dataset(build: Path) -> None:
     (row,) = document.report_on(gather(build)).skims
     assert (row.name, row.dataset, row.events, row.size) == ("skim", CANARY, 12, 600)
     assert '<section id="skims">' in page.write(build).read_text()
-
-
-def test_a_broad_plot_has_a_row_of_its_own(build: Path) -> None:
-    head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
-    for name, width in (("broad", 2000), ("square", 1000)):
-        size = width.to_bytes(4, "big") + (1000).to_bytes(4, "big")
-        (build / f"artifacts/plots/{name}.png").write_bytes(head + size)
-    text = page.write(build).read_text()
-    assert re.findall(r'<figure class=broad><a href="\./([^"]*)"', text) == [
-        "artifacts/plots/broad.png"
-    ]
 
 
 def test_jobs_that_ran_in_part_are_counted(build: Path) -> None:
