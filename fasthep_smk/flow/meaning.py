@@ -11,14 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fasthep_smk.config import schema
 from fasthep_smk.flow import upstream
+from fasthep_smk.flow.column_types import names_in
 from fasthep_smk.flow.context_use import sees_variation
 from fasthep_smk.flow.expression_rules import expression_findings
-from fasthep_smk.flow.places import mapping, node_place, stages_by_id, variations_of
+from fasthep_smk.flow.places import as_python, mapping, node_place, stages_by_id, variations_of
 from fasthep_smk.flow.reads import CATEGORY, is_published, references, user_hooks
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.flow.vocabulary import Vocabulary
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, is_slip, nearest
+from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 
 __all__ = ["meaning_findings"]
 
@@ -42,12 +43,33 @@ def meaning_findings(
     found: list[Finding] = []
     for plan in plans[:1]:
         found += expression_findings(plans, document, workflow=workflow)
+        found += _of_columns(plan, workflow)
         found += _of_histograms(plan, workflow)
         found += _of_patches(plan, document, workflow)
         found += _of_plots(plan, document, workflow)
+    changed: dict[str, str] = {}
     for plan in plans:
         found += _unchanged(plan, document, workflow)
+        found += _of_changes(plan, document, changed, workflow)
     return list({(one.key, one.problem, one.value): one for one in found}.values())
+
+
+def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
+    """Yield variables that are defined twice in a stage, and the first is read by nothing."""
+    for node in plan.nodes:
+        if node.impl != "hep.define" or not is_published(plan.registry, "transforms", node.impl):
+            continue
+        unread: set[str] = set()
+        for number, one in enumerate(_mappings(node.params.get("variables"))):
+            name, reduced = str(one.get("name")), mapping(one.get("reduce"))
+            unread -= names_in(as_python(str(one.get("expr", reduced.get("over", "")))))
+            if name in unread:
+                yield Doubt(
+                    file=workflow,
+                    key=f"{node_place(node)}.variables[{number}].name",
+                    problem=f"{name!r} is defined before in this stage, and nothing reads that",
+                )
+            unread.add(name)
 
 
 def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
@@ -69,6 +91,12 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
         wanted = mapping(variations.get("apply_to")).get("eventtype")
         outside = [one for one in active if str(one.get("eventtype")) != str(wanted)]
         weights = mapping(variations.get("weights"))
+        seen: dict[str, str] = {}
+        for name, weight in weights.items():  # of one side only, the other is the nominal one
+            same = seen.setdefault(str(weight), str(name))
+            if same not in (name, "nominal"):
+                key = f"{node_place(node)}.variations.weights.{name}"
+                yield Doubt(file=workflow, key=key, problem=f"is the weight of {same!r}, too")
         if wanted and outside and "nominal" not in weights:
             name = str(outside[0].get("name"))
             yield Finding(
@@ -138,6 +166,10 @@ def _of_plots(
             grouped = [str(name) for by in made for name in by]
             vocabulary.names["drawn"] = [*names, *groups, *grouped]
         key = _style_key(node, document)
+        data = mapping(spec.get("data_mc")).get("data")
+        if mapping(datasets.get(str(data))).get("eventtype") == "mc":
+            problem = f"{data!r} is simulation: its eventtype is mc"
+            yield Doubt(file=workflow, key=f"{key}.data_mc.data", problem=problem)
         found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
         yield from found
         told = any(".transforms" in (one.key or "") for one in found)
@@ -173,6 +205,40 @@ def _style_key(node: ExecutionNode, document: Mapping[str, object]) -> str:
     return f"styles.{style}" if isinstance(style, str) else node_place(node)
 
 
+def _of_changes(
+    plan: ExecutionPlan, document: Mapping[str, object], changed: dict[str, str], workflow: str
+) -> Iterator[Finding]:
+    """Yield what a plan variation changes as another does, or for datasets that it does not name.
+
+    ``changed`` has the names of those before it, by what they change.
+    """
+    variation = mapping(plan.context.get("variation"))
+    rewrites, limits = (mapping(variation.get(key)) for key in ("rewrites", "applies_to"))
+    if not rewrites or _is_seen(plan):
+        return
+    key, name = _template(variation, document), str(variation.get("name"))
+    same = changed.setdefault(repr(rewrites), name)
+    if same != name:
+        problem = f"{name!r} changes the same as {same!r}"
+        yield Doubt(file=workflow, key=f"{key}.name", problem=problem)
+    rewritten = [*_mappings(rewrites.get("weight_expr")), *_mappings(rewrites.get("fields"))]
+    stages = {one.get("stage") for one in rewritten}
+    nodes = [node for node in plan.nodes if dict(node.meta or {}).get("stage_id") in stages]
+    types, names = (
+        {str(one).lower() for one in limits.get(key) or ()} for key in ("eventtypes", "datasets")
+    )
+    outside = [
+        str(dataset)
+        for dataset, content in mapping(plan.context.get("datasets")).items()
+        if (types and str(content.get("eventtype")).lower() not in types)
+        or (names and str(dataset).lower() not in names)
+        if any(upstream.node_applies_to_plan_dataset(one, dataset=dict(content)) for one in nodes)
+    ]
+    if outside:
+        problem = f"is not read with mode: plan: it changes {', '.join(outside)}, too"
+        yield Doubt(file=workflow, key=f"{key}.applies_to", problem=problem)
+
+
 def _unchanged(
     plan: ExecutionPlan, document: Mapping[str, object], workflow: str
 ) -> Iterator[Finding]:
@@ -193,7 +259,11 @@ def _unchanged(
     replaced = mapping(variation.get("replace"))
     flow = mapping(plan.data_flow)
     columns = {*mapping(flow.get("origins")), *mapping(flow.get("consumers"))} - set(replaced)
-    for name in replaced:
+    for name, other in replaced.items():
+        if name == other:
+            problem = f"replaces {name!r} by itself"
+            yield Finding(file=workflow, key=f"{key}.replace.{name}", problem=problem)
+            continue
         # A file of variations may serve several workflows: what they lack has no effect.
         if name not in used and (not used or any(is_slip(str(name), one) for one in columns)):
             yield Finding(

@@ -8,7 +8,7 @@ result goes on, so that several mistakes are told at once.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,8 @@ __all__ = ["Problem", "finding_of", "fly"]
 
 #: More are not told at once.
 _MOST = 10
+#: From so many entries on, a histogram should not be empty.
+_MANY = 10
 #: What a source raises that is told to read what there is not; the rest is wrong with a file.
 _OF_NAMES = (KeyError, SyntaxError, NameError, TypeError, AttributeError)
 #: What NumPy says of the largest of no numbers: there was no such object in any event.
@@ -130,7 +132,8 @@ class _Flight:
         session.run_end()
         run = session.record()
         run.warnings = [one for one in run.warnings if one.get("category") == summary.CHANGED]
-        return [line.removeprefix("- ") for line in summary.told(self._plan, [run]).splitlines()]
+        told = summary.told(self._plan, [run]).splitlines()
+        return [*(line.removeprefix("- ") for line in told), *_missed(self._plan, products)]
 
     def _reduced(self, session: Session, partitions: list[PartitionData], side: Store) -> Store:
         found: dict[str, list[Store]] = {}
@@ -159,6 +162,25 @@ class _Flight:
         for name in nodes & new.keys():
             self._events[new[name]] = {key: made[key] for key in made if key[0] == name}
         return {key: made[key] for one in kept if (key := (one["node"], one["port"])) in made}
+
+
+def _missed(plan: Plan, products: Store) -> Iterator[str]:
+    """Yield the axes of histograms in whose range no value is: it may be in another unit."""
+    import hist
+
+    for (node, _), made in products.items():
+        if not isinstance(made, hist.BaseHist):
+            continue
+        for number, axis in enumerate(made.axes):
+            alone = made.project(number)
+            values, variances = alone.values(flow=True), alone.variances(flow=True)
+            total = 0.0 if variances is None else variances.sum()
+            is_many = total > 0 and values.sum() ** 2 / total >= _MANY
+            if is_many and axis.traits.underflow and not values[1:-1].any():
+                yield (
+                    f"stage {stage_of(plan.get_node(node))!r}: none of the values of the first "
+                    f"events is within axis {axis.name!r}, {axis.edges[0]:g} to {axis.edges[-1]:g}"
+                )
 
 
 def _unmodified(graph: Graph) -> Plan:

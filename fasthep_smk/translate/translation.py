@@ -307,7 +307,7 @@ def compile_plans(loaded: Loaded) -> Compiled:
     if plans and not found:  # what an unknown operation makes is not known
         varied = [one.plan for one in plans]
         found, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
-        notes = notes or more
+        notes += more
     _raise_if_any(found, loaded)
     wrong = (check.parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
     _raise_if_any([item for found in wrong for item in found], loaded)
@@ -601,10 +601,10 @@ def _unreadable_record(path: Path) -> str:
 
 
 def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:
-    """Return what is wrong, and what a newer FAST-HEP than the tested one may know."""
+    """Return what is wrong, and what may be right, in words."""
     doubts = [one for one in findings if isinstance(one, Doubt)]
     notes = [
-        f"{one.at or one.file}: {one.key}: {one.problem}, unless a newer FAST-HEP reads it"
+        f"{one.at or one.file}: {one.key}: {one.problem}"
         for one in located(doubts, start.settings.workflow, shown=start.shown)
     ]
     return [one for one in findings if not isinstance(one, Doubt)], notes
