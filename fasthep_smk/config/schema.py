@@ -401,7 +401,9 @@ def _problem(error: ValidationError) -> str:
     if error.validator == "maximum":
         return "is too large"
     if error.validator in ("minItems", "minProperties"):
-        return "is empty"
+        return "is too short" if error.instance else "is empty"
+    if error.validator == "maxItems":
+        return "is too long"
     if error.validator == "uniqueItems":
         return "holds an item twice"
     if error.validator == "type" and isinstance(error.instance, dict):

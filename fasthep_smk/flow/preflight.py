@@ -17,7 +17,7 @@ from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.column_types import UnfitColumn
 from fasthep_smk.flow.compiler_messages import raised_at
 from fasthep_smk.flow.graph import OF_GPUS, Graph
-from fasthep_smk.flow.places import node_place, quoted, stages_by_id, written
+from fasthep_smk.flow.places import mapping, node_place, quoted, stages_by_id, written
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
 from fasthep_smk.util.documents import YamlMapping
@@ -25,12 +25,14 @@ from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
-    from fasthep_smk.flow.shapes import Plan, Store
+    from fasthep_smk.flow.shapes import Plan, PlanNode, Store
 
 __all__ = ["Problem", "finding_of", "fly"]
 
 #: More are not told at once.
 _MOST = 10
+#: Letters of a message that are shown: it may have an array in it.
+_LONGEST = 2000
 #: From so many entries on, a histogram should not be empty.
 _MANY = 10
 #: What a source raises that is told to read what there is not; the rest is wrong with a file.
@@ -207,7 +209,7 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
     tried = f"tried with events of {partition['file']}" if partition else "tried with first events"
-    said = " ".join(str(cause).partition(_NOTES)[0].split())
+    said = " ".join(str(cause).partition(_NOTES)[0][:_LONGEST].split())
     said = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
     stage, text = raised_at(cause)
     if not isinstance(error, StageError):
@@ -223,6 +225,11 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
         told = str(error)
     of_text = written(document, stage_of(node), text) if text else None
     key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
+    if node.id.startswith("render.") and ".render" not in key:
+        content = stages_by_id(document).get(stage_of(node), ("", {}))[1]
+        of_style = quoted(_styles(document, node, content), None, said)
+        told = f"{node.impl} of stage {stage_of(node)!r} fails: {said}" if of_style else told
+        key = of_style or (key if content.get("op") == node.impl else "")  # else of the histogram
     return Finding(
         file=workflow,
         key=key or node_place(node),
@@ -230,3 +237,13 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
         value=text if of_text else None,
         hint=fix,
     )
+
+
+def _styles(document: YamlMapping, node: PlanNode, stage: YamlMapping) -> YamlMapping:
+    """Return the part of a workflow that has the style of a plot, and those that it uses."""
+    styles, found = mapping(document.get("styles")), dict[str, object]()
+    name = dict(node.meta or {}).get("style_ref") or mapping(stage.get("params")).get("style")
+    while isinstance(name, str) and name in styles and name not in found:
+        found[name] = styles[name]
+        name = mapping(styles[name]).get("use")
+    return {"styles": found}
