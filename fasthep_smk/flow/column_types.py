@@ -330,7 +330,7 @@ def refuse_totals(text: str, events: ak.Array, ctx: Context) -> None:
     import numpy as np
 
     tree = ast.parse(as_python(text), mode="eval")
-    functions = ctx["expr_registry"].functions
+    functions = getattr(ctx.get("expr_registry"), "functions", {})
     for part in ast.walk(tree.body):
         if not isinstance(part, ast.Call) or part is tree.body:
             continue

@@ -49,6 +49,8 @@ def meaning_findings(
         found += _of_plots(plan, document, workflow)
     changed: dict[str, str] = {}
     for plan in plans:
+        if mapping(plan.context.get("variation")).get("is_nominal", True) or _is_seen(plan):
+            continue
         found += _unchanged(plan, document, workflow)
         found += _of_changes(plan, document, changed, workflow)
     return list({(one.key, one.problem, one.value): one for one in found}.values())
@@ -214,7 +216,7 @@ def _of_changes(
     """
     variation = mapping(plan.context.get("variation"))
     rewrites, limits = (mapping(variation.get(key)) for key in ("rewrites", "applies_to"))
-    if not rewrites or _is_seen(plan):
+    if not rewrites:
         return
     key, name = _template(variation, document), str(variation.get("name"))
     same = changed.setdefault(repr(rewrites), name)
@@ -244,8 +246,6 @@ def _unchanged(
 ) -> Iterator[Finding]:
     """Yield what a plan variation says and FAST-HEP's compiler has found no place for."""
     variation = mapping(plan.context.get("variation"))
-    if variation.get("is_nominal", True) or _is_seen(plan):
-        return
     key, rewrites = _template(variation, document), mapping(variation.get("rewrites"))
     if mapping(variation.get("weight")).get("multiply") and not rewrites.get("weight_expr"):
         yield Finding(
