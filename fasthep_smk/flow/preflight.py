@@ -176,7 +176,7 @@ def _missed(plan: Plan, products: Store) -> Iterator[str]:
         for number, axis in enumerate(made.axes):
             alone = made.project(number)
             values, variances = alone.values(flow=True), alone.variances(flow=True)
-            total = 0.0 if variances is None else variances.sum()
+            total = (values if variances is None else variances).sum()  # of counts, they are equal
             is_many = total > 0 and values.sum() ** 2 / total >= _MANY
             if is_many and axis.traits.underflow and not values[1:-1].any():
                 yield (
