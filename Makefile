@@ -20,7 +20,7 @@ RUN = "$(VENV)/bin/python"
 BENCH_VENV ?= .venv-bench
 BENCH_ARGS ?= --write docs/benchmarks.md
 
-.PHONY: help demo test unit bytecode lint audit messages house reference man docs newest oldest nightly bench clean coverage pictures
+.PHONY: help demo test unit bytecode lint audit messages house mistakes reference man docs newest oldest nightly bench clean coverage pictures
 
 help:
 	@echo "make demo      install, make events, run the demo analysis; shows where its plots are"
@@ -30,6 +30,7 @@ help:
 	@echo "make audit     look up known holes in the packages that we need"
 	@echo "make messages  list every text that a user may read, with file and line"
 	@echo "make house     count lines, rooms, patches, and what a first run loads of the package"
+	@echo "make mistakes  tell which part of a check refuses each mistake that the tests know"
 	@echo "make reference write docs/reference.md from the schemas and FAST-HEP's specifications"
 	@echo "make man       write man/fasthep-smk.1 from the parser of the command line"
 	@echo "make docs      make a site of the pages, and check all links in them"
@@ -72,6 +73,9 @@ messages:
 
 house: $(VENV)/.installed-test
 	@$(RUN) .ci/house
+
+mistakes: $(VENV)/.installed-test
+	@$(RUN) .ci/mistakes
 
 reference: $(VENV)/.installed
 	$(RUN) .ci/make-reference > docs/reference.md.new

@@ -335,10 +335,11 @@ def _findings(
         other = f" with {schema['x-with']}" if "x-with" in schema else ""
         for name, close in _unknown(value, schema).items():
             is_sure = any(is_slip(name, one) for one in known) or not is_newer()
+            unless = "" if is_sure else ", unless a newer FAST-HEP reads it"
             yield (Finding if is_sure else Doubt)(
                 file=file,
                 key=key_of(key, [name]),
-                problem=f"{UNKNOWN}{other}",
+                problem=f"{UNKNOWN}{other}{unless}",
                 expected=", ".join(shown),
                 hint=f"did you mean {close!r}?" if close else None,
             )
@@ -400,7 +401,9 @@ def _problem(error: ValidationError) -> str:
     if error.validator == "maximum":
         return "is too large"
     if error.validator in ("minItems", "minProperties"):
-        return "is empty"
+        return "is too short" if error.instance else "is empty"
+    if error.validator == "maxItems":
+        return "is too long"
     if error.validator == "uniqueItems":
         return "holds an item twice"
     if error.validator == "type" and isinstance(error.instance, dict):

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.shapes import Context
 
 __all__ = [
-    "UnfitColumn", "events_of", "look_at_axes", "look_at_selection", "look_at_sums",
+    "TOTAL", "UnfitColumn", "events_of", "look_at_axes", "look_at_selection", "look_at_sums",
     "look_at_terms", "names_in", "number_missing", "pairs_with", "refuse_bits",
-    "refuse_values", "selections", "shape_of", "unpaired", "values_of", "weights_of",
+    "refuse_totals", "refuse_values", "selections", "shape_of", "unpaired", "values_of",
+    "weights_of",
 ]  # fmt: skip
 
 _CUTFLOW, _HIST = "hep.selection.cutflow", "hep.hist"
 _OBJECTS, _FLAG, _MASS = "hep.select_objects", "hep.selection.flag", "hep.di_object_mass"
 _PAIRS, _LEPTON = "hep.build_pairs", "hep.build_lepton_met_candidate"
 _RECOIL = "hep.build_recoil"
+#: What is wrong with a sum over all events.
+TOTAL = "this is one number for all events that are in a job, not one for each event"
 _BITS = ast.BitAnd | ast.BitOr | ast.BitXor
 #: What expressions call for each value: what is given to them is paired, as by an operator.
 _EACH_VALUE = ("abs", "cosh", "exp", "log", "log10", "sqrt", "where")
@@ -313,6 +316,36 @@ def refuse_bits(text: str, events: ak.Array, ctx: Context, *, is_condition: bool
             if _kind(turned, events, ctx) in "iu":
                 problem = f"'~' inverts the bits of a whole number: ~({turned}) is true for 0 and 1"
                 raise UnfitColumn(text, problem, f"write {turned} == 0")
+
+
+def refuse_totals(text: str, events: ak.Array, ctx: Context) -> None:
+    """Refuse functions that make one number of all events of a job, as ``x - mean(x)`` does.
+
+    Calls that are a part of the expression are evaluated once more, but those of NumPy's functions
+    of each value, and of FAST-HEP's.
+
+    Raises:
+        UnfitColumn: as it says.
+    """
+    import numpy as np
+
+    tree = ast.parse(as_python(text), mode="eval")
+    functions = getattr(ctx.get("expr_registry"), "functions", {})
+    for part in ast.walk(tree.body):
+        if not isinstance(part, ast.Call) or part is tree.body:
+            continue
+        function = functions.get(ast.unparse(part.func))
+        names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)}
+        of_fasthep = str(getattr(function, "__module__", "")).startswith("fasthep_carpenter.")
+        if isinstance(function, np.ufunc) or of_fasthep or names.isdisjoint(events.fields):
+            continue
+        try:
+            value: Any = upstream.eval_expr(events, ast.unparse(part), ctx)
+        except Exception:  # of which the whole expression tells
+            return
+        count = len(value) if getattr(value, "ndim", 0) else 1
+        if count == 1 and len(events) > 1 and type(value) not in (bool, int, float):
+            raise UnfitColumn(text, f"{ast.unparse(part)}: {TOTAL}", "reduce with axis=1")
 
 
 def _kind(text: str, events: ak.Array, ctx: Context) -> str:

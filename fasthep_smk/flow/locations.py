@@ -98,8 +98,9 @@ def _composed(file: Path) -> yaml.Node | None:
     return None
 
 
-def _lines(node: yaml.Node | None, key: str) -> Iterator[int]:
+def _lines(root: yaml.Node | None, key: str) -> Iterator[int]:
     """Yield the line of each step of a key, as far as there is one: the last is the nearest."""
+    node = root
     for step in _STEP.finditer(key):
         name = step[1] if step[1] is not None else step[4]
         if isinstance(node, yaml.SequenceNode):
@@ -107,10 +108,31 @@ def _lines(node: yaml.Node | None, key: str) -> Iterator[int]:
             node = node.value[number] if number < len(node.value) else None
             at = node
         else:
-            at, node = _entry(node, name, step[5] or step[2])
+            at, value = _entry(node, name, step[5] or step[2])
+            if value is None and step[2] == "0":
+                continue  # one instead of a list of them
+            if value is None and key.startswith("styles."):
+                at, value = _inherited(root, node, name)
+            node = value
         if node is None or at is None:
             return
         yield (node if isinstance(node, yaml.ScalarNode) else at).start_mark.line + 1
+
+
+def _inherited(
+    root: yaml.Node | None, style: yaml.Node | None, name: str | None
+) -> tuple[yaml.Node | None, yaml.Node | None]:
+    """Return the key and the value that a style has from ``with``, or from the one in ``use``."""
+    styles, seen = _entry(root, "styles", None)[1], set[int]()
+    while style is not None and id(style) not in seen:
+        seen.add(id(style))
+        for node in (style, _entry(style, "with", None)[1]):
+            at, value = _entry(node, name, None)
+            if value is not None:
+                return at, value
+        used = _entry(style, "use", None)[1]
+        style = _entry(styles, used.value, None)[1] if isinstance(used, yaml.ScalarNode) else None
+    return None, None
 
 
 def _number(node: yaml.SequenceNode, name: str | None) -> int:

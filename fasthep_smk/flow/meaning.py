@@ -34,7 +34,7 @@ from fasthep_smk.flow.reads import (
 from fasthep_smk.flow.upstream import ExecutionNode, ExecutionPlan
 from fasthep_smk.flow.vocabulary import Vocabulary
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, is_slip, nearest
+from fasthep_smk.util.errors import Doubt, Finding, is_slip, nearest
 from fasthep_smk.util.yaml_values import key_of
 
 __all__ = ["hidden_findings", "meaning_findings"]
@@ -59,11 +59,16 @@ def meaning_findings(
     found: list[Finding] = []
     for plan in plans[:1]:
         found += expression_findings(plans, document, workflow=workflow)
+        found += _of_columns(plan, workflow)
         found += _of_histograms(plan, workflow)
         found += _of_patches(plan, document, workflow)
         found += _of_plots(plan, document, workflow)
+    changed: dict[str, str] = {}
     for plan in plans:
+        if mapping(plan.context.get("variation")).get("is_nominal", True) or _is_seen(plan):
+            continue
         found += _unchanged(plan, document, workflow)
+        found += _of_changes(plan, document, changed, workflow)
     return list({(one.key, one.problem, one.value): one for one in found}.values())
 
 
@@ -82,9 +87,7 @@ def hidden_findings(
     """
     registry = full_registry(plan)
     values, constants = mapping(plan.context.get("globals")), mapping(registry.get("constants"))
-    trees = [ast.parse(as_python(text)) for _, text in expressions_of(plan)]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    read = {node.id for node in nodes if isinstance(node, ast.Name)}
+    read = {name for _, text in expressions_of(plan) for name in _names(text)}
     origins = mapping(mapping(plan.data_flow).get("origins"))
     columns = {*listed, *origins, *(read & set(branches))}
     own = "is a name of FAST-HEP's own context"
@@ -99,6 +102,33 @@ def hidden_findings(
         told[named(key, document)] = own
     hint = "give it another name, also where its value is meant"
     return [Finding(file=workflow, key=key, problem=told[key], hint=hint) for key in told]
+
+
+def _names(text: str) -> set[str]:
+    """Return the names in an expression, those of functions among them."""
+    try:
+        nodes = ast.walk(ast.parse(as_python(text)))
+    except SyntaxError:  # which is told of itself
+        return set()
+    return {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+def _of_columns(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
+    """Yield variables that are defined twice in a stage, and the first is read by nothing."""
+    for node in plan.nodes:
+        if node.impl != "hep.define" or not is_published(plan.registry, "transforms", node.impl):
+            continue
+        unread: set[str] = set()
+        for number, one in enumerate(_mappings(node.params.get("variables"))):
+            name, reduced = str(one.get("name")), mapping(one.get("reduce"))
+            unread -= _names(str(one.get("expr", reduced.get("over", ""))))
+            if name in unread:
+                yield Doubt(
+                    file=workflow,
+                    key=f"{node_place(node)}.variables[{number}].name",
+                    problem=f"{name!r} is defined before in this stage, and nothing reads that",
+                )
+            unread.add(name)
 
 
 def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
@@ -120,6 +150,12 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
         wanted = mapping(variations.get("apply_to")).get("eventtype")
         outside = [one for one in active if str(one.get("eventtype")) != str(wanted)]
         weights = mapping(variations.get("weights"))
+        seen: dict[str, str] = {}
+        for name, weight in weights.items():  # of one side only, the other is the nominal one
+            same = seen.setdefault(str(weight), str(name))
+            if same not in (name, "nominal"):
+                key = f"{node_place(node)}.variations.weights.{name}"
+                yield Doubt(file=workflow, key=key, problem=f"is the weight of {same!r}, too")
         if wanted and outside and "nominal" not in weights:
             name = str(outside[0].get("name"))
             yield Finding(
@@ -189,6 +225,10 @@ def _of_plots(
             grouped = [str(name) for by in made for name in by]
             vocabulary.names["drawn"] = [*names, *groups, *grouped]
         key = _style_key(node, document)
+        data = mapping(spec.get("data_mc")).get("data")
+        if mapping(datasets.get(str(data))).get("eventtype") == "mc":
+            problem = f"{data!r} is simulation: its eventtype is mc"
+            yield Doubt(file=workflow, key=f"{key}.data_mc.data", problem=problem)
         found = list(vocabulary.findings(spec, "style", file=workflow, key=key))
         yield from found
         told = any(".transforms" in (one.key or "") for one in found)
@@ -224,13 +264,45 @@ def _style_key(node: ExecutionNode, document: Mapping[str, object]) -> str:
     return f"styles.{style}" if isinstance(style, str) else node_place(node)
 
 
+def _of_changes(
+    plan: ExecutionPlan, document: Mapping[str, object], changed: dict[str, str], workflow: str
+) -> Iterator[Finding]:
+    """Yield what a plan variation changes as another does, or for datasets that it does not name.
+
+    ``changed`` has the names of those before it, by what they change.
+    """
+    variation = mapping(plan.context.get("variation"))
+    rewrites, limits = (mapping(variation.get(key)) for key in ("rewrites", "applies_to"))
+    if not rewrites:
+        return
+    key, name = _template(variation, document), str(variation.get("name"))
+    same = changed.setdefault(repr(rewrites), name)
+    if same != name:
+        problem = f"{name!r} changes the same as {same!r}"
+        yield Doubt(file=workflow, key=f"{key}.name", problem=problem)
+    rewritten = [*_mappings(rewrites.get("weight_expr")), *_mappings(rewrites.get("fields"))]
+    stages = {one.get("stage") for one in rewritten}
+    nodes = [node for node in plan.nodes if dict(node.meta or {}).get("stage_id") in stages]
+    types, names = (
+        {str(one).lower() for one in limits.get(key) or ()} for key in ("eventtypes", "datasets")
+    )
+    outside = [
+        str(dataset)
+        for dataset, content in mapping(plan.context.get("datasets")).items()
+        if (types and str(content.get("eventtype")).lower() not in types)
+        or (names and str(dataset).lower() not in names)
+        if any(upstream.node_applies_to_plan_dataset(one, dataset=dict(content)) for one in nodes)
+    ]
+    if outside:
+        problem = f"is not read with mode: plan: it changes {', '.join(outside)}, too"
+        yield Doubt(file=workflow, key=f"{key}.applies_to", problem=problem)
+
+
 def _unchanged(
     plan: ExecutionPlan, document: Mapping[str, object], workflow: str
 ) -> Iterator[Finding]:
     """Yield what a plan variation says and FAST-HEP's compiler has found no place for."""
     variation = mapping(plan.context.get("variation"))
-    if variation.get("is_nominal", True) or _is_seen(plan):
-        return
     key, rewrites = _template(variation, document), mapping(variation.get("rewrites"))
     if mapping(variation.get("weight")).get("multiply") and not rewrites.get("weight_expr"):
         yield Finding(
@@ -244,7 +316,11 @@ def _unchanged(
     replaced = mapping(variation.get("replace"))
     flow = mapping(plan.data_flow)
     columns = {*mapping(flow.get("origins")), *mapping(flow.get("consumers"))} - set(replaced)
-    for name in replaced:
+    for name, other in replaced.items():
+        if name == other:
+            problem = f"replaces {name!r} by itself"
+            yield Finding(file=workflow, key=f"{key}.replace.{name}", problem=problem)
+            continue
         # A file of variations may serve several workflows: what they lack has no effect.
         if name not in used and (not used or any(is_slip(str(name), one) for one in columns)):
             yield Finding(

@@ -107,8 +107,9 @@ def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None
 
     ``stage`` is its id, or the id of a node that reads a source or join (``read.events``); without
     one, all of the workflow is looked through. Values count where they stand as a whole word, but
-    short ones, numbers and names of keys only in quotation marks. Where nothing is quoted as a
-    whole, the first expression with a name that stands in quotation marks is the place.
+    short ones, numbers and names of keys only in quotation marks; a value also after a colon at the
+    end. Where nothing is quoted as a whole, the first expression with a name that stands in
+    quotation marks is the place.
     """
     key, content = _part(document, stage)
     said = re.sub(r"\[(?:'[^']*', )+'[^']*'\]", "", " ".join(message.split()))  # what there is
@@ -121,6 +122,8 @@ def quoted(document: YamlMapping, stage: str | None, message: str) -> str | None
         if stage is None:  # a word of letters may be any
             is_word &= not text.isalpha()
         at = max(said.find(f"'{text}'"), said.find(f'"{text}"'))
+        if not is_key and at < 0 and len(text) > 2 and said.endswith(f": {text}"):
+            at = len(said)
         if is_key and (where in document or (stage is None and uses[value] > 1)):
             continue  # the name of a section, or of keys in several places
         if at >= 0 or (is_word and _has_word(said, text)):

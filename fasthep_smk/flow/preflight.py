@@ -8,7 +8,7 @@ result goes on, so that several mistakes are told at once.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from fasthep_smk.flow import plan_files, summary
 from fasthep_smk.flow.column_types import UnfitColumn, events_of
 from fasthep_smk.flow.compiler_messages import raised_at
 from fasthep_smk.flow.graph import OF_GPUS, Graph, Node
-from fasthep_smk.flow.places import node_place, quoted, stages_by_id, written
+from fasthep_smk.flow.places import mapping, node_place, quoted, stages_by_id, written
 from fasthep_smk.flow.runtime import Session, StageError
 from fasthep_smk.flow.stage_error import stage_of
 from fasthep_smk.util.documents import YamlMapping
@@ -25,12 +25,16 @@ from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData, ProductOutline
-    from fasthep_smk.flow.shapes import Plan, Store
+    from fasthep_smk.flow.shapes import Plan, PlanNode, Store
 
 __all__ = ["Problem", "finding_of", "fly"]
 
 #: More are not told at once.
 _MOST = 10
+#: Letters of a message that are shown: it may have an array in it.
+_LONGEST = 2000
+#: From so many entries on, a histogram should not be empty.
+_MANY = 10
 #: What a source raises that is told to read what there is not; the rest is wrong with a file.
 _OF_NAMES = (KeyError, SyntaxError, NameError, TypeError, AttributeError)
 #: What NumPy says of the largest of no numbers: there was no such object in any event.
@@ -136,7 +140,8 @@ class _Flight:
         session.run_end()
         run = session.record()
         run.warnings = [one for one in run.warnings if one.get("category") == summary.CHANGED]
-        return [line.removeprefix("- ") for line in summary.told(self._plan, [run]).splitlines()]
+        told = summary.told(self._plan, [run]).splitlines()
+        return [*(line.removeprefix("- ") for line in told), *_missed(self._plan, products)]
 
     def _reduced(self, session: Session, partitions: list[PartitionData], side: Store) -> Store:
         found: dict[str, list[Store]] = {}
@@ -207,6 +212,25 @@ def _asks_dataset(node: Node) -> bool:
     return not node.published or "dataset_" in repr(said)
 
 
+def _missed(plan: Plan, products: Store) -> Iterator[str]:
+    """Yield the axes of histograms in whose range no value is: it may be in another unit."""
+    import hist
+
+    for (node, _), made in products.items():
+        if not isinstance(made, hist.BaseHist):
+            continue
+        for number, axis in enumerate(made.axes):
+            alone = made.project(number)
+            values, variances = alone.values(flow=True), alone.variances(flow=True)
+            total = (values if variances is None else variances).sum()  # of counts, they are equal
+            is_many = total > 0 and values.sum() ** 2 / total >= _MANY
+            if is_many and axis.traits.underflow and not values[1:-1].any():
+                yield (
+                    f"stage {stage_of(plan.get_node(node))!r}: none of the values of the first "
+                    f"events is within axis {axis.name!r}, {axis.edges[0]:g} to {axis.edges[-1]:g}"
+                )
+
+
 def _unmodified(graph: Graph) -> Plan:
     """Return the plan without modifiers that need a GPU, or that measure."""
 
@@ -231,7 +255,7 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
     """Return what is wrong with the workflow: at the text that FAST-HEP quotes, if it does."""
     error, cause, partition = problem.error, problem.cause, problem.partition
     tried = f"tried with events of {partition['file']}" if partition else "tried with first events"
-    said = " ".join(str(cause).partition(_NOTES)[0].split())
+    said = " ".join(str(cause).partition(_NOTES)[0][:_LONGEST].split())
     said = f"{type(cause).__name__}: {said}" if said else type(cause).__name__
     stage, text = raised_at(cause)
     if not isinstance(error, StageError):
@@ -247,6 +271,11 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
         told = str(error)
     of_text = written(document, stage_of(node), text) if text else None
     key = of_text or (quoted(document, stage_of(node), said) or "").removesuffix(".id")
+    if node.id.startswith("render.") and ".render" not in key:
+        content = stages_by_id(document).get(stage_of(node), ("", {}))[1]
+        of_style = quoted(_styles(document, node, content), None, said)
+        told = f"{node.impl} of stage {stage_of(node)!r} fails: {said}" if of_style else told
+        key = of_style or (key if content.get("op") == node.impl else "")  # else of the histogram
     return Finding(
         file=workflow,
         key=key or node_place(node),
@@ -254,3 +283,13 @@ def finding_of(problem: Problem, document: YamlMapping, *, workflow: str) -> Fin
         value=text if of_text else None,
         hint=fix,
     )
+
+
+def _styles(document: YamlMapping, node: PlanNode, stage: YamlMapping) -> YamlMapping:
+    """Return the part of a workflow that has the style of a plot, and those that it uses."""
+    styles, found = mapping(document.get("styles")), dict[str, object]()
+    name = dict(node.meta or {}).get("style_ref") or mapping(stage.get("params")).get("style")
+    while isinstance(name, str) and name in styles and name not in found:
+        found[name] = styles[name]
+        name = mapping(styles[name]).get("use")
+    return {"styles": found}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Exited", "MissingColumn", "StageError", "TooManyEvents", "own_line", "stage_of"]
 
+_ARRAYS = {"Array": "an array", "ndarray": "an array"}
 _OURS = f"{Path(__file__).parents[1]}/"
 #: What Awkward says of a column that an array lacks, by ``stream["x"]`` and ``stream.x``.
 _NO_COLUMN = re.compile(r"no field (?:named )?'([^']+)'")
@@ -137,10 +138,11 @@ class _WrongResult(NamedTuple):
 def _wrong_result(
     node: PlanNode, plan: Plan, inputs: Mapping[str, object], ctx: Mapping[str, object]
 ) -> _WrongResult | None:
-    """Return the transform whose ``None``, or array without columns, a node got."""
+    """Return the transform whose ``None``, or what else has no columns, a node got."""
     for ref in node.inputs:
         got = inputs.get(ref.input_name, ref)
-        if got is None or _is_bare_array(got):
+        is_stream = plan.get_node(ref.node_id).outputs.get(ref.output_name) == "event_stream"
+        if got is None or (is_stream and not _has_columns(got)):
             dataset = ctx.get("dataset")
             active = upstream.resolve_active_input_ref(
                 plan, ref, dataset=dataset if isinstance(dataset, dict) else None
@@ -155,7 +157,8 @@ def _wrong_result(
             own = not is_published(plan.registry, CATEGORY[maker.role], maker.impl)
             if own and made == "event_stream":
                 fix = "the function must end with return ak.with_field(stream, …)"
-                return _WrongResult(maker, "an array, not events", fix)
+                kind = type(got).__name__
+                return _WrongResult(maker, f"{_ARRAYS.get(kind, f'a {kind}')}, not events", fix)
     return None
 
 
@@ -171,11 +174,10 @@ def _is_empty(value: object) -> bool:
     return hasattr(value, "axes") and callable(counts) and bool(counts(flow=True).sum() <= 0)
 
 
-def _is_bare_array(value: object) -> bool:
+def _has_columns(value: object) -> bool:
     import awkward as ak
-    import numpy as np
 
-    return isinstance(value, ak.Array | np.ndarray) and not ak.fields(value)
+    return isinstance(value, dict) or (isinstance(value, ak.Array) and bool(ak.fields(value)))
 
 
 def _function_line(node: PlanNode, plan: Plan) -> str | None:

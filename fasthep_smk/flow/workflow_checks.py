@@ -14,7 +14,7 @@ from fasthep_smk.flow.datasets import dataset_findings
 from fasthep_smk.flow.language import language_findings
 from fasthep_smk.flow.places import datasets_at, mapping, stages_of
 from fasthep_smk.util.documents import YamlMapping
-from fasthep_smk.util.errors import Finding, not_among
+from fasthep_smk.util.errors import Doubt, Finding, not_among
 from fasthep_smk.util.names import folder_problem
 from fasthep_smk.util.yaml_values import as_yaml
 
@@ -145,19 +145,16 @@ def _dataset_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]
 
 
 def _source_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:
-    """Yield sources that end before they begin."""
+    """Yield bounds below 0, by which others mean no bound."""
     for name, source in mapping(document.get("sources")).items():
-        start, stop = mapping(source).get("start") or 0, mapping(source).get("stop")
-        if mapping(source).get("kind") not in (None, "root_tree"):
-            continue
-        if isinstance(start, int) and isinstance(stop, int) and 0 <= stop <= start:
-            yield Finding(
-                file=workflow,
-                key=f"sources.{name}.stop",
-                problem=f"no event is between start ({start}) and stop",
-                value=as_yaml(stop),
-                expected="a number above start",
-            )
+        for key in ("start", "stop") if mapping(source).get("kind") in (None, "root_tree") else ():
+            value = mapping(source).get(key)
+            if isinstance(value, int) and value < 0:
+                yield Doubt(
+                    file=workflow,
+                    key=f"sources.{name}.{key}",
+                    problem=f"{value} counts from the end of each file: some events are left out",
+                )
 
 
 def _variation_findings(document: YamlMapping, workflow: str) -> Iterator[Finding]:

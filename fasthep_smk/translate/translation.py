@@ -308,16 +308,21 @@ def compile_plans(loaded: Loaded) -> Compiled:
         raise Findings(located(found, workflow, shown=loaded.shown)) from error
     plans = _selected(each, settings.variation, loaded.shown)
     found = [item for one in plans for item in check.plan_findings(one.plan, workflow=loaded.shown)]
+    wrong: list[Finding] = []
+    if not found:  # what an unknown operation takes is not known
+        for one in plans:
+            wrong += check.parameter_findings(one.plan, document, workflow=loaded.shown)
     if plans:
         found += operation_findings(document, plans[0].plan.registry, workflow=loaded.shown)
     found, notes = _apart(found, loaded)
-    if plans and not found:  # what an unknown operation makes is not known
+    if plans and not found:  # nor what it makes
         varied = [one.plan for one in plans]
         found, more = _apart(meaning_findings(varied, document, workflow=loaded.shown), loaded)
-        notes = notes or more
+        notes += more
+    # A parameter that is misspelt is missing, too.
+    stages = {(one.key or "").partition(".params")[0] for one in found}
+    found += [one for one in wrong if (one.key or "").partition(".params")[0] not in stages]
     _raise_if_any(found, loaded)
-    wrong = (check.parameter_findings(one.plan, document, workflow=loaded.shown) for one in plans)
-    _raise_if_any([item for found in wrong for item in found], loaded)
     compiler_said = [text for one in plans for text in one.warnings]
     warnings = [*loaded.execution.notices, *notes, *not_searched, *compiler_said]
     return _adding(Compiled, loaded, plans=plans, inputs=inputs, warnings=warnings)
@@ -618,10 +623,10 @@ def _unreadable_record(path: Path) -> str:
 
 
 def _apart(findings: list[Finding], start: Start) -> tuple[list[Finding], list[str]]:
-    """Return what is wrong, and what a newer FAST-HEP than the tested one may know."""
+    """Return what is wrong, and what may be right, in words."""
     doubts = [one for one in findings if isinstance(one, Doubt)]
     notes = [
-        f"{one.at or one.file}: {one.key}: {one.problem}, unless a newer FAST-HEP reads it"
+        f"{one.at or one.file}: {one.key}: {one.problem}"
         for one in located(doubts, start.settings.workflow, shown=start.shown)
     ]
     return [one for one in findings if not isinstance(one, Doubt)], notes

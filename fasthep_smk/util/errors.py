@@ -110,7 +110,7 @@ class Finding:
 
 
 class Doubt(Finding):
-    """What may be right with a newer release of what reads it: told, and no reason to stop."""
+    """What may be meant, or read by a newer release: told, and no reason to stop."""
 
 
 def not_among(

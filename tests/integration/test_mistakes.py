@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,25 +25,14 @@ SPOILT = [path for path in FILES if path.stem != "as_it_is"]
 
 
 def of_kind(kind: str) -> Iterator[Any]:
-    for path in FILES:
-        for case in yaml.safe_load(path.read_text()).get(kind) or ():
-            marks = [LONG] if case.get("long") else []
-            yield pytest.param(
-                case, marks=marks, id=f"{path.stem}-{case['name'].replace(' ', '_')}"
-            )
+    for file, case in mistakes.cases(kind):
+        marks = [LONG] if case.get("long") else []
+        yield pytest.param(case, marks=marks, id=f"{file}-{case['name'].replace(' ', '_')}")
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return mistakes.make_data(tmp_path_factory.mktemp("mistakes"))
-
-
-def write(case: Mapping[str, Any], data: Path, folder: Path) -> None:
-    (folder / "data").symlink_to(data)
-    for name, text in case.get("files", {}).items():
-        (folder / name).write_text(text)
-    text = yaml.safe_dump(mistakes.changed(case), sort_keys=False)
-    (folder / "workflow.yaml").write_text(text)
 
 
 def check(
@@ -54,7 +43,7 @@ def check(
     capfd: pytest.CaptureFixture[str],
 ) -> tuple[int, str]:
     """Return the status of `fasthep-smk check`, and what it says."""
-    write(case, data, folder)
+    mistakes.write(case, data, folder)
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
     capfd.readouterr()
@@ -120,7 +109,7 @@ def test_fasthep_run_fails_where_a_mistake_is_not_silent(
     for number, case in enumerate(random.sample(known, min(10, len(known)))):
         folder = tmp_path / f"{number}"
         folder.mkdir()
-        write(case, data, folder)
+        mistakes.write(case, data, folder)
         env = unusual.environment(folder)
         command = ["run", "workflow.yaml", "--outdir", "build"]
         # An operation may end its process, whose status a warm one would not have.

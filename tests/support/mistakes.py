@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import yaml
 
 from . import events
 
-__all__ = ["BASE", "FOLDER", "base_for", "changed", "make_data"]
+__all__ = ["BASE", "FOLDER", "base_for", "cases", "changed", "make_data", "write"]
 
 FOLDER = Path(__file__).parents[1] / "mistakes"
 BASE = yaml.safe_load((FOLDER / "workflow.yaml").read_text())
@@ -25,6 +26,22 @@ def make_data(folder: Path) -> Path:
     return folder
 
 
+def cases(kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the cases that are ``wrong``, ``right`` or ``warned``, each with its file."""
+    for path in sorted(FOLDER.glob("*.yaml")):
+        for case in yaml.safe_load(path.read_text()).get(kind) or ():
+            yield path.stem, case
+
+
+def write(case: Mapping[str, Any], data: Path, folder: Path) -> None:
+    """Write the workflow of a case, and what lies beside it."""
+    (folder / "data").symlink_to(data)
+    for name, text in case.get("files", {}).items():
+        (folder / name).write_text(text)
+    text = yaml.safe_dump(changed(case), sort_keys=False)
+    (folder / "workflow.yaml").write_text(text)
+
+
 def base_for(section: object) -> dict[str, Any]:
     """The right workflow for what is wrong in one section: all variations if it is theirs.
 
@@ -37,7 +54,7 @@ def base_for(section: object) -> dict[str, Any]:
     return document
 
 
-def changed(case: dict[str, Any]) -> dict[str, Any]:
+def changed(case: Mapping[str, Any]) -> dict[str, Any]:
     """The right workflow with what a case sets; what it sets to null is taken out."""
     document = base_for("systematics" if "systematics" in str(case) else None)
     for path, value in copy.deepcopy(case["set"]).items():  # cases of a file may share values

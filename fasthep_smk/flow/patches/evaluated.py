@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fasthep_smk.flow import upstream
 from fasthep_smk.flow.column_types import (
+    TOTAL,
     UnfitColumn,
     events_of,
     look_at_axes,
@@ -25,6 +26,7 @@ from fasthep_smk.flow.column_types import (
     names_in,
     pairs_with,
     refuse_bits,
+    refuse_totals,
     refuse_values,
     selections,
     shape_of,
@@ -45,7 +47,6 @@ __all__ = ["forget_evaluated", "look_at_inputs", "look_closely"]
 
 _CUTFLOW, _HIST, _MASS = "hep.selection.cutflow", "hep.hist", "hep.di_object_mass"
 _DEFINE, _LOOKUP = "hep.define", "hep.weights.lookup_csv"
-_TOTAL = "this is one number for all events that are in a job, not one for each event"
 
 
 class _Evaluated(NamedTuple):
@@ -136,7 +137,7 @@ def look_at_inputs(
 
 
 def look_closely() -> None:
-    """Look in this process also at what takes an evaluation more: operations on bits."""
+    """Look in this process also at what takes an evaluation more: bits, sums over all events."""
     global _is_close
     _is_close = True
 
@@ -163,6 +164,8 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
         expressions = [variable.get("expr") for variable in variables]
         is_condition = _running.node.impl == _DEFINE and text not in expressions
         refuse_bits(text, events, ctx, is_condition=is_condition)
+    if _is_close and "(" in text:
+        refuse_totals(text, events, ctx)
     if text not in _running.weights:
         value: Any = upstream.eval_expr(events, text, ctx)
     else:
@@ -172,7 +175,7 @@ def _evaluated(events: ak.Array, text: str, ctx: Context) -> object:
     if count != len(events) and not constant and not names_in(text).isdisjoint(events.fields):
         raise UnfitColumn(
             text,
-            _TOTAL if count == 1 else f"makes {count} values of {len(events)}",
+            TOTAL if count == 1 else f"makes {count} values of {len(events)}",
             "reduce with axis=1",
         )
     if text in _running.weights:

@@ -34,6 +34,18 @@ analysis:
         axes:
           - source: x
             name: met
+      render:
+        style: met
+        when: end
+styles:
+  base:
+    op: hep.render.hist1d
+    figure: {dpi: 50}
+  met:
+    use: base
+    with:
+      axes:
+        x: {name: met}
 """
 
 
@@ -52,6 +64,11 @@ analysis:
         ("analysis.stages['Second'].params.storage", "w.yaml, line 3"),
         ("analysis.stages['Second'].params.weight_expr", "w.yaml, line 11"),
         ("analysis.stages['Second'].params.axes[7].name", "w.yaml, line 13"),
+        # One plot instead of a list, and what a style has from another one.
+        ("analysis.stages['Second'].render[0].when", "w.yaml, line 18"),
+        ("styles.met.figure.dpi", "w.yaml, line 22"),
+        ("styles.met.axes.x.name", "w.yaml, line 27"),
+        ("styles.met.legend", "w.yaml, line 23"),
         ("nowhere.at.all", None),
     ],
 )
