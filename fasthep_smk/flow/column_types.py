@@ -111,19 +111,22 @@ def refuse_values(
     import awkward as ak
 
     lengths, kind = shape_of(column)
-    shown = str(ak.type(column).content)
     if kind not in "biufS" or (kind == "S" and not text_too):
+        shown = ak.type(column).content
         raise UnfitColumn(
             text, f"its values are of type {shown}, and numbers{' or texts' * text_too} belong "
             "here", "let an op of your own make a column of numbers of it",
         )  # fmt: skip
     if not (missing_too and kind != "S"):
-        _refuse_missing(text, column, shown, "a text" if kind == "S" else "a number")
+        _refuse_missing(text, column, "a text" if kind == "S" else "a number")
     return lengths
 
 
-def _refuse_missing(text: str, column: object, shown: str, other: str) -> None:
+def _refuse_missing(text: str, column: object, other: str) -> None:
+    import awkward as ak
+
     if missing := number_missing(column):
+        shown = ak.type(column).content
         raise UnfitColumn(
             text, f"{missing} of its values are missing (None, in a column of type {shown}): they "
             "would be dropped, and others would take their places",
@@ -135,12 +138,18 @@ def number_missing(column: object) -> int:
     """Return how many values of a column, or of its lists, are missing (None)."""
     import awkward as ak
 
-    shown = str(ak.type(column).content)
-    if "?" not in shown and "option[" not in shown:
+    if not _may_miss(ak.to_layout(column)):
         return 0
     depth = len(shape_of(column)[0])
     levels = (ak.is_none(column, axis=axis) for axis in range(depth + 1))
     return sum(int(ak.sum(level, axis=None)) for level in levels)
+
+
+def _may_miss(layout: Any) -> bool:
+    """Whether a column, or what its lists hold, may have missing values."""
+    while hasattr(layout, "content") and not layout.is_option:
+        layout = layout.content
+    return bool(layout.is_option or layout.is_union or layout.is_record)
 
 
 def look_at_axes(
@@ -193,15 +202,15 @@ def look_at_selection(text: str, value: object) -> None:
     import awkward as ak
 
     kind = shape_of(value)[1]
-    shown = str(ak.type(value).content)
     if kind in "iuf" and kind:
+        shown = str(ak.type(value).content)
         raise UnfitColumn(
             text,
             f"is a number ({shown.rpartition(' ')[2].lstrip('?')}), and selects by position: a "
             "selection is a yes or no for each object or event",
             f"compare it: ({text}) != 0, or ({text}) > 0",
         )
-    _refuse_missing(text, value, shown, "False")
+    _refuse_missing(text, value, "False")
 
 
 def selections(impl: str, params: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -240,14 +249,23 @@ def look_at_sums(text: str, weight: object) -> None:
 
 def look_at_terms(text: str, events: ak.Array) -> None:
     """Raise if an expression pairs values of an event with places in lists of a fixed length."""
+    fields = set(events.fields)
     for names in _terms(text):
-        there = sorted(names.intersection(events.fields))
-        shapes = {name: shape_of(events[name])[0] for name in there} if len(there) > 1 else {}
+        there = sorted(names & fields)
+        if len(there) < 2 or not any(_may_have_fixed_lists(events, name) for name in there):
+            continue  # as nearly always: to tell shapes takes longer
+        shapes = {name: shape_of(events[name])[0] for name in there}
         fixed = sorted((len(shape), name) for name, shape in shapes.items() if -1 not in shape)
         if fixed and fixed[0][0] != fixed[-1][0]:
             first, last = fixed[0][1], fixed[-1][1]
             wrong = unpaired(first, events[first], last, events[last])
             raise UnfitColumn(text, f"{first}: {wrong.problem}", wrong.hint)
+
+
+def _may_have_fixed_lists(events: ak.Array, name: str) -> bool:
+    record = events.layout.content if events.layout.is_indexed else events.layout
+    column = record.content(name) if record.is_record else events[name].layout
+    return bool(column.purelist_isregular and column.purelist_depth > 1)
 
 
 @lru_cache(maxsize=1024)

@@ -82,8 +82,9 @@ class OwnModules:
         if module is not None:
             with suppress(Exception):  # FAST-HEP says what is wrong with it
                 import_module(module)
-        lazy = {name for name, value in sys.modules.items() if type(value).__name__ == _LAZY}
-        new = sys.modules.keys() - self._examined - lazy
+        modules = sys.modules
+        unseen = modules.keys() - self._examined
+        new = {name for name in unseen if type(modules[name]).__name__ != _LAZY}
         self._examined |= new
         self._own.update(name for name in new if self._is_own(name, sys.modules[name]))
         if anew or self._own & new:  # which may have told others of themselves
