@@ -151,9 +151,9 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
         outside = [one for one in active if str(one.get("eventtype")) != str(wanted)]
         weights = mapping(variations.get("weights"))
         seen: dict[str, str] = {}
-        for name, weight in weights.items():  # of one side only, the other is the nominal one
-            same = seen.setdefault(str(weight), str(name))
-            if same not in (name, "nominal"):
+        for name, weight in ((str(key), one) for key, one in weights.items()):
+            same = seen.setdefault(str(weight), name)
+            if same not in (name, "nominal"):  # of one side only, the other is the nominal one
                 key = f"{node_place(node)}.variations.weights.{name}"
                 yield Doubt(file=workflow, key=key, problem=f"is the weight of {same!r}, too")
         if wanted and outside and "nominal" not in weights:
@@ -276,7 +276,7 @@ def _of_changes(
     if not rewrites:
         return
     key, name = _template(variation, document), str(variation.get("name"))
-    same = changed.setdefault(repr(rewrites), name)
+    same = changed.setdefault(repr((rewrites, variation.get("group"))), name)
     if same != name:
         problem = f"{name!r} changes the same as {same!r}"
         yield Doubt(file=workflow, key=f"{key}.name", problem=problem)
