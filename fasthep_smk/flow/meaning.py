@@ -154,7 +154,7 @@ def _of_histograms(plan: ExecutionPlan, workflow: str) -> Iterator[Finding]:
         for name, weight in ((str(key), one) for key, one in weights.items()):
             same = seen.setdefault(str(weight), name)
             if same not in (name, "nominal"):  # of one side only, the other is the nominal one
-                key = f"{node_place(node)}.variations.weights.{name}"
+                key = key_of(f"{node_place(node)}.variations.weights", [name])
                 yield Doubt(file=workflow, key=key, problem=f"is the weight of {same!r}, too")
         if wanted and outside and "nominal" not in weights:
             name = str(outside[0].get("name"))

@@ -175,9 +175,10 @@ class _Flight:
             given |= {(name, port): value for (_, port), value in self._events[read].items()}
         kind = self._kind({key: given[key] for key in given if key[0] in sources})
         is_like = kind in self._flown and "final" not in self._nodes
-        self._flown.add(kind)
         rest = (nodes & self._of_each if is_like else nodes) - sources
         made, kept = session.partition(rest, self.partition, given)
+        if not any(map(_has_no_events, (*given.values(), *made.values()))):
+            self._flown.add(kind)  # else the next one of its kind may have some
         return None if is_like else {**lasting, **_lasting(made, kept)}
 
     def _kind(self, read: Store) -> object:
@@ -190,7 +191,12 @@ class _Flight:
             for name, value in dataset.items()
         }
         active = [name for name in self._graph.nodes if self._graph.active(name, dataset)]
-        types = {key: _type_of(value) for key, value in read.items()}
+        types = {
+            key: self.partition["dataset"]
+            if (events := events_of(value)) is None
+            else str(events.type.content)
+            for key, value in read.items()
+        }
         return repr((sorted(facts.items()), active, sorted(types.items())))
 
 
@@ -198,10 +204,9 @@ def _lasting(made: Store, kept: Iterable[ProductOutline]) -> Store:
     return {key: made[key] for one in kept if (key := (one["node"], one["port"])) in made}
 
 
-def _type_of(value: object) -> str:
-    """Return the type of the columns of events; of anything else, of itself."""
+def _has_no_events(value: object) -> bool:
     events = events_of(value)
-    return type(value).__name__ if events is None else str(events.type.content)
+    return events is not None and len(events) == 0
 
 
 def _asks_dataset(node: Node) -> bool:
