@@ -1,9 +1,9 @@
 """Hold back the jobs of a run while a required credential has ended.
 
-This is for the process of Snakemake, which runs in the build folder: its scheduler chooses no job
-then, whatever the batch system, and looks again a little later. What runs goes on, and Ctrl-C ends
-the run as usual. The user is told at once, also while the scheduler has nothing to choose. That
-process is told which credentials are required, never what is in them.
+This is for the process of Snakemake, which runs in the build folder: its scheduler
+(:mod:`fasthep_smk.executors.scheduler`) chooses no job then, whatever the batch system. What runs
+goes on, and Ctrl-C ends the run as usual. The user is told at once, also while the scheduler has
+nothing to choose. That process is told which credentials are required, never what is in them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from fasthep_smk.config.credentials import Requirement
-from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import logger_plugin
-from fasthep_smk.flow import patches
-from fasthep_smk.util.snakemake_types import Scheduler, job_scheduler
 
-__all__ = ["Gate", "hold_jobs_back"]
+__all__ = ["Gate"]
 
 #: Seconds for which a look at credentials that are valid is enough, and between two looks.
 _TRUST, _PAUSE = 1.0, 2.0
@@ -71,29 +67,3 @@ class Gate:
             self._tell(line)
         self._missing = set(missing)
         self._look_at = self._clock() + (0.0 if missing else _TRUST)
-
-
-def hold_jobs_back() -> None:
-    """Let Snakemake's scheduler choose no job while a credential has ended."""
-    scheduler = job_scheduler()
-    names = ("job_selector", "_schedule_reevalutation")
-    if not all(hasattr(scheduler, name) for name in names):  # one is private: it may be gone
-        return
-    choose = scheduler.job_selector
-    gate: Gate | None = None
-    look_again_at = 0.0
-
-    def job_selector(self: Scheduler, jobs: object) -> object:
-        nonlocal gate, look_again_at
-        if gate is None:
-            gate = Gate(required_of(Path()))
-            gate.keep_looking()
-        if gate.is_open():
-            return choose(self, jobs)
-        # Each look is followed by the next: a job that ends in between must not start another row.
-        if time.monotonic() >= look_again_at:
-            look_again_at = time.monotonic() + _PAUSE
-            self._schedule_reevalutation(_PAUSE)
-        return set()
-
-    patches.CREDENTIAL_GATE.make(scheduler, job_selector=job_selector)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -27,27 +27,17 @@ from fasthep_smk.executors.sizes import Sizes
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
 from fasthep_smk.storage.job_settings import MOVED, read_requests
-from fasthep_smk.util.snakemake_types import (
-    Scheduler,
-    SnakemakeJob,
-    SnakemakeJobInfo,
-    SnakemakeRule,
-    job_scheduler,
-)
+from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, SnakemakeRule
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.record import Asked
 
-__all__ = ["COUNTED", "Queue", "as_sent", "number", "prepare_routes"]
+__all__ = ["Queue", "as_sent", "number", "prepare_routes", "sizes_of_run"]
 
 #: The jobs that are in their fallback, by rule and wildcards: those of this process's run.
 _moved: set[tuple[str, frozenset[tuple[str, object]]]] = set()
 #: So many jobs are named in one command; the others have their turn at the next look.
 _AT_ONCE = 500
-#: What Snakemake's scheduler keeps of a job: what it counts against what there is.
-COUNTED = "_scheduler_resources"
-#: How the resources begin that count the jobs of a pool.
-_TOKEN = "pool_"
 
 
 def number(job: SnakemakeJob) -> int:
@@ -189,16 +179,12 @@ class Queue:
 
 
 def prepare_routes() -> None:
-    """Let Snakemake give jobs in their fallback what that asks for, and count them there.
+    """Let Snakemake give jobs in their fallback what that asks for.
 
     And jobs that are measured what those took that have ended.
-
-    It evaluates what a job counts against, such as the workers of a pool, once and for all: a
-    later attempt would be counted in the pool of the first.
     """
     rule = importlib.import_module("snakemake.rules").Rule
-    scheduler = job_scheduler()
-    evaluate, choose = rule.expand_resources, scheduler.job_selector
+    evaluate = rule.expand_resources
 
     def expand_resources(
         self: SnakemakeRule,
@@ -210,35 +196,18 @@ def prepare_routes() -> None:
         if _moved and (self.name, frozenset(wildcards.items())) in _moved and attempt < MOVED:
             attempt += MOVED
         found = evaluate(self, wildcards, files, attempt, **more)
-        sizes = _sizes()
+        sizes = sizes_of_run()
         if sizes.measures(self.name):
             asked = dict(found.items())
             own = sizes.sized(self.name, sizes.key(self.name, wildcards), attempt, asked)
             return type(found)(fromdict={**asked, **own}) if own else found
         return found
 
-    def job_selector(self: Scheduler, jobs: Collection[SnakemakeJob]) -> object:
-        if sizes := _sizes():
-            settings = self.workflow.deployment_settings
-            if settings and settings.deployment_method:
-                sizes.stop()  # a Snakemake on the node evaluates anew what jobs ask for
-            sizes.refresh(jobs, self.running)
-        for job in jobs:
-            counted = getattr(job, COUNTED, None)
-            if counted is not None and (job.attempt > 1 or _is_moved(job)):
-                asked = job.resources.items()
-                tokens = {name: value for name, value in asked if name.startswith(_TOKEN)}
-                setattr(job, COUNTED, {**counted, **tokens})
-        chosen = choose(self, jobs)
-        sizes.chosen(chosen)
-        return chosen
-
     patches.FALLBACK.make(rule, expand_resources=expand_resources)
-    patches.FALLBACK.make(scheduler, job_selector=job_selector)
 
 
 @cache
-def _sizes() -> Sizes:
+def sizes_of_run() -> Sizes:
     """Return the sizes of the run of this process, in its build folder."""
     return Sizes(Path(), number)
 

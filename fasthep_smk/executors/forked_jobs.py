@@ -13,18 +13,23 @@ import shlex
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
+
+from snakemake_interface_common.exceptions import WorkflowError
 
 from fasthep_smk.executors.direct import is_alone
-from fasthep_smk.flow import patches
+from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.storage import layout
 from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.to_fork_server import hand_over
 
 if TYPE_CHECKING:
-    from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
+    from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
 
-__all__ = ["hand_jobs_over"]
+#: To be imported after ``snakemake.cli``: the modules below that import each other.
+local: Any = importlib.import_module("snakemake.executors.local")
+
+__all__ = ["Executor"]
 
 #: As Snakemake sets them for a command: the threads of a job, which are one here.
 _THREADS = (
@@ -38,40 +43,43 @@ _THREADS = (
 _TEMPORARY = ("TMPDIR", "TMP", "TEMPDIR", "TEMP")
 
 
-class _Executor(Protocol):
-    """What is used of Snakemake's executor for this machine."""
+class Executor(local.Executor):  # type: ignore[misc]
+    """Snakemake's executor for this machine; a job of ours is handed over if that is possible."""
 
-    @property
-    def workflow(self) -> Workflow: ...
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._server = os.environ.get(layout.FORK_SERVER)
+        self._handed_over = _Jobs()
 
-
-def hand_jobs_over() -> None:
-    """Let Snakemake's executor for this machine hand jobs to the fork server, if there is one."""
-    server = os.environ.get(layout.FORK_SERVER)
-    if not server or os.environ.get("BASH_ENV"):  # a file that may change what a job finds
-        return
-    executor = importlib.import_module("snakemake.executors.local").Executor
-    error = importlib.import_module("snakemake.exceptions").WorkflowError
-    start = executor.cached_or_run
-    cancel = executor.cancel
-    jobs = _Jobs()
-
-    def cached_or_run(self: _Executor, job: SnakemakeJob, *how: object) -> None:
+    def cached_or_run(self, job: SnakemakeJob, *how: object) -> None:
+        """Run a job, or raise what it ended with."""
         status = None
-        if is_alone(job, self.workflow):
-            words = shlex.split(str(job.shellcmd))[2:]
-            status = hand_over(server, words, os.getcwd(), _variables(job), begun=jobs.tell)  # noqa: PTH109
+        # Shells read the file that BASH_ENV names: it may change what a job finds.
+        if self._server and not os.environ.get("BASH_ENV") and is_alone(job, self.workflow):
+            status = hand_over(
+                self._server,
+                shlex.split(str(job.shellcmd))[2:],
+                os.getcwd(),  # noqa: PTH109
+                _variables(job),
+                begun=self._handed_over.tell,
+            )
         if status is None:
-            start(self, job, *how)
+            super().cached_or_run(job, *how)
         elif status != 0:
-            raise error(f"Command {job.shellcmd!r} ended with status {status}.")
+            raise WorkflowError(f"Command {job.shellcmd!r} ended with status {status}.")
 
-    def interrupt(self: _Executor) -> None:
+    def cancel(self) -> None:
+        """Interrupt the jobs if this process is; wait for them."""
         if isinstance(sys.exc_info()[1], KeyboardInterrupt):
-            jobs.interrupt()
-        cancel(self)  # which waits for them
+            self._handed_over.interrupt()
+        super().cancel()
 
-    patches.FORKED_JOBS.make(executor, cached_or_run=cached_or_run, cancel=interrupt)
+    def report_job_error(
+        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+    ) -> None:
+        """Take a job as failed."""
+        skip_hopeless(job_info.job)
+        super().report_job_error(job_info, msg=msg, **options)
 
 
 class _Jobs:

@@ -18,18 +18,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
+from fasthep_smk.executors.batch_executor import ALIVE, BatchExecutor, Forgotten
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
-from fasthep_smk.executors.submissions import (
-    ALIVE,
-    Forgotten,
-    Submissions,
-    TakingOver,
-    name_of,
-    prepare_to_take_over,
-)
-from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
 from fasthep_smk.sites import State, htcondor
 from fasthep_smk.sites.commands import ask
 from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo
@@ -55,12 +48,13 @@ class _Named:
         return getattr(self.job, name)
 
 
-class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
+class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; nothing is looked up before there are jobs."""
+
+    _system = "htcondor"
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._pace = Pace()
-        self._submissions = Submissions("htcondor")
         self._forgotten = Forgotten()
         super().__init__(*arguments, **options)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fasthep_smk.executors.forked_jobs import hand_jobs_over
 from fasthep_smk.executors.start import be_snakemake
 
 __all__ = ["main"]
@@ -10,7 +9,7 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run Snakemake's command line."""
-    be_snakemake(begin=hand_jobs_over)
+    be_snakemake()
 
 
 if __name__ == "__main__":

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import attempts_of, read_measuring, read_requests
 from fasthep_smk.storage.task_table import TaskTable
 from fasthep_smk.util.errors import SmkError
-from fasthep_smk.util.snakemake_types import SnakemakeJob, job_scheduler
+from fasthep_smk.util.snakemake_types import SnakemakeJob
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.record import Asked
@@ -29,18 +28,11 @@ __all__ = ["pass_over_hopeless", "skip_hopeless"]
 _NOT_AGAIN = "; not tried again: no other attempt would have more"
 
 
-def skip_hopeless() -> None:
-    """Let Snakemake's scheduler, when a job has failed, pass over attempts that are hopeless."""
-    scheduler = job_scheduler()
-    fail = scheduler.error_callback
-
-    def error_callback(self: object, job: SnakemakeJob) -> object:
-        # What cannot be read says nothing: the next attempt is made.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
-            pass_over_hopeless(job, Path())
-        return fail(self, job)
-
-    patches.NEXT_ATTEMPT.make(scheduler, error_callback=error_callback)
+def skip_hopeless(job: SnakemakeJob) -> None:
+    """Pass over hopeless attempts of a job that has failed; Snakemake has not heard of it yet."""
+    # What cannot be read says nothing: the next attempt is made.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
+        pass_over_hopeless(job, Path())
 
 
 def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
+from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.executors.start import be_snakemake, put_in_place_of
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.storage import run_lock
@@ -77,6 +78,7 @@ class Noting(_Executor):
         if again:
             self._hand_back(job_info.job)
         else:
+            skip_hopeless(job_info.job)
             super().report_job_error(job_info, msg=msg, **options)
 
     def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:

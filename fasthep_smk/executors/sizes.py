@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, ResourceRequest
-from fasthep_smk.flow import patches
 from fasthep_smk.plan.sizes import LEAST_JOBS, Sample, Sizing, next_request, sizing, whole
 from fasthep_smk.storage import failures
 from fasthep_smk.storage.job_settings import (
@@ -240,15 +239,11 @@ class Sizes:
                     self._of(rule, took.pool).add(took.memory, took.seconds, took.events)
         for job in jobs:
             if (name := self.name(job)) is not None and self._is_old(job, *name):
-                for kept in patches.JOB_FIELDS:
-                    setattr(job, kept, None)
+                job.attempt = job.attempt  # which lets Snakemake evaluate anew what it asks for
 
     def _is_old(self, job: SnakemakeJob, rule: str, key: str) -> bool:
         """Whether a job asks for something else than it would if that was evaluated now."""
-        known = getattr(job, "_resources", None)
-        told = self._word(rule, key, self._number(job))
-        # Snakemake counts a later attempt as the first one.
-        return job.attempt > 1 or (known is not None and str(known.attempt) != told)
+        return str(job.resources["attempt"]) != self._word(rule, key, self._number(job))
 
     def _word(self, rule: str, key: str, attempt: int) -> str:
         asked = self.asked(rule, key, attempt)

@@ -25,6 +25,7 @@ from typing import Any
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
+from fasthep_smk.executors.batch_executor import ALIVE, BatchExecutor, Forgotten
 from fasthep_smk.executors.direct import Pace, command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.read_as_text import (
@@ -33,15 +34,7 @@ from fasthep_smk.executors.read_as_text import (
     said_by_sbatch,
 )
 from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
-from fasthep_smk.executors.submissions import (
-    ALIVE,
-    Forgotten,
-    Submissions,
-    TakingOver,
-    name_of,
-    prepare_to_take_over,
-)
-from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
 from fasthep_smk.flow import patches
 from fasthep_smk.sites import State, slurm
 from fasthep_smk.storage import failures
@@ -58,14 +51,15 @@ __all__ = ["Executor", "main"]
 plugin: Any = importlib.import_module("snakemake_executor_plugin_slurm")
 
 
-class Executor(Travelling, TakingOver, plugin.Executor):  # type: ignore[misc]
+class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     """The plugin's executor; a job is under way until it is known to have ended."""
+
+    _system = "slurm"
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._naming = threading.local()
         self._pace = Pace()
         self._forgotten = Forgotten(slurm.is_unknown)
-        self._submissions = Submissions("slurm")
         super().__init__(*arguments, **options)
 
     def format_job_exec(self, job: SnakemakeJob) -> str:

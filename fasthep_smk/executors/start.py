@@ -24,10 +24,8 @@ from pathlib import Path
 
 from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
 
-from fasthep_smk.executors import logger_plugin
-from fasthep_smk.executors.credential_gate import hold_jobs_back
+from fasthep_smk.executors import logger_plugin, scheduler
 from fasthep_smk.executors.fallback import prepare_routes
-from fasthep_smk.executors.next_attempt import skip_hopeless
 from fasthep_smk.executors.snakemake_folders import keep_folders, lend_to_snakemake
 from fasthep_smk.flow import patches
 from fasthep_smk.storage import layout
@@ -73,11 +71,13 @@ def be_snakemake(
 
 
 def put_in_place_of(plugin: types.ModuleType, executor: type) -> None:
-    """Let Snakemake take an executor of ours in place of that of a plugin."""
+    """Let Snakemake take an executor of ours in place of that of a plugin, or of its own."""
     importlib.import_module("snakemake.cli")  # the modules below it import each other
     ours = types.ModuleType(plugin.__name__)
     vars(ours).update(vars(plugin), Executor=executor)
-    ExecutorPluginRegistry().register_plugin(plugin.__name__, ours)
+    registry = ExecutorPluginRegistry()
+    name = plugin.__name__.rpartition(".")[2].removeprefix(registry.module_prefix)
+    registry.register_plugin(f"{registry.module_prefix}{name}", ours)
 
 
 def let_pilots_run(plugin: types.ModuleType, executor: type) -> None:
@@ -106,8 +106,9 @@ def _wait_to_be_told(descriptor: int) -> None:
 def _prepare() -> None:
     """Change in Snakemake what a run needs, and let it report to who started it."""
     prepare_routes()
-    skip_hopeless()
-    hold_jobs_back()
+    local = importlib.import_module("fasthep_smk.executors.forked_jobs")
+    put_in_place_of(local.local, local.Executor)
+    scheduler.register()
     lend_to_snakemake()
     keep_folders()
     _ask_once_for_sizes()

@@ -13,95 +13,37 @@ import secrets
 import signal
 import threading
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snakemake_interface_common.exceptions import WorkflowError
-from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
-
 from fasthep_smk import sites
-from fasthep_smk.executors.direct import is_alone, words_of
+from fasthep_smk.executors import scheduler
+from fasthep_smk.executors.direct import words_of
 from fasthep_smk.executors.fallback import number
-from fasthep_smk.executors.job_events import Submitted
-from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.read_as_text import (
-    BEFORE_HTCONDOR,
-    MAY_PASS,
-    NO_ROOM,
-)
-from fasthep_smk.executors.refusals import refused
-from fasthep_smk.flow import patches
 from fasthep_smk.sites.commands import ask
 from fasthep_smk.storage import batch_jobs, layout, run_lock
 from fasthep_smk.storage.batch_jobs import BatchJob
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.observed import environment_of
 from fasthep_smk.storage.task_table import TaskTable
-from fasthep_smk.util.masking import masked
-from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow, job_scheduler
+from fasthep_smk.util.snakemake_types import SnakemakeJob
 from fasthep_smk.util.waiting import until
 
 if TYPE_CHECKING:
-    from fasthep_smk.executors.fallback import Queue
     from fasthep_smk.sites import Queued
     from fasthep_smk.storage.job_settings import Requests
-    from fasthep_smk.transfer.tracker import Tracker
 
-    class _Executor:
-        """What the executors have that this is laid over, for the type checker."""
-
-        wait: bool
-        workflow: Workflow
-        _queue: Queue
-        _tracker: Tracker | None
-
-        def __init__(self, *arguments: object, **options: object) -> None: ...
-
-        def run_job(self, job: SnakemakeJob) -> None: ...
-
-        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
-
-        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
-
-        def report_job_error(
-            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
-        ) -> None: ...
-
-        def _hand_back(self, job: SnakemakeJob) -> None: ...
-
-        def _submit_again(self, job: SnakemakeJob) -> None: ...
-
-else:
-    _Executor = object
-
-__all__ = [
-    "ALIVE",
-    "Forgotten",
-    "Submissions",
-    "TakingOver",
-    "name_of",
-    "prepare_to_take_over",
-]
+__all__ = ["Submissions", "name_of", "prepare_to_take_over"]
 
 #: For how many seconds an answer of the batch system is good enough.
 _FRESH = 5.0
 #: By so many seconds the clocks of this machine and of the batch system may differ.
 _SKEW = 60.0
-#: Seconds until the queue is looked at for a job whose submission had no answer.
-_LOOK = 5.0
 #: How long a submission under way may take when this process is asked to leave, in seconds.
 _TO_LEAVE = 60.0
-#: For how long to try to submit a job where nobody answers, and how long to wait between two tries;
-#: after how long it is looked whether there is room for more jobs; in seconds.
-_PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
-#: How often a job is submitted again that could not begin, or was lost.
-_UNBEGUN = 5
-#: Of a job of which nothing is known now.
-ALIVE = sites.State("alive")
 
 
 class Submissions:
@@ -236,247 +178,20 @@ class Submissions:
         return self._queued
 
 
-class TakingOver(_Executor):
-    """To be laid over a plugin's executor: takes over what an earlier run has submitted."""
-
-    _submissions: Submissions
-
-    def __init__(self, *arguments: object, **options: object) -> None:
-        self._silent_since: float | None = None
-        #: Jobs that the batch system has no room for, and when one is tried again.
-        self._crowded: deque[SnakemakeJob] = deque()
-        self._room_at = 0.0
-        self._told: set[str] = set()
-        self._unbegun: Counter[int] = Counter()
-        super().__init__(*arguments, **options)
-
-    def run_job(self, job: SnakemakeJob) -> None:
-        """Take a job over, or submit it."""
-        earlier = self._submissions.take_over(job)
-        if earlier is None:
-            alone = self._tracker is None and is_alone(job, self.workflow)
-            with self._submissions.submitting(job, self._name(job), alone=alone):
-                self._hand_over(job)
-            return
-        one, goes_on = earlier
-        info = self._info(job, one.batch_id, one.captured)
-        if goes_on:
-            self._report_taken_over(info)
-        else:
-            self.report_job_success(info)
-
-    def _info(self, job: SnakemakeJob, batch_id: str, captured: str = "") -> SubmittedJobInfo:
-        aux = {"slurm_logfile": Path(captured)}
-        return SubmittedJobInfo(job, external_jobid=self._number(batch_id), aux=aux)
-
-    def _hand_over(self, job: SnakemakeJob) -> None:
-        """Submit a job; that it is refused is its failure, not that of the run."""
-        try:
-            super().run_job(self._as_submitted(job))
-        except Exception as error:
-            said = BEFORE_HTCONDOR.sub("", masked(str(error)))
-            system = sites.batch(self._submissions.name)
-            if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(said)):
-                raise
-            if not system.NO_WORD.search(said):
-                self._submissions.refused()
-            if why := self._not_taken(job, said):
-                self.report_job_error(SubmittedJobInfo(job), msg=why)
-
-    def _not_taken(self, job: SnakemakeJob, said: str, *, unclear: bool = False) -> str | None:
-        """Return what to report of a job that was not taken, by what the batch system says of it.
-
-        Nothing, where it is submitted again at the same attempt: the batch system does not answer,
-        or has no room now, or it is looked up whether the job has arrived. Or it goes to its
-        fallback. ``unclear``: it may have arrived, and was refused if it has not.
-        """
-        system = sites.batch(self._submissions.name)
-        if not self.wait:
-            return refused(job, said)
-        if unclear:
-            self._look_later(job, said)
-        elif system.NO_ANSWER.search(said) and self._is_patient(said):
-            self._later(_PAUSE, lambda: self._submit_again(job))
-        elif system.NO_WORD.search(said) and self._is_patient(said):
-            self._look_later(job)
-        elif NO_ROOM.search(said):
-            self._wait_for_room(job, said)
-        elif MAY_PASS.search(said) or not (pools := self._queue.leave(job)):
-            return refused(job, said)
-        else:
-            self._tell("pool {!r} takes no jobs, they go to pool {!r}".format(*pools), f": {said}")
-        return None
-
-    def _is_patient(self, said: str) -> bool:
-        """Whether a batch system that does not answer is waited for: for half an hour."""
-        now = time.monotonic()
-        if self._silent_since is None:
-            self._silent_since = now
-            title = sites.title(self._submissions.name)
-            problem(f"{title} does not answer, trying again: {' '.join(said.split())}")
-        return now - self._silent_since < _PATIENCE
-
-    def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
-        """Let a job wait until the batch system takes more of this user's."""
-        title = sites.title(self._submissions.name)
-        what = f"{title} takes no more jobs now, the others wait for that"
-        if what not in self._told:
-            queued = self._submissions.system.queued(Path.cwd())
-            fix = f"; workers: {len(queued)} of its pool keeps within that" if queued else ""
-            self._tell(what, f": {said}{fix}")
-        self._crowded.append(job)
-
-    def _use_room(self, ended: int) -> None:
-        """Submit as many jobs again as have ended, or one now and then: others make room, too."""
-        now = time.monotonic()
-        count = ended or (self._room_at <= now)
-        if not self._crowded or not count:
-            return
-        self._room_at = now + _ROOM
-        for job in [self._crowded.popleft() for _ in range(min(count, len(self._crowded)))]:
-            self._submit_again(job)
-
-    def _tell(self, what: str, more: str = "") -> None:
-        """Tell the user something, once."""
-        if what not in self._told:
-            self._told.add(what)
-            problem(f"{what}{more}")
-
-    def _look_later(self, job: SnakemakeJob, said: str = "") -> None:
-        """Look whether a job has arrived unheard; otherwise it is submitted again, or was refused.
-
-        ``said`` is what was said of one that was refused.
-        """
-
-        def look() -> None:
-            arrived = self._submissions.arrived(job, self._name(job))
-            if arrived is None:
-                self._look_later(job, said)
-            elif arrived:
-                self._report_taken_over(self._info(job, arrived))
-            elif said:
-                self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
-            else:
-                self._submit_again(job)
-
-        self._later(_LOOK, look)
-
-    def _later(self, seconds: float, call: Callable[[], object]) -> None:
-        """Do something later, unless somebody has stopped the run; again, if the disk is full."""
-
-        def begin() -> None:
-            try:
-                if self.wait:
-                    call()
-            except OSError:
-                self._later(seconds, call)
-
-        later = threading.Timer(seconds, begin)
-        later.daemon = True
-        later.start()
-
-    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
-        self._silent_since = None
-        report(Submitted(str(job_info.external_jobid)))
-        super().report_job_submission(job_info, **options)
-
-    def _is_forgotten(self, job_info: SnakemakeJobInfo) -> None:
-        """Submit a job again that the batch system does not know any more, unless it is done."""
-        batch_id, title = str(job_info.external_jobid), sites.title(self._submissions.name)
-        if self._tracker is None and all(Path(path).exists() for path in job_info.job.output):
-            self.report_job_success(job_info)
-        elif not self._is_lost_again(job_info.job):
-            self._submissions.ended(batch_id)
-            self._begin_again(job_info, f"{title} does not know job {batch_id} any more")
-        else:
-            self.report_job_error(
-                job_info,
-                msg=f"{title} has lost this job {_UNBEGUN + 1} times: {batch_id} is the last one",
-            )
-
-    def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
-        """Let a job that was lost be submitted again, at the same attempt."""
-        self._unbegun[job_info.job.jobid] += 1
-        problem(f"{why}: it is submitted again")
-        self._hand_back(job_info.job)
-
-    def _is_lost_again(self, job: SnakemakeJob) -> bool:
-        return self._unbegun[job.jobid] >= _UNBEGUN
-
-    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
-        self._submissions.ended(str(job_info.external_jobid))
-        super().report_job_success(job_info)
-
-    def report_job_error(
-        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
-    ) -> None:
-        """Take a job as failed; one that a person wants to have again is at the same attempt."""
-        batch_id = str(job_info.external_jobid)
-        if self._submissions.is_wanted_again(batch_id):
-            self._submissions.ended(batch_id)
-            self._hand_back(job_info.job)
-        else:
-            super().report_job_error(job_info, msg=msg, **options)
-
-    def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
-        self.report_job_submission(job_info)
-
-    def _name(self, job: SnakemakeJob) -> str:
-        """Return what a job is called in the queue."""
-        return name_of(job)
-
-    def _as_submitted(self, job: SnakemakeJob) -> SnakemakeJob:
-        """Return a job as the plugin is to submit it."""
-        return job
-
-    def _number(self, batch_id: str) -> str | int:
-        """Return the id of a job as the plugin knows it."""
-        return batch_id
-
-
-class Forgotten:
-    """Jobs that are under way for us, and that nobody knew in two looks, a minute apart.
-
-    Its controller may have lost them with its state. Or they have ended while this process slept,
-    longer ago than it tells. ``confirm`` says of one that it is known to be unknown.
-    """
-
-    def __init__(
-        self, confirm: Callable[[str], bool] = lambda _job: True, *, pause: float = 60.0
-    ) -> None:
-        self._confirm = confirm
-        self._pause, self._looked_at = pause, time.monotonic()
-        self._missed: set[str] = set()
-
-    def among(self, missed: set[str]) -> set[str]:
-        """Take in which jobs nobody knows; return those that are forgotten if it is time."""
-        if time.monotonic() - self._looked_at < self._pause:
-            return set()
-        self._looked_at = time.monotonic()
-        forgotten = set(filter(self._confirm, missed & self._missed))
-        self._missed = missed - forgotten
-        return forgotten
-
-
 #: Those of this process: one, or none.
 _all: list[Submissions] = []
 
 
 def prepare_to_take_over() -> None:
-    """Let Snakemake's scheduler choose first what an earlier run has left.
+    """Let jobs that an earlier run has left count first.
 
-    Such jobs run, whether it has chosen them or not: others beside them would be more than the
-    workers that there are. And leave all jobs where they are when this process gets SIGHUP. A job
+    They run, whether they are chosen or not: others beside them would be more than the workers
+    that there are. And leave all jobs where they are when this process gets SIGHUP. A job
     that runs on this machine is not taken for a process of the run.
     """
     if not Path(layout.TRANSFER).is_file():  # or else the end of the run is a process of it
         os.environ.pop(run_lock.MARK, None)
-    scheduler = job_scheduler()
-    choose = scheduler.job_selector
-
-    def job_selector(self: object, jobs: Collection[SnakemakeJob]) -> object:
-        left = {job for job in jobs for one in _all if one.is_left(job)}
-        return (left and choose(self, left)) or choose(self, jobs)
+    scheduler.is_left.append(lambda job: any(one.is_left(job) for one in _all))
 
     def leave(_number: int, _frame: object) -> None:
         for one in _all:
@@ -484,7 +199,6 @@ def prepare_to_take_over() -> None:
         if not _all:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    patches.TAKING_OVER.make(scheduler, job_selector=job_selector)
     signal.signal(signal.SIGHUP, leave)
 
 

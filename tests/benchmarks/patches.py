@@ -32,7 +32,7 @@ _OFF = {
     "fork server": ("fasthep_smk.run.fork_server", "module.why_cold = lambda system: 'off'"),
     "jobs without a shell": (
         "fasthep_smk.executors.forked_jobs",
-        "module.hand_jobs_over = lambda: None",
+        "module.is_alone = lambda *_: False",
     ),
     "end of Snakemake": (
         "fasthep_smk.executors.start",

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk.contrib.pilots.pilots import Ended, Pilots
+from fasthep_smk.executors import scheduler
 from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.flow import patches
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.pilots import read
-from fasthep_smk.util.snakemake_types import Scheduler, SnakemakeJob, job_scheduler
+from fasthep_smk.util.snakemake_types import SnakemakeJob
 
 if TYPE_CHECKING:
     from fasthep_smk.contrib.pilots.losses import Lost
-    from fasthep_smk.executors.submissions import TakingOver
-    from fasthep_smk.executors.transfer_executor import Travelling
+    from fasthep_smk.executors.batch_executor import BatchExecutor
 
-    class _Executor(Travelling, TakingOver):
+    class _Executor(BatchExecutor):
         """What the executors have that this is laid over, for the type checker."""
 
         def cancel(self) -> None: ...
@@ -40,7 +38,7 @@ def piloted(executor: type) -> type:
 
     ``pilots.json`` of this folder says which jobs are theirs.
     """
-    _lift_limits()
+    scheduler.set_limits.append(_set_limits)
     return type("Executor", (Piloted, executor), {})
 
 
@@ -57,13 +55,13 @@ class Piloted(_Executor):
         self._submissions.taken(batch_id, pilot=pool)
         report(Submitted(batch_id))
 
-    def set_limits(self, free: dict[str, int]) -> None:
+    def set_limits(self, limits: dict[str, int]) -> None:
         """Let more jobs wait for pilots: there are as many of these as the pool has workers.
 
-        Where there are no pilots any more, jobs are again as many at a time. ``free`` is what
-        Snakemake's scheduler has to give.
+        Where there are no pilots any more, jobs are again as many at a time. ``limits`` are
+        what the scheduler has for all jobs together.
         """
-        wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & free.keys()
+        wanted = {self._crews.tokens[pool] for pool in self._pilots.whole_pools()} & limits.keys()
         for token in wanted ^ self._lifted:
             sizes = [
                 crew.most * crew.tasks
@@ -72,7 +70,7 @@ class Piloted(_Executor):
             ]
             # Not as many as there are: the pools share what Snakemake may have under way.
             waiting = 2 * max(sizes, default=0)
-            free[token] += waiting if token in wanted else -waiting
+            limits[token] += waiting if token in wanted else -waiting
         self._lifted = wanted
 
     def cancel(self) -> None:
@@ -145,15 +143,6 @@ def _note_loss(job: SnakemakeJob, lost: Lost) -> str:
 _all: list[Piloted] = []
 
 
-def _lift_limits() -> None:
-    """Let Snakemake's scheduler ask before each choice how many jobs of a pool there may be."""
-    scheduler = job_scheduler()
-    choose = scheduler.job_selector
-
-    def job_selector(self: Scheduler, jobs: Collection[SnakemakeJob]) -> Collection[SnakemakeJob]:
-        for one in _all:
-            one.set_limits(self.resources)
-        chosen: Collection[SnakemakeJob] = choose(self, jobs)
-        return chosen
-
-    patches.PILOT_LIMITS.make(scheduler, job_selector=job_selector)
+def _set_limits(limits: dict[str, int]) -> None:
+    for one in _all:
+        one.set_limits(limits)

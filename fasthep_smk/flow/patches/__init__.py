@@ -9,8 +9,6 @@ most of them save is measured by ``python -m tests.benchmarks patches``.
 A patch changes what a module or a class does. What is set on one object of another project, as its
 state, is none: the number of an attempt of Snakemake's job (``job.attempt``, a public attribute),
 the settings of Matplotlib (``rcParams``), and Python's own hooks (``sys.path_hooks``, audit hooks).
-Fields of Snakemake's jobs that are private are set in ``executors`` alone, and are those of
-``JOB_FIELDS``; a test compares them with the Snakemake that is installed.
 """
 
 from __future__ import annotations
@@ -19,10 +17,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["JOB_FIELDS", "Patch"]
-
-#: Private fields of Snakemake's jobs that are set: the resources that it has evaluated.
-JOB_FIELDS = ("_resources", "_scheduler_resources")
+__all__ = ["Patch"]
 
 _SCHEDULER = "snakemake.scheduling.job_scheduler:JobScheduler"
 _SLURM = "snakemake_executor_plugin_slurm"
@@ -166,51 +161,15 @@ ENVIRONMENT = Patch(
 
 # --- Snakemake ---
 
-CREDENTIAL_GATE = Patch(
-    replaces=(f"{_SCHEDULER}.job_selector",),
-    seen_with="snakemake 9.27.1",
-    why="no job starts while a credential that it needs has expired",
-    upstream="snakemake-cannot-hold-jobs-back.md",
-    until="there is a hook for it",
-    module="executors/credential_gate.py",
-    test="tests/unit/executors/test_credential_gate.py",
-)
-NEXT_ATTEMPT = Patch(
-    replaces=(f"{_SCHEDULER}.error_callback",),
-    seen_with="snakemake 9.27.1",
-    why="an attempt with no more memory than one that lacked it would wait in a queue in vain",
-    upstream="snakemake-retries-without-asking.md",
-    until="a plugin can say whether to try again",
-    module="executors/next_attempt.py",
-    test="tests/unit/executors/test_next_attempt.py",
-)
 FALLBACK = Patch(
-    replaces=("snakemake.rules:Rule.expand_resources", f"{_SCHEDULER}.job_selector"),
+    replaces=("snakemake.rules:Rule.expand_resources",),
     seen_with="snakemake 9.27.1",
-    why="a job that has moved to another pool asks for what that one has, and counts there; so "
-    "does one that asks for what others took",
-    upstream="snakemake-counts-jobs-by-first-attempt.md",
-    until="resources that count jobs are those of the attempt",
+    why="a job that has moved to another pool asks for what that one has; and one that is "
+    "measured for what others took",
+    upstream="snakemake-evaluates-resources-by-attempt.md",
+    until="an executor can say what a job asks for",
     module="executors/fallback.py",
     test="tests/unit/executors/test_fallback.py",
-)
-TAKING_OVER = Patch(
-    replaces=(f"{_SCHEDULER}.job_selector",),
-    seen_with="snakemake 9.27.1",
-    why="batch jobs of a run that was killed are still in the queue, and count first",
-    upstream="snakemake-forgets-batch-jobs.md",
-    until="executors can tell which jobs run already",
-    module="executors/submissions.py",
-    test="tests/unit/executors/test_submissions.py",
-)
-PILOT_LIMITS = Patch(
-    replaces=(f"{_SCHEDULER}.job_selector",),
-    seen_with="snakemake 9.27.1",
-    why="jobs may wait for pilots in any number, but not when their pool has none any more",
-    upstream="snakemake-limits-are-fixed.md",
-    until="executors can say how many jobs they take",
-    module="contrib/pilots/executor.py",
-    test="tests/unit/contrib/pilots/test_executor.py",
 )
 REPORT_TIMES = Patch(
     replaces=(
@@ -241,18 +200,6 @@ END_AT_ONCE = Patch(
     until=_A_RELEASE,
     module="executors/start.py",
     test="tests/integration/test_snakemake_process.py",
-)
-FORKED_JOBS = Patch(
-    replaces=(
-        "snakemake.executors.local:Executor.cached_or_run",
-        "snakemake.executors.local:Executor.cancel",
-    ),
-    seen_with="snakemake 9.27.1",
-    why="two shells and a Python that only waits take as much CPU as a small job",
-    upstream="snakemake-starts-shells.md",
-    until="what starts a rule's command can be replaced",
-    module="executors/forked_jobs.py",
-    test="tests/integration/test_forked_jobs.py",
 )
 KEPT_FOLDERS = Patch(
     replaces=("snakemake.dag:DAG.cleanup_workdir",),

@@ -19,7 +19,7 @@ from fasthep_smk.config.run_settings import RunSettings
 from fasthep_smk.credentials.required import required_of
 from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.executors import credential_gate
-from fasthep_smk.executors.credential_gate import Gate, hold_jobs_back
+from fasthep_smk.executors.credential_gate import Gate
 from fasthep_smk.run import engine
 from fasthep_smk.run.prestart import environment
 from fasthep_smk.storage import layout
@@ -90,57 +90,6 @@ def test_the_user_is_told_while_no_job_is_to_be_chosen(
     write(file, token(-1))
     assert told.wait(30)
     over.set()
-
-
-class Scheduler:
-    """As much of Snakemake's as is changed."""
-
-    def __init__(self) -> None:
-        self.looks = 0
-
-    def job_selector(self, jobs: set[str]) -> set[str]:
-        return jobs
-
-    def _schedule_reevalutation(self, delay: float) -> None:
-        assert delay > 0
-        self.looks += 1
-
-
-@pytest.mark.filterwarnings("ignore:The environment variable CONDOR_CONFIG")
-def test_snakemake_has_what_is_changed() -> None:
-    """Else jobs would not be held back."""
-    from snakemake.scheduling.job_scheduler import JobScheduler
-
-    assert callable(JobScheduler.job_selector)
-    assert callable(JobScheduler._schedule_reevalutation)
-
-
-def test_no_job_is_chosen_while_the_token_has_ended(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Own(Scheduler):
-        pass
-
-    monkeypatch.setattr(credential_gate, "job_scheduler", lambda: Own)
-    monkeypatch.setattr(credential_gate, "_TRUST", 0.0)
-    monkeypatch.setattr(credential_gate, "_PAUSE", 0.05)
-    monkeypatch.setattr(Gate, "keep_looking", lambda _: None)  # a thread for good
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / layout.REQUESTS).parent.mkdir()
-    requests = {"credentials": [one.as_data() for one in REQUIRED]}
-    (tmp_path / layout.REQUESTS).write_text(json.dumps(requests))
-    hold_jobs_back()
-    scheduler = Own()
-    assert scheduler.job_selector({"a"}) == {"a"}
-    write(file, token(-1))
-    assert scheduler.job_selector({"a"}) == set()
-    assert scheduler.job_selector({"a"}) == set()
-    assert scheduler.looks == 1  # the second look is planned once
-    time.sleep(0.06)
-    assert scheduler.job_selector({"a"}) == set()
-    assert scheduler.looks == 2
-    write(file, token(3600))
-    assert scheduler.job_selector({"a"}) == {"a"}
 
 
 def tries(walltime: float | None = None, *, spent: float = 0.0) -> Tries:

@@ -154,8 +154,3 @@ def test_what_is_changed_in_snakemake_is_there() -> None:
     rule = importlib.import_module("snakemake.rules").Rule
     taken = [*inspect.signature(rule.expand_resources).parameters]
     assert taken[:4] == ["self", "wildcards", "input", "attempt"]
-    scheduler = importlib.import_module("snakemake.scheduling.job_scheduler").JobScheduler
-    assert callable(scheduler.job_selector)
-    assert callable(scheduler.error_callback)
-    made = inspect.getsource(importlib.import_module("snakemake.jobs").AbstractJob)
-    assert "self._scheduler_resources = res_dict" in made

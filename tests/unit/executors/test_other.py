@@ -49,7 +49,9 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def info(number: str | None) -> Any:
-    return SimpleNamespace(external_jobid=number, job=SimpleNamespace(attempt=2))
+    return SimpleNamespace(
+        external_jobid=number, job=SimpleNamespace(attempt=2, log=[], is_group=lambda: False)
+    )
 
 
 def under_way(build: Path) -> list[str]:

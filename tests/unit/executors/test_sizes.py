@@ -48,20 +48,22 @@ def prepared(
 
 
 def job(part: int, attempt: int = 1, **resources: Any) -> Any:
-    """A job as Snakemake has it, whose resources were evaluated, or not yet."""
-    known = SimpleNamespace(**resources) if resources else None
-    return SimpleNamespace(
+    """A job as Snakemake has it, with resources that it has evaluated."""
+    return Job(
         rule=SimpleNamespace(name="stage_A"),
         wildcards_dict={"part": str(part)},
         attempt=attempt,
-        resources=known,
-        _resources=known,
-        _scheduler_resources=dict(resources),
+        resources={"attempt": str(attempt), **resources},
     )
 
 
-class Hashed(SimpleNamespace):
+class Job(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "attempt":  # as with Snakemake, they are evaluated anew
+            self.resources = None
 
 
 def died(build: Path, kind: str, part: int = 0, attempt: int = 1) -> None:
@@ -135,16 +137,14 @@ def test_jobs_are_sized_by_their_entries_where_that_says_more(tmp_path: Path) ->
 def test_jobs_that_wait_are_sized_when_others_have_ended(tmp_path: Path) -> None:
     build = prepared(tmp_path, ONE_GB, ONE_GB, jobs=[{"memory": 3 * GB}, {}, {}, {}])
     sizes = Sizes(build)
-    first, waits = Hashed(**vars(job(0))), job(1, attempt=1, mem_mb=7630)
-    waits.resources.attempt = 1
+    first, waits = job(0), job(1, mem_mb=7630)
     sizes.refresh([first, waits], [])
     sizes.chosen([first])
     sizes.refresh([waits], [first])  # it runs: nothing is new
-    assert waits._resources is not None
+    assert waits.resources is not None
     assert sizes.asked("stage_A", "1", 1) == {}
     sizes.refresh([waits], [])
-    assert waits._resources is None  # Snakemake evaluates it anew
-    assert waits._scheduler_resources is None
+    assert waits.resources is None
     assert sizes.asked("stage_A", "1", 1)["memory"] == 4 * GB
 
 
@@ -160,7 +160,7 @@ def test_jobs_that_wait_are_sized_when_others_have_ended(tmp_path: Path) -> None
 def test_only_what_a_job_has_lacked_grows(tmp_path: Path, kind: str, asked: Asked) -> None:
     build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB)
     sizes = Sizes(build)
-    sizes.chosen([Hashed(**vars(job(0)))])
+    sizes.chosen([job(0)])
     died(build, kind)
     assert sizes.asked("stage_A", "0", 2) == asked
 
@@ -168,7 +168,7 @@ def test_only_what_a_job_has_lacked_grows(tmp_path: Path, kind: str, asked: Aske
 def test_the_last_attempt_has_all_that_there_is_of_what_was_lacking(tmp_path: Path) -> None:
     build = prepared(tmp_path, ONE_GB, ONE_GB, ONE_GB, attempts=2)
     sizes = Sizes(build)
-    sizes.chosen([Hashed(**vars(job(0)))])
+    sizes.chosen([job(0)])
     died(build, "memory")
     assert sizes.asked("stage_A", "0", 2) == {"memory": 8 * GB, "walltime": 840}
 
@@ -184,7 +184,7 @@ def test_where_no_pool_says_what_a_worker_has_no_job_asks_for_more_than_a_node_h
         largest=[3 * GB] * 3,
     )
     sizes = Sizes(build)
-    sizes.chosen([Hashed(**vars(job(0)))])
+    sizes.chosen([job(0)])
     died(build, "memory")
     assert sizes.asked("stage_A", "0", 2) == {"memory": 3 * GB}
 
@@ -198,7 +198,7 @@ def test_a_fallback_asks_for_what_its_own_nodes_have(tmp_path: Path) -> None:
         largest=[2 * GB, 64 * GB],
     )
     sizes = Sizes(build)
-    sizes.chosen([Hashed(**vars(job(0)))])
+    sizes.chosen([job(0)])
     died(build, "memory")
     assert sizes.asked("stage_A", "0", 2) == {"memory": 4 * GB}
 
@@ -210,7 +210,7 @@ def test_the_last_attempt_is_not_small_because_other_jobs_took_little(tmp_path: 
                      attempts=2, most=[{"pool": "default", "memory": None}] * 2)  # fmt: skip
     sizes = Sizes(build)
     assert sizes.asked("stage_A", "0", 1) == {"memory": 170 * MB, "walltime": 180}
-    sizes.chosen([Hashed(**vars(job(0)))])
+    sizes.chosen([job(0)])
     died(build, "memory")
     assert sizes.asked("stage_A", "0", 2)["memory"] == 8 * GB
 
@@ -253,7 +253,7 @@ def test_the_partition_follows_from_the_time_that_was_measured(tmp_path: Path) -
     first = sizes.sized("stage_A", "0", 1, found)
     assert first["slurm_partition"] == "short"
     assert first["runtime"] <= 20
-    sizes.chosen([Hashed(**vars(job(0)))])
+    sizes.chosen([job(0)])
     died(tmp_path, "time")
     again = {**found, **sizes.sized("stage_A", "0", 2, found)}
     assert 20 < again["runtime"] < 120

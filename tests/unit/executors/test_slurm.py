@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fasthep_smk.executors.submissions import Forgotten
+from fasthep_smk.executors.batch_executor import Forgotten
 
 
 def test_a_job_is_forgotten_that_was_missed_twice() -> None:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fasthep_smk.executors import submissions
-from fasthep_smk.executors.submissions import Submissions, TakingOver, name_of
+from fasthep_smk.executors.batch_executor import BatchExecutor
+from fasthep_smk.executors.submissions import Submissions, name_of
 from fasthep_smk.sites import slurm_queue
 from fasthep_smk.storage import batch_jobs
 from tests.support import tables
@@ -180,27 +181,28 @@ class Plugin:
     def report_job_error(self, job_info: Any, msg: str | None = None) -> None:
         self.failed.append((job_info.job, msg))
 
+
+class Executor(BatchExecutor, Plugin):  # type: ignore[misc]
+    _system = "slurm"
+    _tracker = None
+
     def _hand_back(self, job: Any) -> None:
         self.handed_back.append(job)
-
-
-class Executor(TakingOver, Plugin):  # type: ignore[misc]
-    pass
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_job_that_a_person_wants_again_has_not_failed(build: Path, wanted: bool) -> None:
     """``fasthep-smk retry`` cancels it: that uses up no attempt."""
     executor = Executor()
-    executor._submissions = Submissions("slurm")
     with executor._submissions.submitting(job(), "stage_Mass:dy/0_0", alone=True):
         executor._submissions.taken("17")
     [noted] = batch_jobs.read(build)
     batch_jobs.again(build, noted.token)
     batch_jobs.again(build, noted.token, wanted=wanted)
-    executor.report_job_error(SimpleNamespace(job="it", external_jobid="17"))
-    assert executor.handed_back == (["it"] if wanted else [])
-    assert executor.failed == ([] if wanted else [("it", None)])
+    mine = job(log=[])
+    executor.report_job_error(SimpleNamespace(job=mine, external_jobid="17"))
+    assert executor.handed_back == ([mine] if wanted else [])
+    assert executor.failed == ([] if wanted else [(mine, None)])
 
 
 def unheard() -> Submissions:

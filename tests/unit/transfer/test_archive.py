@@ -14,7 +14,7 @@ import pytest
 
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.config.staging import Staging
-from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.executors.batch_executor import BatchExecutor
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
@@ -173,12 +173,22 @@ class Base:
         self.heard.append(("failed", msg))
 
 
-class Executor(Travelling, Base):
+class Executor(BatchExecutor, Base):  # type: ignore[misc]
     """An executor whose jobs travel."""
+
+    _system = "slurm"
 
 
 PROBE = SimpleNamespace(
-    rule=SimpleNamespace(name="r"), wildcards=None, name="r", jobid=1, attempt=1
+    rule=SimpleNamespace(name="r"),
+    wildcards=None,
+    name="r",
+    jobid=1,
+    attempt=1,
+    log=[],
+    output=[],
+    shellcmd=None,
+    is_group=lambda: False,
 )
 
 

@@ -107,4 +107,4 @@ def test_an_executor_has_nothing_of_pilots_where_they_run_no_jobs(
             [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
         )
         said.append(done.stdout or done.stderr)
-    assert said == ["Travelling False False\n", "Piloted True False\n"]
+    assert said == ["BatchExecutor False False\n", "Piloted True False\n"]

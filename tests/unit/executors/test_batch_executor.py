@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from snakemake_interface_executor_plugins.executors.remote import RemoteExecutor
 
-from fasthep_smk.executors.transfer_executor import Travelling
+from fasthep_smk.executors.batch_executor import BatchExecutor
 
 
 class Slow(RemoteExecutor):
@@ -32,8 +32,10 @@ class Slow(RemoteExecutor):
             yield job
 
 
-class Executor(Travelling, Slow):
+class Executor(BatchExecutor, Slow):  # type: ignore[misc]
     """One of ours. It looks for jobs that go to their fallback, as each of ours does."""
+
+    _system = "slurm"
 
     def __post_init__(self) -> None:
         time.sleep(0.3)  # a machine with much to do
@@ -87,7 +89,7 @@ def test_the_end_of_a_run_is_not_waited_for() -> None:
         waiting.wait = False
 
     async def both() -> None:
-        await asyncio.gather(Travelling.sleep(waiting), end())  # type: ignore[arg-type]
+        await asyncio.gather(BatchExecutor.sleep(waiting), end())  # type: ignore[arg-type]
 
     asyncio.run(asyncio.wait_for(both(), 5))
 
@@ -95,5 +97,5 @@ def test_the_end_of_a_run_is_not_waited_for() -> None:
 def test_a_look_comes_when_it_is_time() -> None:
     waiting = SimpleNamespace(wait=True, next_seconds_between_status_checks=0.3)
     begin = time.monotonic()
-    asyncio.run(Travelling.sleep(waiting))  # type: ignore[arg-type]
+    asyncio.run(BatchExecutor.sleep(waiting))  # type: ignore[arg-type]
     assert 0.3 <= time.monotonic() - begin < 2

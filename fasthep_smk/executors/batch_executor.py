@@ -1,0 +1,402 @@
+"""What is laid over the executor of a plugin for a batch system, whichever that is.
+
+A job is submitted, unless an earlier run has left it in the queue, and noted. It is done when all
+that it made is here; one that got lost is submitted again, which is no failure of the job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snakemake_interface_common.exceptions import WorkflowError
+from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
+
+from fasthep_smk import sites
+from fasthep_smk.executors import fallback
+from fasthep_smk.executors.direct import is_alone
+from fasthep_smk.executors.job_events import Submitted
+from fasthep_smk.executors.logger_plugin import problem, report
+from fasthep_smk.executors.next_attempt import skip_hopeless
+from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, MAY_PASS, NO_ROOM
+from fasthep_smk.executors.refusals import refused
+from fasthep_smk.executors.submissions import Submissions, name_of
+from fasthep_smk.storage import layout
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.masking import masked
+
+if TYPE_CHECKING:
+    from fasthep_smk.transfer.tracker import Tracker, Verdict
+    from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow
+
+    class _Executor:
+        """What the executors have that this is laid over, for the type checker."""
+
+        wait: bool
+        workflow: Workflow
+        next_seconds_between_status_checks: float
+
+        def __init__(self, *arguments: object, **options: object) -> None: ...
+
+        def __post_init__(self, *arguments: object, **options: object) -> None: ...
+
+        def _wait_thread(self) -> None: ...
+
+        def shutdown(self) -> None: ...
+
+        def run_job(self, job: SnakemakeJob) -> None: ...
+
+        def get_job_args(self, job: SnakemakeJob, **options: object) -> str: ...
+
+        def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None: ...
+
+        def report_job_success(self, job_info: SnakemakeJobInfo) -> None: ...
+
+        def report_job_error(
+            self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+        ) -> None: ...
+
+else:
+    _Executor = object
+
+__all__ = ["ALIVE", "BatchExecutor", "Forgotten"]
+
+#: Seconds until the queue is looked at for a job whose submission had no answer.
+_LOOK = 5.0
+#: For how long to try to submit a job where nobody answers, and how long to wait between two tries;
+#: after how long it is looked whether there is room for more jobs; in seconds.
+_PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
+#: How often a job is submitted again that could not begin, or was lost.
+_UNBEGUN = 5
+#: Seconds after which the end of a run is noticed.
+_STEP = 0.1
+#: Of a job of which nothing is known now.
+ALIVE = sites.State("alive")
+
+
+class BatchExecutor(_Executor):
+    """To be laid over a plugin's executor for the batch system ``_system``.
+
+    Where jobs see this machine's files, ``_tracker`` is ``None``; others travel.
+    """
+
+    _system: str
+
+    def __init__(self, *arguments: object, **options: object) -> None:
+        self._is_set_up = threading.Event()
+        self._submissions = Submissions(self._system)
+        self._silent_since: float | None = None
+        #: Jobs that the batch system has no room for, and when one is tried again.
+        self._crowded: deque[SnakemakeJob] = deque()
+        self._room_at = 0.0
+        self._told: set[str] = set()
+        self._unbegun: Counter[int] = Counter()
+        super().__init__(*arguments, **options)
+        self._is_set_up.set()
+
+    def _wait_thread(self) -> None:
+        """Look for ended jobs, but not before the executor is set up.
+
+        Snakemake starts this thread first of all. An error in it ends it, and the run would wait
+        for its jobs for ever.
+        """
+        self._is_set_up.wait()
+        super()._wait_thread()
+
+    async def sleep(self) -> None:
+        """Wait until it is time for the next look at jobs, or until all is over.
+
+        Snakemake waits at its end for this to return.
+        """
+        end = time.monotonic() + self.next_seconds_between_status_checks
+        while self.wait and (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, _STEP))
+
+    def __post_init__(self, *arguments: object, **options: object) -> None:
+        self._tracker = _tracker(Path.cwd())
+        self._queue = fallback.Queue(self._hand_back, report)
+        super().__post_init__(*arguments, **options)
+
+    def shutdown(self) -> None:
+        """End; what started Snakemake may have been killed, and clears nothing away then."""
+        super().shutdown()
+        if self._tracker is not None:
+            self._tracker.spool.forget_credentials()
+
+    # --- submitting -------------------------------------------------------------------------------
+
+    def run_job(self, job: SnakemakeJob) -> None:
+        """Take a job over, or submit it; what keeps it from that is its failure, not the run's."""
+        try:
+            self._take_over_or_submit(job)
+        except (OSError, KeyError, ValueError, SmkError) as error:
+            text = " ".join(masked(f"it could not be sent: {error}").split())
+            self._failed(SubmittedJobInfo(job=job), text)
+
+    def _take_over_or_submit(self, job: SnakemakeJob) -> None:
+        earlier = self._submissions.take_over(job)
+        if earlier is None:
+            alone = self._tracker is None and is_alone(job, self.workflow)
+            with self._submissions.submitting(job, self._name(job), alone=alone):
+                self._hand_over(job)
+            return
+        one, goes_on = earlier
+        info = self._info(job, one.batch_id, one.captured)
+        if goes_on:
+            self._report_taken_over(info)
+        else:
+            self.report_job_success(info)
+
+    def _info(self, job: SnakemakeJob, batch_id: str, captured: str = "") -> SubmittedJobInfo:
+        aux = {"slurm_logfile": Path(captured)}
+        return SubmittedJobInfo(job, external_jobid=self._number(batch_id), aux=aux)
+
+    def _hand_over(self, job: SnakemakeJob) -> None:
+        """Submit a job; that it is refused is its failure, not that of the run."""
+        try:
+            super().run_job(self._as_submitted(job))
+        except Exception as error:
+            said = BEFORE_HTCONDOR.sub("", masked(str(error)))
+            system = sites.batch(self._submissions.name)
+            if not (isinstance(error, WorkflowError) or system.NO_ANSWER.search(said)):
+                raise
+            if not system.NO_WORD.search(said):
+                self._submissions.refused()
+            if why := self._not_taken(job, said):
+                self.report_job_error(SubmittedJobInfo(job), msg=why)
+
+    def _not_taken(self, job: SnakemakeJob, said: str, *, unclear: bool = False) -> str | None:
+        """Return what to report of a job that was not taken, by what the batch system says of it.
+
+        Nothing, where it is submitted again at the same attempt: the batch system does not answer,
+        or has no room now, or it is looked up whether the job has arrived. Or it goes to its
+        fallback. ``unclear``: it may have arrived, and was refused if it has not.
+        """
+        system = sites.batch(self._submissions.name)
+        if not self.wait:
+            return refused(job, said)
+        if unclear:
+            self._look_later(job, said)
+        elif system.NO_ANSWER.search(said) and self._is_patient(said):
+            self._later(_PAUSE, lambda: self._submit_again(job))
+        elif system.NO_WORD.search(said) and self._is_patient(said):
+            self._look_later(job)
+        elif NO_ROOM.search(said):
+            self._wait_for_room(job, said)
+        elif MAY_PASS.search(said) or not (pools := self._queue.leave(job)):
+            return refused(job, said)
+        else:
+            self._tell("pool {!r} takes no jobs, they go to pool {!r}".format(*pools), f": {said}")
+        return None
+
+    def _is_patient(self, said: str) -> bool:
+        """Whether a batch system that does not answer is waited for: for half an hour."""
+        now = time.monotonic()
+        if self._silent_since is None:
+            self._silent_since = now
+            title = sites.title(self._submissions.name)
+            problem(f"{title} does not answer, trying again: {' '.join(said.split())}")
+        return now - self._silent_since < _PATIENCE
+
+    def _wait_for_room(self, job: SnakemakeJob, said: str) -> None:
+        """Let a job wait until the batch system takes more of this user's."""
+        title = sites.title(self._submissions.name)
+        what = f"{title} takes no more jobs now, the others wait for that"
+        if what not in self._told:
+            queued = self._submissions.system.queued(Path.cwd())
+            fix = f"; workers: {len(queued)} of its pool keeps within that" if queued else ""
+            self._tell(what, f": {said}{fix}")
+        self._crowded.append(job)
+
+    def _use_room(self, ended: int) -> None:
+        """Submit as many jobs again as have ended, or one now and then: others make room, too."""
+        now = time.monotonic()
+        count = ended or (self._room_at <= now)
+        if not self._crowded or not count:
+            return
+        self._room_at = now + _ROOM
+        for job in [self._crowded.popleft() for _ in range(min(count, len(self._crowded)))]:
+            self._submit_again(job)
+
+    def _tell(self, what: str, more: str = "") -> None:
+        """Tell the user something, once."""
+        if what not in self._told:
+            self._told.add(what)
+            problem(f"{what}{more}")
+
+    def _look_later(self, job: SnakemakeJob, said: str = "") -> None:
+        """Look whether a job has arrived unheard; otherwise it is submitted again, or was refused.
+
+        ``said`` is what was said of one that was refused.
+        """
+
+        def look() -> None:
+            arrived = self._submissions.arrived(job, self._name(job))
+            if arrived is None:
+                self._look_later(job, said)
+            elif arrived:
+                self._report_taken_over(self._info(job, arrived))
+            elif said:
+                self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
+            else:
+                self._submit_again(job)
+
+        self._later(_LOOK, look)
+
+    def _later(self, seconds: float, call: Callable[[], object]) -> None:
+        """Do something later, unless somebody has stopped the run; again, if the disk is full."""
+
+        def begin() -> None:
+            try:
+                if self.wait:
+                    call()
+            except OSError:
+                self._later(seconds, call)
+
+        later = threading.Timer(seconds, begin)
+        later.daemon = True
+        later.start()
+
+    def get_job_args(self, job: SnakemakeJob, **options: object) -> str:
+        """Return the arguments of a Snakemake on the node; one in its fallback is told so."""
+        with fallback.as_sent(job):
+            return super().get_job_args(job, **options)
+
+    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
+        """Take a job as submitted."""
+        self._queue.submitted(job_info)
+        self._silent_since = None
+        report(Submitted(str(job_info.external_jobid)))
+        super().report_job_submission(job_info, **options)
+
+    # --- what has become of it --------------------------------------------------------------------
+
+    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
+        if self._tracker is None:
+            self._done(job_info)
+        else:
+            self._report(job_info, self._tracker.end(job_info.job))
+
+    def report_job_error(
+        self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
+    ) -> None:
+        """Take a job as failed; one that a person wants to have again is at the same attempt."""
+        if self._tracker is None:
+            self._failed(job_info, msg, **options)
+            return
+        if job_info.external_jobid is None:  # it was not queued: that is no matter of its files
+            self._tracker.forget(job_info.job)
+        self._report(job_info, self._tracker.end(job_info.job, msg or "failed"), **options)
+
+    def _report(self, job_info: SnakemakeJobInfo, verdict: Verdict, **options: object) -> None:
+        if verdict.what == "done":
+            self._done(job_info)
+        elif verdict.what == "again":
+            print(verdict.message, flush=True)
+            self._submit_again(job_info.job)
+        else:
+            job_info.job.attempt -= verdict.what == "later"  # as in _hand_back
+            self._failed(job_info, verdict.message, **options)
+
+    def _done(self, job_info: SnakemakeJobInfo) -> None:
+        self._submissions.ended(str(job_info.external_jobid))
+        super().report_job_success(job_info)
+
+    def _failed(self, job_info: SnakemakeJobInfo, msg: str | None, **options: object) -> None:
+        batch_id = str(job_info.external_jobid)
+        if self._submissions.is_wanted_again(batch_id):
+            self._submissions.ended(batch_id)
+            self._hand_back(job_info.job)
+        else:
+            skip_hopeless(job_info.job)
+            super().report_job_error(job_info, msg=msg, **options)
+
+    def _is_forgotten(self, job_info: SnakemakeJobInfo) -> None:
+        """Submit a job again that the batch system does not know any more, unless it is done."""
+        batch_id, title = str(job_info.external_jobid), sites.title(self._submissions.name)
+        if self._tracker is None and all(Path(path).exists() for path in job_info.job.output):
+            self.report_job_success(job_info)
+        elif not self._is_lost_again(job_info.job):
+            self._submissions.ended(batch_id)
+            self._begin_again(job_info, f"{title} does not know job {batch_id} any more")
+        else:
+            self.report_job_error(
+                job_info,
+                msg=f"{title} has lost this job {_UNBEGUN + 1} times: {batch_id} is the last one",
+            )
+
+    def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
+        """Let a job that was lost be submitted again, at the same attempt."""
+        self._unbegun[job_info.job.jobid] += 1
+        problem(f"{why}: it is submitted again")
+        self._hand_back(job_info.job)
+
+    def _is_lost_again(self, job: SnakemakeJob) -> bool:
+        return self._unbegun[job.jobid] >= _UNBEGUN
+
+    def _hand_back(self, job: SnakemakeJob) -> None:
+        """Give a job that is not under way any more back to the scheduler, at the same attempt."""
+        if self._tracker is not None:
+            self._tracker.forget(job)
+        job.attempt -= 1  # Snakemake counts the next one
+        self.workflow.scheduler.error_callback(job)
+
+    def _submit_again(self, job: SnakemakeJob) -> None:
+        if self.wait:  # the run was not stopped
+            self.run_job(job)
+
+    # --- what a batch system has of its own -------------------------------------------------------
+
+    def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
+        self.report_job_submission(job_info)
+
+    def _name(self, job: SnakemakeJob) -> str:
+        """Return what a job is called in the queue."""
+        return name_of(job)
+
+    def _as_submitted(self, job: SnakemakeJob) -> SnakemakeJob:
+        """Return a job as the plugin is to submit it."""
+        return job
+
+    def _number(self, batch_id: str) -> str | int:
+        """Return the id of a job as the plugin knows it."""
+        return batch_id
+
+
+class Forgotten:
+    """Jobs that are under way for us, and that nobody knew in two looks, a minute apart.
+
+    Its controller may have lost them with its state. Or they have ended while this process slept,
+    longer ago than it tells. ``confirm`` says of one that it is known to be unknown.
+    """
+
+    def __init__(
+        self, confirm: Callable[[str], bool] = lambda _job: True, *, pause: float = 60.0
+    ) -> None:
+        self._confirm = confirm
+        self._pause, self._looked_at = pause, time.monotonic()
+        self._missed: set[str] = set()
+
+    def among(self, missed: set[str]) -> set[str]:
+        """Take in which jobs nobody knows; return those that are forgotten if it is time."""
+        if time.monotonic() - self._looked_at < self._pause:
+            return set()
+        self._looked_at = time.monotonic()
+        forgotten = set(filter(self._confirm, missed & self._missed))
+        self._missed = missed - forgotten
+        return forgotten
+
+
+def _tracker(build: Path) -> Tracker | None:
+    """Return the tracker of jobs, if they travel in this run."""
+    if not (build / layout.TRANSFER).is_file():
+        return None
+    # Imported when needed: that takes as long as Snakemake's own start, and most runs send nothing.
+    from fasthep_smk.transfer.tracker import Tracker
+
+    return Tracker(build)
