@@ -20,8 +20,7 @@ from fasthep_smk import sites
 from fasthep_smk.config.requests import Attempt, Route
 from fasthep_smk.credentials.secrets import without_secrets
 from fasthep_smk.executors import job_events
-from fasthep_smk.executors.read_as_text import said_of_failed_job
-from fasthep_smk.executors.refusals import REFUSED
+from fasthep_smk.executors.read_as_text import REFUSED, said_of_failed_job
 from fasthep_smk.plan.rules import Rule
 from fasthep_smk.reuse import Reuse
 from fasthep_smk.run.snakemake_output import Reader

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,9 +22,8 @@ from fasthep_smk.executors import fallback
 from fasthep_smk.executors.direct import is_alone
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
-from fasthep_smk.executors.next_attempt import skip_hopeless
-from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, MAY_PASS, NO_ROOM
-from fasthep_smk.executors.refusals import refused
+from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, MAY_PASS, NO_ROOM, REFUSED
+from fasthep_smk.executors.retries import Retries
 from fasthep_smk.executors.submissions import Submissions, name_of
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
@@ -71,8 +70,6 @@ _LOOK = 5.0
 #: For how long to try to submit a job where nobody answers, and how long to wait between two tries;
 #: after how long it is looked whether there is room for more jobs; in seconds.
 _PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
-#: How often a job is submitted again that could not begin, or was lost.
-_UNBEGUN = 5
 #: Seconds after which the end of a run is noticed.
 _STEP = 0.1
 #: Of a job of which nothing is known now.
@@ -95,7 +92,6 @@ class BatchExecutor(_Executor):
         self._crowded: deque[SnakemakeJob] = deque()
         self._room_at = 0.0
         self._told: set[str] = set()
-        self._unbegun: Counter[int] = Counter()
         super().__init__(*arguments, **options)
         self._is_set_up.set()
 
@@ -120,6 +116,7 @@ class BatchExecutor(_Executor):
     def __post_init__(self, *arguments: object, **options: object) -> None:
         self._tracker = _tracker(Path.cwd())
         self._queue = fallback.Queue(self._hand_back, report)
+        self._retries = Retries(self.workflow)
         super().__post_init__(*arguments, **options)
 
     def shutdown(self) -> None:
@@ -179,7 +176,7 @@ class BatchExecutor(_Executor):
         """
         system = sites.batch(self._submissions.name)
         if not self.wait:
-            return refused(job, said)
+            return _refused(said)
         if unclear:
             self._look_later(job, said)
         elif system.NO_ANSWER.search(said) and self._is_patient(said):
@@ -189,7 +186,7 @@ class BatchExecutor(_Executor):
         elif NO_ROOM.search(said):
             self._wait_for_room(job, said)
         elif MAY_PASS.search(said) or not (pools := self._queue.leave(job)):
-            return refused(job, said)
+            return _refused(said)
         else:
             self._tell("pool {!r} takes no jobs, they go to pool {!r}".format(*pools), f": {said}")
         return None
@@ -242,7 +239,7 @@ class BatchExecutor(_Executor):
             elif arrived:
                 self._report_taken_over(self._info(job, arrived))
             elif said:
-                self.report_job_error(SubmittedJobInfo(job), msg=refused(job, said))
+                self.report_job_error(SubmittedJobInfo(job), msg=_refused(said))
             else:
                 self._submit_again(job)
 
@@ -296,11 +293,9 @@ class BatchExecutor(_Executor):
     def _report(self, job_info: SnakemakeJobInfo, verdict: Verdict, **options: object) -> None:
         if verdict.what == "done":
             self._done(job_info)
-        elif verdict.what == "again":
-            print(verdict.message, flush=True)
-            self._submit_again(job_info.job)
+        elif verdict.what == "lost":
+            self._lost(job_info, verdict.message or "")
         else:
-            job_info.job.attempt -= verdict.what == "later"  # as in _hand_back
             self._failed(job_info, verdict.message, **options)
 
     def _done(self, job_info: SnakemakeJobInfo) -> None:
@@ -309,42 +304,37 @@ class BatchExecutor(_Executor):
 
     def _failed(self, job_info: SnakemakeJobInfo, msg: str | None, **options: object) -> None:
         batch_id = str(job_info.external_jobid)
-        if self._submissions.is_wanted_again(batch_id):
+        if wanted := self._submissions.is_wanted_again(batch_id):
             self._submissions.ended(batch_id)
-            self._hand_back(job_info.job)
-        else:
-            skip_hopeless(job_info.job)
+        if not self._retries.settle(job_info.job, "wanted" if wanted else "error", msg):
             super().report_job_error(job_info, msg=msg, **options)
 
-    def _is_forgotten(self, job_info: SnakemakeJobInfo) -> None:
-        """Submit a job again that the batch system does not know any more, unless it is done."""
-        batch_id, title = str(job_info.external_jobid), sites.title(self._submissions.name)
-        if self._tracker is None and all(Path(path).exists() for path in job_info.job.output):
+    def _lost(self, job_info: SnakemakeJobInfo, why: str) -> None:
+        """Take a job as lost through no fault of its own, unless it is done."""
+        job = job_info.job
+        if self._tracker is not None:
+            self._tracker.forget(job)
+        elif all(Path(path).exists() for path in job.output):
             self.report_job_success(job_info)
-        elif not self._is_lost_again(job_info.job):
-            self._submissions.ended(batch_id)
-            self._begin_again(job_info, f"{title} does not know job {batch_id} any more")
+            return
+        self._submissions.ended(str(job_info.external_jobid))
+        if not self._retries.settle(job, "lost"):
+            super().report_job_error(job_info, msg=f"{why}; it was lost so often before")
+        elif self._tracker is not None:
+            print(f"{job.name}: sent again: {why}", flush=True)
         else:
-            self.report_job_error(
-                job_info,
-                msg=f"{title} has lost this job {_UNBEGUN + 1} times: {batch_id} is the last one",
-            )
+            problem(f"{why}: it is submitted again")
 
-    def _begin_again(self, job_info: SnakemakeJobInfo, why: str) -> None:
-        """Let a job that was lost be submitted again, at the same attempt."""
-        self._unbegun[job_info.job.jobid] += 1
-        problem(f"{why}: it is submitted again")
-        self._hand_back(job_info.job)
-
-    def _is_lost_again(self, job: SnakemakeJob) -> bool:
-        return self._unbegun[job.jobid] >= _UNBEGUN
+    def _is_forgotten(self, job_info: SnakemakeJobInfo) -> None:
+        """Take in that the batch system does not know a job any more."""
+        title = sites.title(self._submissions.name)
+        self._lost(job_info, f"{title} does not know job {job_info.external_jobid} any more")
 
     def _hand_back(self, job: SnakemakeJob) -> None:
         """Give a job that is not under way any more back to the scheduler, at the same attempt."""
         if self._tracker is not None:
             self._tracker.forget(job)
-        job.attempt -= 1  # Snakemake counts the next one
-        self.workflow.scheduler.error_callback(job)
+        self._retries.hand_back(job)
 
     def _submit_again(self, job: SnakemakeJob) -> None:
         if self.wait:  # the run was not stopped
@@ -366,6 +356,11 @@ class BatchExecutor(_Executor):
     def _number(self, batch_id: str) -> str | int:
         """Return the id of a job as the plugin knows it."""
         return batch_id
+
+
+def _refused(said: str) -> str:
+    """Return what to tell of a job that was refused, by the batch system's sentence."""
+    return f"{REFUSED}{' '.join(said.split())}"
 
 
 class Forgotten:

@@ -10,12 +10,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fasthep_smk.config.credentials import Requirement
+from fasthep_smk.config.credentials import Kind, Requirement
+from fasthep_smk.credentials.required import required_of
 from fasthep_smk.executors import logger_plugin
 
-__all__ = ["Gate"]
+if TYPE_CHECKING:
+    from fasthep_smk.credentials.credential import Credential
+    from fasthep_smk.util.snakemake_types import SnakemakeJob
+
+__all__ = ["Gate", "gate_of_run"]
 
 #: Seconds for which a look at credentials that are valid is enough, and between two looks.
 _TRUST, _PAUSE = 1.0, 2.0
@@ -35,6 +43,7 @@ class Gate:
         self._clock = clock
         self._look_at = 0.0
         self._missing: set[str] = set()
+        self._begun_with: dict[int, Mapping[Kind, Credential]] = {}
         self._lock = threading.Lock()
 
     def is_open(self) -> bool:
@@ -43,6 +52,29 @@ class Gate:
             if self._required and self._clock() >= self._look_at:
                 self._look()
             return not self._missing
+
+    def chosen(self, jobs: Iterable[SnakemakeJob]) -> None:
+        """Take in which jobs start now, with the credentials that there are."""
+        if self._required:
+            self._begun_with |= dict.fromkeys((job.jobid for job in jobs), self._there())
+
+    def others_come(self, job: SnakemakeJob) -> bool:
+        """Whether a job may get other credentials: these have ended, or are renewed already.
+
+        Those that are still valid would be refused again, at any number of attempts.
+        """
+        if not self._required:
+            return False
+        from fasthep_smk.credentials.validity import CLOCKS, lacking
+
+        if lacking(self._required, now=time.time() + CLOCKS):
+            return True
+        return self._there() != self._begun_with.get(job.jobid)
+
+    def _there(self) -> dict[Kind, Credential]:
+        from fasthep_smk.credentials.checks import look
+
+        return look(one.kind for one in self._required)
 
     def keep_looking(self) -> threading.Event:
         """Look every few seconds in a thread, until the event is set or the process ends."""
@@ -67,3 +99,9 @@ class Gate:
             self._tell(line)
         self._missing = set(missing)
         self._look_at = self._clock() + (0.0 if missing else _TRUST)
+
+
+@cache
+def gate_of_run() -> Gate:
+    """Return the gate of the run of this process, in its build folder."""
+    return Gate(required_of(Path()))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from snakemake_interface_common.exceptions import WorkflowError
 
 from fasthep_smk.executors.direct import is_alone
-from fasthep_smk.executors.next_attempt import skip_hopeless
+from fasthep_smk.executors.retries import Retries
 from fasthep_smk.storage import layout
 from fasthep_smk.worker.fork_client import GO_ON
 from fasthep_smk.worker.to_fork_server import hand_over
@@ -50,6 +50,7 @@ class Executor(local.Executor):  # type: ignore[misc]
         super().__post_init__()
         self._server = os.environ.get(layout.FORK_SERVER)
         self._handed_over = _Jobs()
+        self._retries = Retries(self.workflow)
 
     def cached_or_run(self, job: SnakemakeJob, *how: object) -> None:
         """Run a job, or raise what it ended with."""
@@ -77,9 +78,9 @@ class Executor(local.Executor):  # type: ignore[misc]
     def report_job_error(
         self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
     ) -> None:
-        """Take a job as failed."""
-        skip_hopeless(job_info.job)
-        super().report_job_error(job_info, msg=msg, **options)
+        """Take a job as failed, unless it is tried again at the same attempt."""
+        if not self._retries.settle(job_info.job, said=msg):
+            super().report_job_error(job_info, msg=msg, **options)
 
 
 class _Jobs:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import report
-from fasthep_smk.executors.next_attempt import skip_hopeless
+from fasthep_smk.executors.retries import Retries
 from fasthep_smk.executors.start import be_snakemake, put_in_place_of
 from fasthep_smk.executors.submissions import Submissions
 from fasthep_smk.storage import run_lock
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.util.executor_plugins import module_of
-from fasthep_smk.util.snakemake_types import SnakemakeJob, SnakemakeJobInfo, Workflow
+from fasthep_smk.util.snakemake_types import SnakemakeJobInfo, Workflow
 
 if TYPE_CHECKING:
 
@@ -55,6 +55,7 @@ class Noting(_Executor):
         self._submissions = Submissions(self._system)
         self._under_way: dict[str, SnakemakeJobInfo] = {}
         super().__init__(*arguments, **options)
+        self._retries = Retries(self.workflow)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
@@ -75,10 +76,7 @@ class Noting(_Executor):
         number = str(job_info.external_jobid)
         again = self._submissions.is_wanted_again(number)
         self._ended(number)
-        if again:
-            self._hand_back(job_info.job)
-        else:
-            skip_hopeless(job_info.job)
+        if not self._retries.settle(job_info.job, "wanted" if again else "error", msg):
             super().report_job_error(job_info, msg=msg, **options)
 
     def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:
@@ -93,11 +91,6 @@ class Noting(_Executor):
     def _ended(self, number: str) -> None:
         self._under_way.pop(number, None)
         self._submissions.ended(number)
-
-    def _hand_back(self, job: SnakemakeJob) -> None:
-        """Give a job back to the scheduler, at the same attempt."""
-        job.attempt -= 1  # Snakemake counts the next one
-        self.workflow.scheduler.error_callback(job)
 
 
 def main() -> None:

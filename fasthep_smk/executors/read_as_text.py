@@ -22,6 +22,7 @@ __all__ = [
     "MAY_PASS",
     "NO_NUMBER",
     "NO_ROOM",
+    "REFUSED",
     "said_by_sbatch",
     "said_of_failed_job",
 ]
@@ -38,6 +39,9 @@ IS_MISSING = re.compile(r"^(/.+) \(missing locally")
 IS_UNUSABLE = re.compile(r"^\S*(snakemake|__main__\.py): error: ")
 #: How the sentence begins that it adds to what an executor says of a failed job.
 ADVICE = "For further error details see"
+
+#: What it is told of a job that its batch system refuses begins so; the system's sentence follows.
+REFUSED = "could not be submitted: "
 
 # --- Slurm, and Snakemake's plugin for it; where it is silent: sites/slurm.py ---
 

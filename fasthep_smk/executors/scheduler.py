@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 from snakemake_interface_scheduler_plugins.registry import SchedulerPluginRegistry
 
-from fasthep_smk.credentials.required import required_of
-from fasthep_smk.executors.credential_gate import Gate
+from fasthep_smk.executors.credential_gate import Gate, gate_of_run
 from fasthep_smk.executors.fallback import sizes_of_run
 
 if TYPE_CHECKING:
@@ -66,7 +64,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         """
         if self._gate is None:  # none is under way
             self._limits = dict(available_resources)
-            self._gate = Gate(required_of(Path()))
+            self._gate = gate_of_run()
             self._gate.keep_looking()
         if not self._gate.is_open():
             return []
@@ -87,6 +85,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         chosen += fitting(sorted(others, key=rank, reverse=True), self._counts, free)
         self._under_way |= {job: self._counts(job) for job in chosen}
         self._sizes.chosen(chosen)
+        self._gate.chosen(chosen)
         return chosen
 
     def _refresh(self, jobs: Collection[SnakemakeJob]) -> None:

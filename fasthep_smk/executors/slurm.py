@@ -111,7 +111,10 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
                 log = _log_of(job)
                 if state.said.startswith("Slurm: NODE_FAIL") and state.node:
                     self._failed_nodes.add(state.node)
-                self.report_job_error(job, msg=state.said, aux_logs=[str(log)] if log else [])
+                if state.lost:
+                    self._lost(job, state.said)
+                else:
+                    self.report_job_error(job, msg=state.said, aux_logs=[str(log)] if log else [])
             elif job.external_jobid in forgotten:
                 self._is_forgotten(job)
             else:
@@ -185,7 +188,7 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
             if msg is None:
                 return
         if self.wait and self._could_not_begin(job_info):
-            self._begin_again(job_info, f"Slurm did not answer job {job_info.external_jobid}")
+            self._lost(job_info, f"Slurm did not answer job {job_info.external_jobid}")
             return
         self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
@@ -193,7 +196,7 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
         """Whether srun, in a batch job, has not reached the controller."""
         log = (job_info.aux or {}).get("slurm_logfile")
-        if log is None or self._is_lost_again(job_info.job):
+        if log is None:
             return False
         try:
             said = files.read_plain(log).decode(errors="replace")

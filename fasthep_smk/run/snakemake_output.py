@@ -15,8 +15,7 @@ from textwrap import shorten
 
 from fasthep_smk.executors import job_events
 from fasthep_smk.executors.job_events import Event
-from fasthep_smk.executors.read_as_text import IS_LOCKED, said_of_failed_job
-from fasthep_smk.executors.refusals import REFUSED
+from fasthep_smk.executors.read_as_text import IS_LOCKED, REFUSED, said_of_failed_job
 from fasthep_smk.run.display import Screen
 from fasthep_smk.run.job_counts import Facts, Tally
 from fasthep_smk.storage import layout

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fasthep_smk import sites
-from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE
-from fasthep_smk.executors.refusals import REFUSED
+from fasthep_smk.executors.read_as_text import IS_MISSING, IS_UNUSABLE, REFUSED
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.job_settings import read_requests
 from fasthep_smk.storage.task_table import TaskTable

@@ -90,6 +90,7 @@ class State:
     ``held``: it may go on when somebody lets it, and has waited for that ``since`` then (seconds
     since 1970). ``gone``: there is no such job. ``said`` is in the system's own words. ``node`` is
     where it ran, if that is known. ``shut``: it waits in a partition that starts none now.
+    ``lost``: it has failed, and is not to blame.
     """
 
     kind: Literal["alive", "held", "done", "failed", "gone"]
@@ -97,6 +98,7 @@ class State:
     since: float = 0.0
     node: str = ""
     shut: bool = False
+    lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ _FAILED = frozenset({
     "BOOT_FAIL", "CANCELLED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
     "PREEMPTED", "RECONFIG_FAIL", "TIMEOUT",
 })  # fmt: skip
+#: Of these, what befalls a job: it made way for another one, or its node has failed.
+_LOST = frozenset({"BOOT_FAIL", "LAUNCH_FAILED", "NODE_FAIL", "PREEMPTED", "RECONFIG_FAIL"})
 #: So many jobs are asked for in one command, which has so many seconds.
 _AT_ONCE, _PATIENCE = 500, 60
 
@@ -184,6 +186,7 @@ def _state(said: str, reason: str = "", code: str = "", node: str = "") -> State
         _words(said, reason, code, node),
         node=node,
         shut=reason in ("PartitionDown", "PartitionInactive"),
+        lost=word in _LOST,
     )
 
 

@@ -29,8 +29,8 @@ from fasthep_smk.util import files
 from fasthep_smk.util.documents import JsonObject
 from fasthep_smk.util.scratch import scratch
 from fasthep_smk.worker.alone import benchmark_text
-from fasthep_smk.worker.job_retry import SENT
 from fasthep_smk.worker.processes import LOG
+from fasthep_smk.worker.refused import SENT
 
 __all__ = ["main"]
 

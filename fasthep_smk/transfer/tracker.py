@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import re
-import time
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fasthep_smk.config.credentials import Kind
-from fasthep_smk.credentials.checks import look
-from fasthep_smk.credentials.credential import Credential
-from fasthep_smk.credentials.required import required_of
-from fasthep_smk.credentials.validity import lacking
 from fasthep_smk.storage import failures, products
 from fasthep_smk.transfer.spool import Sending, Spool
 from fasthep_smk.util.snakemake_types import SnakemakeJob
-from fasthep_smk.worker.job_retry import CLOCKS
 
 __all__ = ["Tracker", "Verdict"]
 
-#: How often a job is sent again whose parcel, or what it sends back, got lost or was damaged.
-_TRIPS = 3
 #: For how long what a job has left may not be seen here yet, in seconds.
 _LATE = 60
-#: How often a job is sent again because its credential had ended or was refused.
-_RENEWALS = 20
 #: What a batch system says of a job whose files were the problem; 75 and 76: no room to unpack
 #: them, or they are damaged.
 _OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
@@ -37,11 +24,10 @@ _OF_FILES = re.compile(r"transfer|exit ?code:? 7[56]\b", re.IGNORECASE)
 class Verdict:
     """What became of a job, with what to say.
 
-    It is ``done``, to be sent ``again`` at once, or ``later``, when its credential is renewed,
-    which is no other attempt; or it has ``failed``.
+    It is ``done``, or has ``failed``, or its parcel, or what it sent back, is ``lost`` or damaged.
     """
 
-    what: Literal["done", "again", "later", "failed"]
+    what: Literal["done", "lost", "failed"]
     message: str | None = None
 
 
@@ -51,9 +37,6 @@ class Tracker:
     def __init__(self, build: Path) -> None:
         self.spool = Spool(build)
         self._under_way: dict[int, Sending] = {}
-        self._lost: Counter[int] = Counter()
-        self._refused: Counter[int] = Counter()
-        self._sent_with: dict[int, Mapping[Kind, Credential]] = {}
 
     def leave(self, job: SnakemakeJob) -> Sending:
         """Pack what one of Snakemake's jobs needs.
@@ -64,8 +47,6 @@ class Tracker:
         self.forget(job)
         names = self.spool.names_of(job.rule.name)
         place = [str(getattr(job.wildcards, one)) for one in names]
-        # Before it is packed: one that is renewed meanwhile counts as another.
-        self._sent_with[job.jobid] = look(one.kind for one in required_of(self.spool.build))
         try:
             sending = self.spool.send(job.rule.name, place)
         except products.Damaged as error:
@@ -97,20 +78,12 @@ class Tracker:
         if arrival.status == 0:
             return Verdict("done")
         if arrival.status is not None:
-            said = message or f"exit status {arrival.status}"
-            others = self._lacks_credential(sending) and self._others_come(job)
-            if others and self._refused[job.jobid] < _RENEWALS:
-                self._refused[job.jobid] += 1
-                return Verdict("later", said)
-            return Verdict("failed", said)
+            return Verdict("failed", message or f"exit status {arrival.status}")
         # The worker has said so, all went well but for that, or it is named as the reason.
         lost = arrival.host is not None or message is None or _OF_FILES.search(message) is not None
         where = f" on {arrival.host}" if arrival.host else ""
-        if lost and self._lost[job.jobid] < _TRIPS:
-            self._lost[job.jobid] += 1
-            return Verdict("again", f"{job.name}: sent again: {arrival.problem}{where}")
-        found = f"({arrival.problem}{where})"
-        return Verdict("failed", f"{message} {found}" if message else found)
+        said = f"{arrival.problem}{where}"
+        return Verdict("lost" if lost else "failed", f"{message} ({said})" if message else said)
 
     def _tell_of_damage(self, job: SnakemakeJob, place: list[str], error: products.Damaged) -> None:
         """Let the job run again that has made something damaged, and then this one."""
@@ -123,23 +96,4 @@ class Tracker:
             failures.Failure(
                 rule=job.rule.name, key=key, record=record, problem=problem, kind="damaged"
             ),
-        )
-
-    def _others_come(self, job: SnakemakeJob) -> bool:
-        """Whether a job may get other credentials: these have ended, or are renewed already.
-
-        Those that are still valid would be refused again, at any number of attempts.
-        """
-        required = required_of(self.spool.build)
-        if lacking(required, now=time.time() + CLOCKS):
-            return True
-        return look(one.kind for one in required) != self._sent_with.get(job.jobid)
-
-    def _lacks_credential(self, sending: Sending) -> bool:
-        """Whether a job, or one of a bundle, has failed for want of a credential."""
-        found = failures.read_all(self.spool.build)
-        mine = (sending.rule, "/".join(sending.place))
-        return any(
-            note.kind == "credential" and (note.rule, note.bundle or note.key) == mine
-            for note in found
         )

@@ -32,14 +32,14 @@ def run_bundle(
     bundle: BundleEntry,
     jobs: Mapping[str, Job],
     *,
-    run: Callable[[Job, list[str]], int],
+    run: Callable[[Job], int],
     command: Callable[[str], list[str]],
     note: Callable[[Job, End], None],
 ) -> int:
     """Run the jobs of a bundle, by its entry in the task table; return the exit status.
 
     After a job that failed, the others still run. ``run`` runs one and returns its exit status;
-    ``command`` is the same, by its key, in a process of its own. ``note`` says of one that its
+    ``command`` runs one, by its key, in a process of its own. ``note`` says of one that its
     process ended badly.
     """
     first = jobs[bundle.jobs[0]]
@@ -57,9 +57,7 @@ def run_bundle(
             left.append(key)
     while left:
         if has_one_thread():
-            ends = run_series(
-                left, lambda key: run(jobs[key], command(key)), lambda key: _log(jobs[key])
-            )
+            ends = run_series(left, lambda key: run(jobs[key]), lambda key: _log(jobs[key]))
         else:
             with _log(jobs[left[0]]) as stream:
                 done = subprocess.run(command(left[0]), stdout=stream, stderr=stream)

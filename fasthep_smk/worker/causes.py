@@ -11,9 +11,9 @@ from fasthep_smk.util import disk_full
 from fasthep_smk.util.errors import nearest
 from fasthep_smk.worker.job import Sent
 from fasthep_smk.worker.job_end import End
-from fasthep_smk.worker.job_retry import Refused
 from fasthep_smk.worker.limits import MemoryLimit, TimeLimit, time_is_over
 from fasthep_smk.worker.planned import Changed
+from fasthep_smk.worker.refused import Refused
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.stage_error import MissingColumn

@@ -54,18 +54,15 @@ class MemoryLimit(SmkError):
 
 
 @contextmanager
-def time_limit(
-    seconds: int | None, pool: str | None = None, *, used: float = 0.0
-) -> Iterator[None]:
+def time_limit(seconds: int | None, pool: str | None = None) -> Iterator[None]:
     """Raise :class:`TimeLimit` in the body after ``seconds``.
 
-    Soon after that the process is ended, also where the body has ended before. ``used`` seconds are
-    over.
+    Soon after that the process is ended, also where the body has ended before.
     """
     if seconds is None:
         yield
         return
-    left = max(1, math.ceil(seconds - used))
+    left = max(1, math.ceil(seconds))
     end = time.monotonic() + left
 
     def stop(_number: int, _frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from fasthep_smk.storage.inputs import identity_of
 from fasthep_smk.storage.observed import written as written_files
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.worker.job import Job
-from fasthep_smk.worker.job_retry import SENT
+from fasthep_smk.worker.refused import SENT
 
 __all__ = ["Changed", "check_files", "check_modules"]
 

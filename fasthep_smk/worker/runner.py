@@ -44,7 +44,6 @@ from fasthep_smk.worker.causes import (
 )
 from fasthep_smk.worker.job import Job, Sent
 from fasthep_smk.worker.job_end import DONE, End
-from fasthep_smk.worker.job_retry import SENT, tries_of
 from fasthep_smk.worker.limits import (
     MemoryLimit,
     bytes_moved,
@@ -56,6 +55,7 @@ from fasthep_smk.worker.limits import (
 from fasthep_smk.worker.observe import Observer, observing
 from fasthep_smk.worker.planned import Changed, check_files, check_modules
 from fasthep_smk.worker.processes import LOG
+from fasthep_smk.worker.refused import SENT, refusal, stop_without
 
 if TYPE_CHECKING:
     from fasthep_smk.storage.job_settings import Launch
@@ -109,7 +109,7 @@ def _run_named(arguments: list[str], given: argparse.Namespace, *, warm: bool) -
         print(error, file=sys.stderr)
         return 2, False
     if not table.bundles:
-        status = _run_job(Job(build, table, key, sent), _command(given, key))
+        status = _run_job(Job(build, table, key, sent))
         return status, table.scope in ("partition", "merge")
     bundle = table.bundles[key]
     jobs = {
@@ -175,20 +175,16 @@ def _command(given: argparse.Namespace, key: str) -> list[str]:
     return [sys.executable, "-P", "-m", "fasthep_smk.worker", *words]
 
 
-def _run_job(job: Job, command: list[str]) -> int:
-    """Run a job; ``command`` is for one that starts again in a process of its own."""
+def _run_job(job: Job) -> int:
     last_words.say()
     last_words.end_by(math.inf)  # this process may have run another one
     build = job.build
-    tries, told = tries_of(job.sent.credentials, job.sent.walltime)
-    job = replace(job, bundle=told.get("bundle", job.bundle), marker=told.get("marker", job.marker))
     if job.is_done:
         print("an earlier process has finished this job, and could not report it", file=sys.stderr)
         failures.clear(build, job.rule, job.key)
         return 0
     earlier = _earlier(build, job) if job.sent.attempt > 1 else []
     started = _note(job, earlier)
-    tries.note = lambda why: failures.note(build, _while_waiting(started, why))
     asked = job.sent.asked
     pool = asked.get("pool")
     # A batch system holds jobs to their memory; on one machine there may be enough for all.
@@ -201,9 +197,9 @@ def _run_job(job: Job, command: list[str]) -> int:
         os.environ["FASTHEP_SMK_POOL"] = str(pool or "")
         with (
             memory_limit(memory, pool, lambda error: _leave(job, started, error)),
-            time_limit(job.sent.walltime, pool, used=tries.used),
+            time_limit(job.sent.walltime, pool),
         ):
-            tries.wait_to_begin()
+            stop_without(job.sent.credentials)
             if alone.submitted() is not None:
                 alone.wait_for_inputs(job)
             _run(job, earlier)
@@ -212,14 +208,8 @@ def _run_job(job: Job, command: list[str]) -> int:
             # What is half-written is of no use, and others may need the space.
             shutil.rmtree(job.folder, ignore_errors=True)
         shown: BaseException = error
-        if kind_of(error) in ("error", "credential"):
-            file = job.entry.file or ""
-            # It has nothing to do with credentials, or the job cannot start again.
-            with contextlib.suppress(LookupError, OSError):
-                verdict = tries.settle(error, file)
-                if verdict is None:
-                    tries.start(build, command, bundle=job.bundle, marker=job.marker)
-                shown = verdict
+        if kind_of(error) == "error":
+            shown = refusal(error, job.entry.file or "", job.sent.credentials) or error
         with contextlib.suppress(OSError):  # no space: the end of the run looks for that itself
             _leave(job, started, shown)
             if not isinstance(error, SmkError):
@@ -261,13 +251,6 @@ def _note(job: Job, earlier: list[Attempt]) -> failures.Failure:
         in_pilot=job.sent.in_pilot,
         earlier=earlier,
     )
-
-
-def _while_waiting(started: failures.Failure, why: str | None) -> failures.Failure:
-    """Return the note of a job that may be killed while it waits for a credential."""
-    if why is None:
-        return started
-    return replace(started, problem=f"{started.problem}, while it waited: {why}")
 
 
 def _leave(job: Job, started: failures.Failure, error: BaseException) -> None:
@@ -339,7 +322,7 @@ def _stop_if_hopeless(job: Job, earlier: list[Attempt]) -> None:
 def _earlier(build: Path, job: Job) -> list[Attempt]:
     """Return what the earlier attempts died of; of a kill, the batch system knows why."""
     found = failures.earlier(build, job.rule, job.key, sites.system(job.sent.system).fate)
-    # A job that has waited for a credential and starts again is still at the same attempt.
+    # A job that was lost, or had no valid credential, is still at the same attempt.
     return [item for item in found if item["attempt"] != job.sent.attempt]
 
 

@@ -187,19 +187,6 @@ def test_a_refused_token_is_said_to_be_one(
     assert not credentials.scan([needy], parts, spared=[needy / "token"])
 
 
-def test_a_token_that_is_not_renewed_in_time(
-    needy: Path, server: tuple[str, list[int]], smk: Run
-) -> None:
-    pools = {"default": {"config": {"walltime": f"{LIFE + 25}s"}}}
-    change(needy, lambda workflow: workflow["execution"].update(pools=pools))
-    credentials.write(needy / "token", credentials.token(LIFE))
-    with_asking(needy, server[0], time.time() + LIFE + 1)  # when it has expired
-    done = smk("workflow.yaml", "-j", "2", "--bundle", "1", "--allow-expiring", cwd=needy)
-    assert done.returncode == 1
-    assert "and no new one came in time, on " in done.stderr
-    assert "    fix:       get a new token" in done.stderr
-
-
 def test_a_stopped_run_does_not_wait(needy: Path, server: tuple[str, list[int]]) -> None:
     import signal
 
@@ -282,5 +269,12 @@ def test_plain_snakemake_runs_it_too(needy: Path, smk: Run) -> None:
     credentials.write(needy / "token", credentials.token(3600))
     assert smk("translate", "workflow.yaml", cwd=needy).returncode == 0
     command = [sys.executable, "-m", "snakemake", "--profile", "build/smk/profile"]
+    credentials.write(needy / "token", credentials.token(-1))
+    done = subprocess.run(command, cwd=needy, capture_output=True, text=True, env=os.environ)
+    assert done.returncode == 1, done.stderr
+    notes = [json.loads(path.read_text()) for path in needy.rglob("build/smk/failures/**/*.json")]
+    assert {note["kind"] for note in notes} == {"credential"}
+    assert all(note["fix"].startswith("get a new token") for note in notes)
+    credentials.write(needy / "token", credentials.token(3600))
     done = subprocess.run(command, cwd=needy, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 0, done.stderr

@@ -50,7 +50,8 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def info(number: str | None) -> Any:
     return SimpleNamespace(
-        external_jobid=number, job=SimpleNamespace(attempt=2, log=[], is_group=lambda: False)
+        external_jobid=number,
+        job=SimpleNamespace(attempt=2, jobid=1, log=[], is_group=lambda: False),
     )
 
 

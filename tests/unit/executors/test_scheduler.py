@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.executors import fallback, scheduler
+from fasthep_smk.executors import credential_gate, fallback, scheduler
 from fasthep_smk.executors.scheduler import Scheduler, fitting
 
 #: What there is: two pools, and more cores than anybody uses.
@@ -57,9 +57,12 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(scheduler, "is_left", [])
     monkeypatch.setattr(scheduler, "set_limits", [])
-    fallback.sizes_of_run.cache_clear()
+    of_run = fallback.sizes_of_run, credential_gate.gate_of_run
+    for one in of_run:
+        one.cache_clear()
     yield Bench()
-    fallback.sizes_of_run.cache_clear()
+    for one in of_run:
+        one.cache_clear()
 
 
 def test_all_start_that_fit_the_most_urgent_and_the_largest_first(bench: Bench) -> None:
@@ -112,8 +115,10 @@ def test_what_there_is_may_change(bench: Bench) -> None:
 
 def test_none_starts_while_the_gate_is_shut(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = [True, False, False, True]
-    gate = SimpleNamespace(is_open=lambda: opened.pop(0), keep_looking=lambda: None)
-    monkeypatch.setattr(scheduler, "Gate", lambda _: gate)
+    gate = SimpleNamespace(
+        is_open=lambda: opened.pop(0), keep_looking=lambda: None, chosen=lambda _: None
+    )
+    monkeypatch.setattr(scheduler, "gate_of_run", lambda: gate)
     jobs = [Job(f"{number}", pool_cpu=1) for number in range(2)]
     assert bench.choose(jobs[0]) == {"0"}
     assert bench.choose(jobs[1]) == set()

@@ -177,6 +177,13 @@ class Plugin:
     def __init__(self) -> None:
         self.failed: list[Any] = []
         self.handed_back: list[Any] = []
+        self.workflow = SimpleNamespace(
+            scheduler=SimpleNamespace(error_callback=self.handed_back.append)
+        )
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Do what a plugin does."""
 
     def report_job_error(self, job_info: Any, msg: str | None = None) -> None:
         self.failed.append((job_info.job, msg))
@@ -184,10 +191,6 @@ class Plugin:
 
 class Executor(BatchExecutor, Plugin):  # type: ignore[misc]
     _system = "slurm"
-    _tracker = None
-
-    def _hand_back(self, job: Any) -> None:
-        self.handed_back.append(job)
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -199,7 +202,7 @@ def test_a_job_that_a_person_wants_again_has_not_failed(build: Path, wanted: boo
     [noted] = batch_jobs.read(build)
     batch_jobs.again(build, noted.token)
     batch_jobs.again(build, noted.token, wanted=wanted)
-    mine = job(log=[])
+    mine = job(log=[], jobid=1)
     executor.report_job_error(SimpleNamespace(job=mine, external_jobid="17"))
     assert executor.handed_back == ([mine] if wanted else [])
     assert executor.failed == ([] if wanted else [(mine, None)])

@@ -15,14 +15,13 @@ import pytest
 from fasthep_smk.config.environment import Environment
 from fasthep_smk.config.staging import Staging
 from fasthep_smk.executors.batch_executor import BatchExecutor
-from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage import layout
 from fasthep_smk.transfer.archive import Damaged, open_parcel, read_about, write_parcel
 from fasthep_smk.transfer.credentials import lay_out, refuse_unsendable
 from fasthep_smk.transfer.path_mapping import Places
 from fasthep_smk.transfer.setup import Setup
 from fasthep_smk.transfer.spool import NODE, Spool
 from fasthep_smk.util.errors import Findings, SmkError
-from tests.support import credentials
 
 HOSTILE = ("with space", "it's", 'a"b', "$HOME", "{x}", "back\\slash", "new\nline", "ünïcode", "-n")
 
@@ -154,7 +153,12 @@ class Base:
     def __init__(self) -> None:
         self.wait = True
         self.heard: list[tuple[str, str | None]] = []
+        self.workflow = SimpleNamespace(scheduler=SimpleNamespace(error_callback=self.again))
         self.__post_init__()
+
+    def again(self, job: Any) -> None:
+        job.attempt += 1
+        self.heard.append(("again", job.name))
 
     def __post_init__(self) -> None:
         """Do what a plugin does."""
@@ -256,7 +260,8 @@ def test_an_environment_that_cannot_be_unpacked_is_no_attempt(
     assert subprocess.run(node, check=False).returncode == status
     ended = SimpleNamespace(job=PROBE, external_jobid="1")
     found.report_job_error(ended, "SLURM status is: 'FAILED'")
-    assert found.heard == [("submitted", "r")]
+    assert found.heard == [("again", "r")]
+    assert PROBE.attempt == 1
     said = capsys.readouterr().out
     assert said.startswith("r: sent again: ")
     assert problem in said
@@ -378,37 +383,3 @@ def test_credentials_do_not_outlast_a_run_whose_first_process_was_killed(
         (spool / "credentials").mkdir()
         with setup(tmp_path).ready([]):
             assert not (spool / "credentials").exists()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "renewed", "what"),
-    [
-        (3600, False, "failed"),
-        (3600, True, "later"),
-        (-10, False, "later"),
-        (None, False, "failed"),
-    ],
-)
-def test_a_job_is_sent_later_if_there_will_be_another_credential(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    seconds: float | None,
-    renewed: bool,
-    what: str,
-) -> None:
-    """A server that refuses a valid one will refuse it again; ``None``: none is required."""
-    tracker = executor(tmp_path, monkeypatch)._tracker
-    token = tmp_path / "token"
-    monkeypatch.delenv("BEARER_TOKEN", raising=False)
-    monkeypatch.setenv("BEARER_TOKEN_FILE", str(token))
-    credentials.write(token, credentials.token(seconds))
-    asked = [] if seconds is None else [{"kind": "token"}]
-    (tmp_path / layout.REQUESTS).write_text(json.dumps({"credentials": asked}))
-    sending = tracker.leave(PROBE)
-    note = failures.Failure(rule="r", key="", record="", problem="refused", kind="credential")
-    failures.note(tmp_path, note)
-    about = {"rule": "r", "place": [], "status": 1, "host": "far", "gone": []}
-    write_parcel(tmp_path / sending.outcome, {}, about)
-    if renewed:
-        credentials.write(token, credentials.token(7200))
-    assert tracker.end(PROBE, "exit status 1").what == what

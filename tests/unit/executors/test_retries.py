@@ -1,8 +1,9 @@
-"""Which attempt a job is tried at next that has died for want of memory."""
+"""Which jobs are tried again that have failed, and at which attempt."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from fasthep_smk.executors.next_attempt import pass_over_hopeless
+from fasthep_smk.executors import retries
+from fasthep_smk.executors.retries import Retries, Verdict, decide, pass_over_hopeless
 from fasthep_smk.storage import failures, layout
 from fasthep_smk.storage.task_table import BundleEntry
 from tests.support import tables
 
 GB = 10**9
+PACKAGE = Path(__file__).parents[3] / "fasthep_smk"
 
 
 def job(attempt: int = 1, retries: int = 2, part: str = "0_0") -> Any:
@@ -120,3 +123,99 @@ def test_one_that_is_measured_in_a_pool_without_amounts_asks_for_more_while_a_no
     one = job()
     pass_over_hopeless(one, tmp_path)
     assert one.attempt == (4 if tried is None else tried) - 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "before", "again", "counts"),
+    [
+        ("lost", 0, True, False),
+        ("lost", 4, True, False),
+        ("lost", 5, True, True),
+        ("credential", 19, True, False),
+        ("credential", 20, True, True),
+        ("wanted", 99, True, False),
+        ("refused", 0, False, True),
+        ("error", 0, True, True),
+    ],
+)
+def test_what_is_tried_again(cause: retries.Cause, before: int, again: bool, counts: bool) -> None:
+    assert decide(cause, before) == Verdict(again, counts)
+
+
+class Snakemake:
+    """The scheduler of Snakemake, as far as it hears of jobs that have failed."""
+
+    def __init__(self) -> None:
+        self.workflow: Any = SimpleNamespace(scheduler=SimpleNamespace(error_callback=self.again))
+        self.attempts: list[int] = []
+
+    def again(self, job: Any) -> None:
+        job.attempt += 1
+        self.attempts.append(job.attempt)
+
+
+def test_a_job_that_is_lost_six_times_has_failed(tmp_path: Path) -> None:
+    snakemake = Snakemake()
+    mine, it = Retries(snakemake.workflow, tmp_path), numbered(attempt=2)
+    assert [mine.settle(it, "lost") for _ in range(6)] == [True] * 5 + [False]
+    assert snakemake.attempts == [2] * 5
+    assert mine.settle(numbered(7), "lost")
+
+
+def numbered(number: int = 1, attempt: int = 1) -> Any:
+    it = job(attempt)
+    it.jobid = number
+    return it
+
+
+REFUSED = [
+    "Batch job submission failed: Invalid account or account/partition combination specified",
+    "invalid partition specified: nowhere",
+    "Batch job submission failed: Requested time limit is invalid (missing or exceeds some limit)",
+    "Batch job submission failed: Requested node configuration is not available",
+    "Parse error in expression: Machine ==",
+]
+MAY_PASS = [
+    "QOSMaxSubmitJobPerUserLimit; Batch job submission failed: Job violates accounting/QOS"
+    " policy (job submit limit, user's size and/or time limits)",
+    "Slurm temporarily unable to accept job, sleeping and retrying",
+    "Number of jobs submitted would exceed MAX_JOBS_PER_OWNER",
+    "Batch job submission failed: Socket timed out on send/recv operation",
+]
+
+
+@pytest.mark.parametrize("said", [*REFUSED, *MAY_PASS])
+def test_what_is_refused_is_tried_again_only_if_that_may_pass(tmp_path: Path, said: str) -> None:
+    """Snakemake tries a job again whose attempt is at most the number of its restarts."""
+    it = numbered()
+    assert not Retries(Snakemake().workflow, tmp_path).settle(
+        it, said=f"could not be submitted: {said}"
+    )
+    assert (it.attempt <= it.restart_times) == (said in MAY_PASS)
+
+
+@pytest.mark.parametrize("others_come", [True, False])
+@pytest.mark.parametrize("kind", ["credential", "error"])
+def test_who_lacked_a_credential_is_handed_back_if_there_will_be_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, others_come: bool
+) -> None:
+    gate = SimpleNamespace(others_come=lambda _: others_come)
+    monkeypatch.setattr(retries, "gate_of_run", lambda: gate)
+    snakemake = Snakemake()
+    mine = Retries(snakemake.workflow, build(tmp_path, 4, 8, kind=kind))
+    assert mine.settle(numbered()) == (kind == "credential" and others_come)
+    assert snakemake.attempts == [1] * (kind == "credential" and others_come)
+
+
+def test_no_other_place_starts_a_job_again() -> None:
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"\.error_callback\(|\.attempt (=|-=|\+=) ", path.read_text())
+    }
+    assert found == {
+        "executors/retries.py",
+        "executors/fallback.py",  # for the time in which a command is made
+        "executors/sizes.py",  # sets what it is, so that it is evaluated anew
+        "contrib/pilots/executor.py",  # no pilot lasts as long
+    }

@@ -1,0 +1,175 @@
+"""Whether a job that has failed is tried again: decided here, and nowhere else beside a run.
+
+| cause | tried again | counts as an attempt | how often at most |
+|---|---|---|---|
+| ``lost``: by its batch system or node, preempted, never begun | yes | no | 5 |
+| ``credential``: it has ended or was refused, and there is or will be another | yes | no | 20 |
+| ``wanted`` so by a person | yes | no | |
+| ``refused`` by the batch system, for good | no | | |
+| anything else | yes, if a later attempt may have enough memory | yes | ``retries`` |
+
+A job that goes to its fallback has not failed (:mod:`fasthep_smk.executors.fallback`), nor has one
+that the batch system has no room for. What is tried again at the same attempt is handed back to the
+scheduler, which holds it while a credential has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from fasthep_smk import sites
+from fasthep_smk.executors.credential_gate import gate_of_run
+from fasthep_smk.executors.fallback import number
+from fasthep_smk.executors.read_as_text import MAY_PASS, REFUSED
+from fasthep_smk.storage import failures, layout
+from fasthep_smk.storage.job_settings import attempts_of, read_measuring, read_requests
+from fasthep_smk.storage.task_table import TaskTable
+from fasthep_smk.util.errors import SmkError
+from fasthep_smk.util.snakemake_types import SnakemakeJob, Workflow
+
+if TYPE_CHECKING:
+    from fasthep_smk.storage.record import Asked
+
+__all__ = ["Retries", "Verdict", "decide", "pass_over_hopeless"]
+
+Cause = Literal["lost", "credential", "wanted", "refused", "error"]
+#: How often a job is tried again that is not to blame.
+_MOST: dict[Cause, int] = {"lost": 5, "credential": 20}
+_NOT_AGAIN = "; not tried again: no other attempt would have more"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a job is tried ``again``, and whether it ``counts`` as an attempt that it failed."""
+
+    again: bool
+    counts: bool = True
+
+
+def decide(cause: Cause, before: int = 0) -> Verdict:
+    """Return what becomes of a job that has failed, as often ``before`` for the same cause."""
+    if cause == "refused":
+        return Verdict(again=False)
+    blameless = cause == "wanted" or before < _MOST.get(cause, 0)
+    return Verdict(again=True, counts=not blameless)
+
+
+class Retries:
+    """Lets Snakemake try jobs again that have failed."""
+
+    def __init__(self, workflow: Workflow, build: Path = Path()) -> None:
+        self._workflow, self._build = workflow, build
+        self._before: Counter[tuple[Cause, int]] = Counter()
+
+    def settle(self, job: SnakemakeJob, cause: Cause = "error", said: str | None = None) -> bool:
+        """Take in that a job has failed; return whether it is handed back at the same attempt.
+
+        Else Snakemake is to be told. It tries the job again, at the next attempt that is not
+        hopeless, or not at all. ``said`` is what it will be told.
+        """
+        if cause == "error":
+            cause = self._cause(job, said or "")
+        verdict = decide(cause, self._before[cause, job.jobid])
+        self._before[cause, job.jobid] += 1
+        if not verdict.counts:
+            self.hand_back(job)
+        elif not verdict.again:
+            job.attempt = job.restart_times + 1
+        else:
+            # What cannot be read says nothing: the next attempt is made.
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, SmkError):
+                pass_over_hopeless(job, self._build)
+        return not verdict.counts
+
+    def hand_back(self, job: SnakemakeJob) -> None:
+        """Give a job that is not under way any more back to the scheduler, at the same attempt."""
+        job.attempt -= 1  # Snakemake counts the next one
+        self._workflow.scheduler.error_callback(job)
+
+    def _cause(self, job: SnakemakeJob, said: str) -> Cause:
+        """Return why a job has failed, by what it has noted itself, or its batch system says.
+
+        What is refused for an account, a partition or a wrong word would be refused at each
+        attempt; a refusal that may pass leaves the other attempts.
+        """
+        if said.startswith(REFUSED):
+            return "error" if MAY_PASS.search(said) else "refused"
+        if gate_of_run().others_come(job):
+            with contextlib.suppress(OSError, ValueError, KeyError, SmkError):
+                *_, notes = _notes(job, self._build)
+                if notes and all(note.kind == "credential" for note in notes):
+                    return "credential"
+        return "error"
+
+
+def pass_over_hopeless(job: SnakemakeJob, build: Path) -> None:
+    """Set the attempt of a failed job to the one before the next that may have enough memory.
+
+    Any other would be submitted, and wait in a queue, only to say that it is not made. A job that
+    starts all the same, where a plain Snakemake has sent it, says so itself.
+    """
+    rule, key, notes = _notes(job, build)
+    if not notes or job.attempt > job.restart_times:
+        return
+    requests = read_requests(build)
+    fate = sites.system(requests["system"]).fate
+    died = [(note, failures.earlier(build, rule, note.key, fate)[-1]) for note in notes]
+    if any(last["kind"] != "memory" or not last.get("memory") for _, last in died):
+        return
+    had = max(last.get("memory") or 0 for _, last in died)
+    if _can_have_more(build, rule, had):
+        return
+    better = _first_with_more(job, attempts_of(requests, rule, key), had)
+    if better is None:
+        job.attempt = job.restart_times + 1
+        for note, last in died:
+            problem = f"{last['problem']}{_NOT_AGAIN}"
+            failures.note(build, replace(note, kind="memory", problem=problem))
+    elif better - 1 != job.attempt:
+        job.attempt = better - 1  # Snakemake counts the next one
+
+
+def _can_have_more(build: Path, rule: str, had: int) -> bool:
+    """Whether a job is measured, its pool says no amount, and there is a node with more."""
+    try:
+        said = read_measuring(build)[rule]
+    except (OSError, KeyError):
+        return False
+    largest = said.get("largest") or [None] * len(said["most"])
+    return any(
+        "memory" in names and most.get("memory") is None and (node is None or had < node)
+        for most, names, node in zip(said["most"], said["names"], largest, strict=True)
+    )
+
+
+def _notes(job: SnakemakeJob, build: Path) -> tuple[str, str, list[failures.Failure]]:
+    """Return rule and key of a job, and the notes that it has left at its attempt.
+
+    Of a bundle those of its jobs that are not done. There are none, if one of these has left none:
+    it has not run, or not to its end.
+    """
+    place = layout.place_of_log(str(next(iter(job.log), "")))
+    if job.is_group() or not place:
+        return "", "", []
+    rule, key = place
+    table = TaskTable.read(build, rule, key)
+    keys = table.bundles[key].jobs if key in table.bundles else (key,)
+    left = [one for one in keys if not (build / table.jobs[one].record).is_file()]
+    notes = [failures.read(failures.path_of(build, rule, one)) for one in left]
+    found = [note for note in notes if note is not None and note.attempt == job.attempt]
+    return rule, key, found if len(found) == len(left) else []
+
+
+def _first_with_more(job: SnakemakeJob, attempts: Sequence[Asked], had: int) -> int | None:
+    """Return the first later attempt that asks for more memory, or for nothing in particular."""
+    elsewhere = number(job) - job.attempt
+    for attempt in range(job.attempt + 1, job.restart_times + 2):
+        memory = attempts[min(attempt + elsewhere, len(attempts)) - 1].get("memory")
+        if memory is None or memory > had:
+            return attempt
+    return None
