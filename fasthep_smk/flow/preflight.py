@@ -8,7 +8,7 @@ result goes on, so that several mistakes are told at once.
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,13 @@ from fasthep_smk.util.documents import YamlMapping
 from fasthep_smk.util.errors import Finding
 
 if TYPE_CHECKING:
-    from fasthep_smk.flow.records import PartitionData, ProductOutline
+    from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.shapes import Plan, PlanNode, Store
+
+    #: What nodes have made, and of that what outlives a partition: by digest and partition.
+    Made = dict[tuple[str, str], tuple[Store, Store]]
+
+Key = tuple[str, str]
 
 __all__ = ["Problem", "finding_of", "fly"]
 
@@ -79,18 +84,19 @@ class Problem:
 def fly(
     graph: Graph,
     partitions: list[PartitionData],
-    nodes: Iterable[str],
+    nodes: Mapping[str, str],
     folder: Path,
-    events: dict[str, Store],
+    made: Made,
 ) -> tuple[list[Problem], list[str]]:
     """Run ``nodes`` of a plan on some partitions; return what fails, and what is odd, in words.
 
-    Operations write into ``folder``, and may leave anything behind: the process is to be thrown
-    away. ``events`` keeps what sources have read for the next plan: each file is opened once.
+    Each node has a digest of what its products follow from. Operations write into ``folder``, and
+    may leave anything behind: the process is to be thrown away. ``made`` keeps what has been made
+    for the next plan: nothing is read or made twice.
     """
     left, problems, odd = set(nodes), list[Problem](), dict[str, None]()
     while left and len(problems) < _MOST:
-        flight = _Flight(graph, left, folder, events)
+        flight = _Flight(graph, {name: nodes[name] for name in left}, folder, made)
         try:
             odd |= dict.fromkeys(flight.run(partitions))
             break
@@ -106,11 +112,10 @@ def fly(
 class _Flight:
     """Some nodes of a plan, run in FAST-HEP's order; ``partition`` is the one at work."""
 
-    def __init__(
-        self, graph: Graph, nodes: set[str], folder: Path, events: dict[str, Store]
-    ) -> None:
+    def __init__(self, graph: Graph, nodes: Mapping[str, str], folder: Path, made: Made) -> None:
         self.partition: PartitionData | None = None
-        self._graph, self._folder, self._events = graph, folder, events
+        self._graph, self._folder, self._before = graph, folder, made
+        self._digests = nodes
         self._plan = plan_files.subset(_unmodified(graph), nodes)
         self._nodes: dict[str, list[str]] = {}
         for name, node in graph.nodes.items():
@@ -164,22 +169,36 @@ class _Flight:
         """
         nodes = set(self._nodes.get("partition", ()))
         sources = {name for name in nodes if self._graph.nodes[name].role == "source"}
-        given = dict(side)
-        lasting: Store = {}
-        for name in sources:
-            read = repr((self._plan.get_node(name).params, self.partition))
-            if read not in self._events:
-                made, kept = session.partition([name], self.partition, side)
-                self._events[read] = {key: made[key] for key in made if key[0] == name}
-                lasting |= _lasting(made, kept)
-            given |= {(name, port): value for (_, port), value in self._events[read].items()}
+        given, lasting = dict(side), dict[Key, object]()
+        self._run(session, sources, given, lasting)
         kind = self._kind({key: given[key] for key in given if key[0] in sources})
         is_like = kind in self._flown and "final" not in self._nodes
         rest = (nodes & self._of_each if is_like else nodes) - sources
-        made, kept = session.partition(rest, self.partition, given)
-        if not any(map(_has_no_events, (*given.values(), *made.values()))):
+        self._run(session, rest, given, lasting)
+        if not any(map(_has_no_events, given.values())):
             self._flown.add(kind)  # else the next one of its kind may have some
-        return None if is_like else {**lasting, **_lasting(made, kept)}
+        return None if is_like else lasting
+
+    def _run(self, session: Session, nodes: set[str], given: Store, lasting: Store) -> None:
+        """Run nodes that have not run with this partition; add their products to what is given."""
+        where = repr(self.partition)
+        known = {name for name in nodes if (self._digests[name], where) in self._before}
+        for name in known:
+            products, kept = self._before[self._digests[name], where]
+            given |= products
+            lasting |= kept
+        if left := nodes - known:
+            made, outlined = session.partition(left, self.partition, given)
+            given |= made
+            last = {
+                key: made[key] for one in outlined if (key := (one["node"], one["port"])) in made
+            }
+            lasting |= last
+            for name in left:
+                self._before[self._digests[name], where] = (
+                    {key: value for key, value in made.items() if key[0] == name},
+                    {key: value for key, value in last.items() if key[0] == name},
+                )
 
     def _kind(self, read: Store) -> object:
         """Return what tells datasets apart for FAST-HEP's operations, but for their names."""
@@ -198,10 +217,6 @@ class _Flight:
             for key, value in read.items()
         }
         return repr((sorted(facts.items()), active, sorted(types.items())))
-
-
-def _lasting(made: Store, kept: Iterable[ProductOutline]) -> Store:
-    return {key: made[key] for one in kept if (key := (one["node"], one["port"])) in made}
 
 
 def _has_no_events(value: object) -> bool:

@@ -35,7 +35,6 @@ from fasthep_smk.worker.job_end import End, Watch, fork, kill_group
 
 if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
-    from fasthep_smk.flow.shapes import Store
 
 __all__ = ["Preflight"]
 
@@ -60,11 +59,12 @@ _LOOK = 0.01
 class _Flight:
     """Some nodes of a plan, and partitions of which the first events go through them.
 
-    ``ranged``: its sources read a part of a file if they are told to.
+    Each node has a digest of what its success follows from. ``ranged``: its sources read a part of
+    a file if they are told to.
     """
 
     graph: Graph
-    nodes: frozenset[str]
+    nodes: Mapping[str, str]
     partitions: tuple[Partition, ...]
     ranged: bool
 
@@ -105,8 +105,8 @@ class Preflight:
         self._folder = folder
         self._draws = plots or any(map(self._is_large, variations[:1]))
         self._passed: set[str] = set()
-        #: Those of the plans before: whether one can be drawn does not change with a variation.
-        self._plots: set[str] = set()
+        #: Of what the plans before run.
+        self._contents: set[str] = set()
         self._flown = False
         self._left_out: dict[str, None] = {}
         self._process: Watch | None = None
@@ -186,9 +186,10 @@ class Preflight:
         known = self._passed | self._inputs.passed
         new = {name for name, digest in digests.items() if digest not in known} - left_out
         self._passed |= {digest for name, digest in digests.items() if name not in left_out}
-        plots = {name: repr(_content(node)) for name, node in graph.nodes.items() if _is_plot(node)}
-        new -= {name for name, content in plots.items() if content in self._plots}
-        self._plots |= {*plots.values()}
+        contents = {name: repr(_content(node)) for name, node in graph.nodes.items()}
+        new -= self._like_before(graph, new, digests, contents)
+        plots = {name for name, node in graph.nodes.items() if _is_plot(node)}
+        self._contents |= {contents[name] for name in new | plots}
         if new:
             self._left_out |= dict.fromkeys(node.stage for node in own)
             sources = sources_of(graph.nodes.values())
@@ -198,10 +199,28 @@ class Preflight:
             self._flown = True
             yield _Flight(
                 graph,
-                frozenset(graph.with_inputs(new)),
+                {name: digests[name] for name in graph.with_inputs(new)},
                 tuple(_needed(variation, chosen, new, most=most)),
                 all(source.honours_ranges for source in sources),
             )
+
+    def _like_before(
+        self, graph: Graph, new: set[str], digests: Mapping[str, str], contents: Mapping[str, str]
+    ) -> set[str]:
+        """Return which nodes run in an earlier plan in the same way, but for their inputs.
+
+        Whether a plot can be drawn does not change with a variation. Nor does whether one of
+        FAST-HEP's operations passes that an edit has changed, if its inputs have passed before it.
+        """
+        found = set[str]()
+        for name in (name for name in graph.nodes if name in new):
+            node = graph.nodes[name]
+            has_passed = node.published and all(
+                ref.node in found or digests[ref.node] in self._inputs.passed for ref in node.inputs
+            )
+            if contents[name] in self._contents and (has_passed or _is_plot(node)):
+                found.add(name)
+        return found
 
     def _first_of_datasets(self, variation: Variation) -> dict[str, Partition]:
         """Return the first partition of each dataset that has events, if that can be told."""
@@ -281,14 +300,14 @@ class Preflight:
         look_closely()
         warnings.simplefilter("ignore")  # the jobs give them
         certain, doubtful = dict[object, Finding](), dict[object, Finding]()
-        read: dict[str, Store] = {}
+        made: preflight.Made = {}
         failed, odd = set[str](), dict[str, None]()
         for flight in self._flights:
             before = set(failed)
             for events in (_EVENTS, _MORE_EVENTS):
                 partitions = flight.with_events(events)
                 problems, told = preflight.fly(
-                    flight.graph, partitions, flight.nodes, self._folder, read
+                    flight.graph, partitions, flight.nodes, self._folder, made
                 )
                 if not problems:
                     break
