@@ -22,11 +22,14 @@ class Pace:
     waiting: int = 0
 
 
-def seconds_left(rules: Mapping[str, Pace], running: Iterable[tuple[str, float]]) -> float | None:
+def seconds_left(
+    rules: Mapping[str, Pace], running: Iterable[tuple[str, float]], *, ended: int = 0
+) -> float | None:
     """Return how long the rest of a run may take, or ``None`` if that cannot be said yet.
 
     ``running`` are the rules of the jobs under way, and for how long each has run. Jobs to do are
     taken to last as long as those of their rule did, and as many of them to run at a time as now.
+    In the place of those that have ``ended`` just now, others are about to run.
     """
     under_way = list(running)
     done = sum(one.done for one in rules.values())
@@ -36,4 +39,5 @@ def seconds_left(rules: Mapping[str, Pace], running: Iterable[tuple[str, float]]
     mean = {rule: one.seconds / one.done if one.done else common for rule, one in rules.items()}
     work = sum(mean[rule] * one.waiting for rule, one in rules.items())
     work += sum(max(mean[rule] - ran, _LEAST_LEFT * mean[rule]) for rule, ran in under_way)
-    return work / len(under_way)
+    waiting = sum(one.waiting for one in rules.values())
+    return work / (len(under_way) + min(ended, waiting))

@@ -20,6 +20,8 @@ __all__ = ["Facts", "RuleTally", "Tally", "facts"]
 
 #: An earlier estimate would be no more than a guess.
 _SECONDS_FOR_ESTIMATE = 3.0
+#: For so many seconds the place of a job that has ended is to be taken by another.
+_JUST_NOW = 10.0
 
 
 @dataclass(frozen=True)
@@ -123,12 +125,14 @@ class Tally:
         self.latest = ""
         self.ended: list[tuple[str, str]] = []
         self.is_stopped = False
+        #: When jobs have ended since the last one started.
+        self._free: list[float] = []
 
     def begin(self, jobs: Mapping[str, int]) -> None:
         """Start anew with a number of jobs of each rule."""
         self.rules = {rule: RuleTally(count) for rule, count in jobs.items()}
         self._began = self._clock()
-        self._started, self._failed, self.ended = {}, {}, []
+        self._started, self._failed, self.ended, self._free = {}, {}, [], []
 
     def started(self, number: str, rule: str, folder: str) -> None:
         now = self._clock()
@@ -140,6 +144,7 @@ class Tally:
             tally.running += 1
         tally.first = now if tally.first is None else tally.first
         self._started[number] = _Started(rule, folder, now)
+        self._free = self._free[1:]
 
     def finished(self, number: str) -> bool:
         """Count a job as done; ``False`` if it does not count."""
@@ -154,6 +159,7 @@ class Tally:
         tally.events += self.facts.events.get(job.folder, 0)
         self.latest = _place(job)
         self.ended.append((job.rule, job.folder))
+        self._free.append(now)
         return True
 
     def stop(self) -> None:
@@ -165,6 +171,7 @@ class Tally:
         if job is None:
             return
         self.rules[job.rule].running -= 1
+        self._free.append(self._clock())
         if not self.is_stopped:
             self._failed[number] = job
             self.rules[job.rule].failed += 1
@@ -216,9 +223,9 @@ class Tally:
             rule: Pace(item.done, item.seconds, item.waiting) for rule, item in self.rules.items()
         }
         now = self._clock()
-        return seconds_left(
-            rules, [(job.rule, now - job.time) for job in list(self._started.values())]
-        )
+        running = [(job.rule, now - job.time) for job in list(self._started.values())]
+        ended = sum(now - one < _JUST_NOW for one in self._free)
+        return seconds_left(rules, running, ended=ended)
 
     def in_short(self, done: int, total: int) -> str:
         """Return how many jobs are done, since when, and how long the rest may take."""

@@ -54,7 +54,7 @@ def reasons(progress: Progress, placement: Placement) -> list[str]:
     for pool, count in busy.items():
         workers = placement.workers.get(pool)
         if workers is not None and count >= workers and progress.left:
-            lines.append(f"    pool {pool!r}: {count} of {workers} workers are busy")
+            lines.append(f"    pool {pool!r}: {workers} of {workers} workers are busy")
     system = sites.system(placement.site.system)
     return lines + [f"    {line}" for line in waiting(system.queued(Path(progress.run)))]
 

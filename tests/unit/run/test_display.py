@@ -152,11 +152,11 @@ def test_events_per_second_and_what_is_left() -> None:
     clock.now += 10
     tally.finished("2")
     # Jobs took 10 and 20 seconds: 15 for the one that waits and for the last one, and 5 for the
-    # one that has run for 10; one runs at a time.
-    assert tally.seconds_left() == 15 + 15 + 5
+    # one that has run for 10; two run at a time, as another takes the place of the one that ended.
+    assert tally.seconds_left() == (15 + 15 + 5) / 2
     clock.now += 2
-    assert tally.seconds_left() == 15 + 15 + 3, "it moves between the ends of jobs"
-    clock.now += 60
+    assert tally.seconds_left() == (15 + 15 + 3) / 2, "it moves between the ends of jobs"
+    clock.now += 60  # no other has taken its place
     assert tally.seconds_left() == 15 + 15 + 1.5, "a job is not done before it ends"
 
 
@@ -224,7 +224,7 @@ def test_events_per_second_and_what_is_left_are_shown() -> None:
     _, first, second, whole = screen.picture().plain.splitlines()
     assert first.split()[3:] == ["2", "1", "0", "1", "25"]
     assert second.split()[3:] == ["0", "0", "0", "1"]
-    assert whole == "[2/5] jobs done, 0:20 so far, about 0:32 left"
+    assert whole == "[2/5] jobs done, 0:20 so far, about 0:16 left"
 
 
 @pytest.mark.parametrize(
@@ -250,12 +250,12 @@ SCREENS = {
 rule     pool     {bar}  done  running  failed  waiting   events/s    memory  now
 stage_A  large    {some}     2        1       0        1         25    300 MB  dy: events_3.root
 finish   default  {none}     0        0       0        1
-[2/5] jobs done, 0:20 so far, about 0:32 left""",
+[2/5] jobs done, 0:20 so far, about 0:16 left""",
     (80, 24): """\
 rule     {bar27}  done  running  failed  waiting   events/s
 stage_A  {some27}     2        1       0        1         25
 finish   {none27}     0        0       0        1
-[2/5] jobs done, 0:20 so far, about 0:32 left""",
+[2/5] jobs done, 0:20 so far, about 0:16 left""",
     (40, 20): """\
 rule     done  failed
 stage_A     2       0
