@@ -373,6 +373,12 @@ _REMEDIES = (
         "an option for which there is a key (docs/pools.md) does not stand there",
     ),
     (
+        r"(QOS|Assoc)\w*MaxWall",
+        'walltime: "01:00:00"',
+        "'sacctmgr show qos format=name%30,maxwall' lists the limits",
+    ),
+    (r"--mem\b", "sizes: fixed", "and no memory in its resources: the site gives it by itself"),
+    (
         r"\baccount\b",
         "slurm: {account: ACCOUNT}",
         "'sacctmgr show associations user=$USER format=account%30,partition,qos%40' lists yours",

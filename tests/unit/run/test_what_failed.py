@@ -64,6 +64,13 @@ def test_what_cannot_be_looked_up_leaves_the_sentence(tmp_path: Path) -> None:
         (slurm, "Batch job submission failed: Invalid qos specification", "slurm: {qos: QOS}"),
         (slurm, "Invalid feature specification", "slurm: {constraint: FEATURE}"),
         (slurm, "Requested time limit is invalid", 'walltime: "01:00:00"'),
+        (
+            slurm,
+            "QOSMaxWallDurationPerJobLimit Batch job submission failed: Job violates "
+            "accounting/QOS policy (job submit limit, user's size and/or time limits)",
+            'walltime: "01:00:00"',
+        ),
+        (slurm, "do not use --mem here, memory follows from the cpus", "sizes: fixed"),
         (slurm, "Requested node configuration is not available", "ask for less"),
         (slurm, "Invalid generic resource (gres) specification", "slurm: {gres: NAME:COUNT}"),
         (htcondor, "Parse error in Requirements", "htcondor: {requirements: EXPRESSION}"),
