@@ -7,10 +7,11 @@ that it made is here; one that got lost is submitted again, which is no failure 
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,12 +20,13 @@ from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
 from fasthep_smk import sites
 from fasthep_smk.executors import fallback
-from fasthep_smk.executors.direct import is_alone
+from fasthep_smk.executors.direct import Pace, is_alone
 from fasthep_smk.executors.job_events import Submitted
 from fasthep_smk.executors.logger_plugin import problem, report
 from fasthep_smk.executors.read_as_text import BEFORE_HTCONDOR, MAY_PASS, NO_ROOM, REFUSED
 from fasthep_smk.executors.retries import Retries
 from fasthep_smk.executors.submissions import Submissions, name_of
+from fasthep_smk.sites import State
 from fasthep_smk.storage import layout
 from fasthep_smk.util.errors import SmkError
 from fasthep_smk.util.masking import masked
@@ -44,8 +46,6 @@ if TYPE_CHECKING:
 
         def __post_init__(self, *arguments: object, **options: object) -> None: ...
 
-        def _wait_thread(self) -> None: ...
-
         def shutdown(self) -> None: ...
 
         def run_job(self, job: SnakemakeJob) -> None: ...
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 else:
     _Executor = object
 
-__all__ = ["ALIVE", "BatchExecutor", "Forgotten"]
+__all__ = ["BatchExecutor", "Forgotten"]
 
 #: Seconds until the queue is looked at for a job whose submission had no answer.
 _LOOK = 5.0
@@ -73,7 +73,7 @@ _PATIENCE, _PAUSE, _ROOM = 1800, 5.0, 30.0
 #: Seconds after which the end of a run is noticed.
 _STEP = 0.1
 #: Of a job of which nothing is known now.
-ALIVE = sites.State("alive")
+ALIVE = State("alive")
 
 
 class BatchExecutor(_Executor):
@@ -86,6 +86,7 @@ class BatchExecutor(_Executor):
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._is_set_up = threading.Event()
+        self._pace = Pace()
         self._submissions = Submissions(self._system)
         self._silent_since: float | None = None
         #: Jobs that the batch system has no room for, and when one is tried again.
@@ -94,15 +95,6 @@ class BatchExecutor(_Executor):
         self._told: set[str] = set()
         super().__init__(*arguments, **options)
         self._is_set_up.set()
-
-    def _wait_thread(self) -> None:
-        """Look for ended jobs, but not before the executor is set up.
-
-        Snakemake starts this thread first of all. An error in it ends it, and the run would wait
-        for its jobs for ever.
-        """
-        self._is_set_up.wait()
-        super()._wait_thread()
 
     async def sleep(self) -> None:
         """Wait until it is time for the next look at jobs, or until all is over.
@@ -267,11 +259,50 @@ class BatchExecutor(_Executor):
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
         self._queue.submitted(job_info)
+        self._pace.moved()
         self._silent_since = None
         report(Submitted(str(job_info.external_jobid)))
         super().report_job_submission(job_info, **options)
 
     # --- what has become of it --------------------------------------------------------------------
+
+    async def check_active_jobs(
+        self, active_jobs: list[SnakemakeJobInfo]
+    ) -> AsyncIterator[SnakemakeJobInfo]:
+        """Yield the jobs that have not ended, also those whose states are not known now."""
+        # Snakemake asks first of all; an error would end its thread, and the run wait for ever.
+        while not self._is_set_up.is_set():
+            await asyncio.sleep(_STEP)
+        asked, left = self._queue.look(active_jobs)
+        states = await asyncio.to_thread(self._states, asked)
+        gone = {
+            str(job.external_jobid) for job in asked if states.get(id(job), ALIVE).kind == "gone"
+        }
+        forgotten = self._forgotten.among(gone)
+        for job in asked:
+            state = states.get(id(job), ALIVE)
+            if state.kind == "done":
+                self.report_job_success(job)
+            elif state.kind == "failed" and state.lost:
+                self._lost(job, state.said)
+            elif state.kind == "failed" or (
+                state.kind == "held" and time.time() - state.since >= self._held_timeout
+            ):
+                self._report_failed(job, state)
+            elif str(job.external_jobid) in forgotten:
+                title = sites.title(self._system)
+                self._lost(job, f"{title} does not know job {job.external_jobid} any more")
+            else:
+                if state.shut:
+                    self._queue.hurry(job)
+                left.append(job)
+        for job in left:
+            yield job
+        if ended := len(active_jobs) - len(left):
+            self._pace.moved()
+        self._use_room(ended)
+        most = self.workflow.remote_execution_settings.seconds_between_status_checks
+        self.next_seconds_between_status_checks = self._pace.seconds(most)
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         if self._tracker is None:
@@ -325,11 +356,6 @@ class BatchExecutor(_Executor):
         else:
             problem(f"{why}: it is submitted again")
 
-    def _is_forgotten(self, job_info: SnakemakeJobInfo) -> None:
-        """Take in that the batch system does not know a job any more."""
-        title = sites.title(self._submissions.name)
-        self._lost(job_info, f"{title} does not know job {job_info.external_jobid} any more")
-
     def _hand_back(self, job: SnakemakeJob) -> None:
         """Give a job that is not under way any more back to the scheduler, at the same attempt."""
         if self._tracker is not None:
@@ -341,6 +367,18 @@ class BatchExecutor(_Executor):
             self.run_job(job)
 
     # --- what a batch system has of its own -------------------------------------------------------
+
+    #: Those that the batch system does not list.
+    _forgotten: Forgotten
+    #: After so many seconds, a job that is held has failed.
+    _held_timeout = math.inf
+
+    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
+        """Return what is known now of jobs, by the ``id`` of what stands for each."""
+        raise NotImplementedError
+
+    def _report_failed(self, job_info: SnakemakeJobInfo, state: State) -> None:
+        self.report_job_error(job_info, msg=state.said)
 
     def _report_taken_over(self, job_info: SnakemakeJobInfo) -> None:
         self.report_job_submission(job_info)

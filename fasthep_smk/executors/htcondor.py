@@ -10,16 +10,14 @@ failure of the job.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import shutil
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
-from fasthep_smk.executors.batch_executor import ALIVE, BatchExecutor, Forgotten
-from fasthep_smk.executors.direct import Pace, command_of
+from fasthep_smk.executors.batch_executor import BatchExecutor, Forgotten
+from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.start import be_snakemake, let_pilots_run, put_in_place_of
 from fasthep_smk.executors.submissions import name_of, prepare_to_take_over
@@ -54,7 +52,6 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     _system = "htcondor"
 
     def __init__(self, *arguments: object, **options: object) -> None:
-        self._pace = Pace()
         self._forgotten = Forgotten()
         super().__init__(*arguments, **options)
 
@@ -67,46 +64,30 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     async def check_active_jobs(
         self, active_jobs: list[SnakemakeJobInfo]
     ) -> AsyncIterator[SnakemakeJobInfo]:
-        """Yield the jobs that have not ended, also those whose states are not known now."""
-        asked, left = self._queue.look(active_jobs)
-        if shutil.which("condor_q") is None:  # the plugin asks by HTCondor's library
-            async for job in super().check_active_jobs(asked):
-                left.append(job)
-            asked = []
-        ids = [str(job.external_jobid) for job in asked]
-        since = self._submissions.since
-        states = await asyncio.to_thread(htcondor.status, ids, Path.cwd(), since) if ids else {}
-        forgotten = self._forgotten.among(
-            {one for one in ids if states.get(one, ALIVE).kind == "gone"}
-        )
-        for job, batch_id in zip(asked, ids, strict=True):
-            state = states.get(batch_id, ALIVE)
-            if state.kind == "done":
-                self.report_job_success(job)
-            elif state.kind == "failed" or self._is_held_too_long(state):
-                if state.said.startswith("HTCondor: held"):
-                    ask(htcondor.cancel([batch_id]))  # let go later, it would run beside the next
-                self.report_job_error(job, msg=state.said)
-            elif batch_id in forgotten:
-                self._is_forgotten(job)
-            else:
-                left.append(job)
-        for job in left:
+        """Yield the jobs that have not ended; without commands, HTCondor's library is asked."""
+        check = super().check_active_jobs if shutil.which("condor_q") else self._ask_library
+        async for job in check(active_jobs):
             yield job
-        if len(left) < len(active_jobs):
-            self._pace.moved()
-        self._use_room(len(active_jobs) - len(left))
-        most = self.workflow.remote_execution_settings.seconds_between_status_checks
-        self.next_seconds_between_status_checks = self._pace.seconds(most)
 
-    def _is_held_too_long(self, state: State) -> bool:
-        return state.kind == "held" and time.time() - state.since >= self._held_timeout
+    def _ask_library(self, jobs: list[SnakemakeJobInfo]) -> AsyncIterator[SnakemakeJobInfo]:
+        found: AsyncIterator[SnakemakeJobInfo] = plugin.Executor.check_active_jobs(self, jobs)
+        return found
+
+    def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
+        """Return what is known now of jobs."""
+        ids = [str(job.external_jobid) for job in jobs]
+        states = htcondor.status(ids, Path.cwd(), self._submissions.since) if ids else {}
+        return {id(job): states[one] for job, one in zip(jobs, ids, strict=True) if one in states}
+
+    def _report_failed(self, job_info: SnakemakeJobInfo, state: State) -> None:
+        if state.said.startswith("HTCondor: held"):  # let go later, it would run beside the next
+            ask(htcondor.cancel([str(job_info.external_jobid)]))
+        super()._report_failed(job_info, state)
 
     def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
         """Take a job as submitted."""
         job_info.job = _plain(job_info.job)
         self._submissions.taken(str(job_info.external_jobid))
-        self._pace.moved()
         super().report_job_submission(job_info, **options)
 
     def cancel_jobs(self, active_jobs: list[SnakemakeJobInfo]) -> None:

@@ -13,20 +13,18 @@ the job.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import os
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from snakemake_interface_common.exceptions import WorkflowError
 from snakemake_interface_executor_plugins.executors.base import SubmittedJobInfo
 
-from fasthep_smk.executors.batch_executor import ALIVE, BatchExecutor, Forgotten
-from fasthep_smk.executors.direct import Pace, command_of
+from fasthep_smk.executors.batch_executor import BatchExecutor, Forgotten
+from fasthep_smk.executors.direct import command_of
 from fasthep_smk.executors.fallback import number
 from fasthep_smk.executors.read_as_text import (
     IS_UNCLEAR,
@@ -58,7 +56,6 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
 
     def __init__(self, *arguments: object, **options: object) -> None:
         self._naming = threading.local()
-        self._pace = Pace()
         self._forgotten = Forgotten(slurm.is_unknown)
         super().__init__(*arguments, **options)
 
@@ -93,40 +90,6 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         # The plugin (2.8) loses jobs while it waits for an array to be complete.
         self.array_jobs = set[str]()
 
-    async def check_active_jobs(
-        self, active_jobs: list[SnakemakeJobInfo]
-    ) -> AsyncIterator[SnakemakeJobInfo]:
-        """Yield the jobs that have not ended, also those whose states are not known now."""
-        asked, left = self._queue.look(active_jobs)
-        states = await asyncio.to_thread(self._states, asked)
-        forgotten = self._forgotten.among(
-            {str(job.external_jobid) for job in asked if states.get(id(job), ALIVE).kind == "gone"}
-        )
-        for job in asked:
-            state = states.get(id(job), ALIVE)
-            if state.kind == "done":
-                self._remove_log(job)
-                self.report_job_success(job)
-            elif state.kind == "failed":
-                log = _log_of(job)
-                if state.said.startswith("Slurm: NODE_FAIL") and state.node:
-                    self._failed_nodes.add(state.node)
-                if state.lost:
-                    self._lost(job, state.said)
-                else:
-                    self.report_job_error(job, msg=state.said, aux_logs=[str(log)] if log else [])
-            elif job.external_jobid in forgotten:
-                self._is_forgotten(job)
-            else:
-                if state.shut:
-                    self._queue.hurry(job)
-                left.append(job)
-        for job in left:
-            yield job
-        self._use_room(len(active_jobs) - len(left))
-        most = self.workflow.remote_execution_settings.seconds_between_status_checks
-        self.next_seconds_between_status_checks = self._pace.seconds(most)
-
     def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
         """Return what is known now of jobs, each asked for in the cluster that it went to."""
         clusters: dict[object, list[SnakemakeJobInfo]] = {}
@@ -139,13 +102,20 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
             found |= {
                 id(job): states[one] for job, one in zip(some, ids, strict=True) if one in states
             }
+        failed = (one for one in found.values() if one.said.startswith("Slurm: NODE_FAIL"))
+        self._failed_nodes.update(one.node for one in failed if one.node)
         return found
 
-    def _remove_log(self, job: SnakemakeJobInfo) -> None:
-        """Remove what Slurm has captured of a job that is done, as the plugin does."""
-        if (log := _log_of(job)) and not self.workflow.executor_settings.keep_successful_logs:
+    def _report_failed(self, job_info: SnakemakeJobInfo, state: State) -> None:
+        log = _log_of(job_info)
+        self.report_job_error(job_info, msg=state.said, aux_logs=[str(log)] if log else [])
+
+    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
+        """Take a job as done, and remove what Slurm has captured of it, as the plugin does."""
+        if (log := _log_of(job_info)) and not self.workflow.executor_settings.keep_successful_logs:
             with contextlib.suppress(OSError):
                 log.unlink()
+        super().report_job_success(job_info)
 
     def _report_job_submission_threadsafe(self, job_info: SnakemakeJobInfo) -> None:
         """Take a job as submitted, in the thread that has submitted it."""
@@ -166,14 +136,6 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         found = [captured] if captured else self.slurm_logdir.rglob(f"{batch_id}.log")
         return super()._info(job, batch_id, str(next(iter(found), "")))
 
-    def report_job_submission(self, job_info: SnakemakeJobInfo, **options: object) -> None:
-        self._pace.moved()
-        super().report_job_submission(job_info, **options)
-
-    def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
-        self._pace.moved()
-        super().report_job_success(job_info)
-
     def report_job_error(
         self, job_info: SnakemakeJobInfo, msg: str | None = None, **options: object
     ) -> None:
@@ -190,7 +152,6 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
         if self.wait and self._could_not_begin(job_info):
             self._lost(job_info, f"Slurm did not answer job {job_info.external_jobid}")
             return
-        self._pace.moved()
         super().report_job_error(job_info, msg=msg, **options)
 
     def _could_not_begin(self, job_info: SnakemakeJobInfo) -> bool:
