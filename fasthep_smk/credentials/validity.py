@@ -19,11 +19,10 @@ CLOCKS = 30.0
 
 @dataclass(frozen=True)
 class Lack:
-    """Why jobs wait for a credential, and what to do; ``gone``: there is none at all."""
+    """Why jobs wait for a credential, and what to do."""
 
     why: str
     fix: str
-    gone: bool
 
     def __str__(self) -> str:
         return f"{self.why}: jobs wait; renew it: {self.fix}"
@@ -39,7 +38,7 @@ def lacking(required: Iterable[Requirement], *, now: float | None = None) -> dic
     for one in wanted:
         known = found.get(one.kind)
         if why := lack(one, known, now=now):
-            missing[one.kind] = Lack(why, renewal(one, known), known is None)
+            missing[one.kind] = Lack(why, renewal(one, known))
     return missing
 
 

@@ -274,12 +274,23 @@ class BatchExecutor(_Executor):
         while not self._is_set_up.is_set():
             await asyncio.sleep(_STEP)
         asked, left = self._queue.look(active_jobs)
-        states = await asyncio.to_thread(self._states, asked)
+        left += await self._under_way(asked)
+        for job in left:
+            yield job
+        if ended := len(active_jobs) - len(left):
+            self._pace.moved()
+        self._use_room(ended)
+        most = self.workflow.remote_execution_settings.seconds_between_status_checks
+        self.next_seconds_between_status_checks = self._pace.seconds(most)
+
+    async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
+        """Take in which jobs have ended, and return the others."""
+        states = await asyncio.to_thread(self._states, jobs)
         gone = {
-            str(job.external_jobid) for job in asked if states.get(id(job), ALIVE).kind == "gone"
+            str(job.external_jobid) for job in jobs if states.get(id(job), ALIVE).kind == "gone"
         }
-        forgotten = self._forgotten.among(gone)
-        for job in asked:
+        forgotten, left = self._forgotten.among(gone), []
+        for job in jobs:
             state = states.get(id(job), ALIVE)
             if state.kind == "done":
                 self.report_job_success(job)
@@ -296,13 +307,7 @@ class BatchExecutor(_Executor):
                 if state.shut:
                     self._queue.hurry(job)
                 left.append(job)
-        for job in left:
-            yield job
-        if ended := len(active_jobs) - len(left):
-            self._pace.moved()
-        self._use_room(ended)
-        most = self.workflow.remote_execution_settings.seconds_between_status_checks
-        self.next_seconds_between_status_checks = self._pace.seconds(most)
+        return left
 
     def report_job_success(self, job_info: SnakemakeJobInfo) -> None:
         if self._tracker is None:

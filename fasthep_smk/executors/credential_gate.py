@@ -23,82 +23,82 @@ if TYPE_CHECKING:
     from fasthep_smk.credentials.credential import Credential
     from fasthep_smk.util.snakemake_types import SnakemakeJob
 
-__all__ = ["Gate", "gate_of_run"]
+__all__ = ["PAUSE", "Gate", "gate_of_run"]
 
-#: Seconds for which a look at credentials that are valid is enough, and between two looks.
-_TRUST, _PAUSE = 1.0, 2.0
+#: Seconds between two looks. What ends before the next but one has ended for who would start now.
+PAUSE = 2.0
 
 
 class Gate:
-    """Open as long as the credentials of a run are valid; ``tell`` is told of each that is not."""
+    """Open as long as the credentials of a run are valid; ``tell`` is told of each that is not.
+
+    Who asks waits for no look: that may start a program.
+    """
 
     def __init__(
-        self,
-        required: Iterable[Requirement],
-        tell: Callable[[str], None] = logger_plugin.problem,
-        clock: Callable[[], float] = time.monotonic,
+        self, required: Iterable[Requirement], tell: Callable[[str], None] = logger_plugin.problem
     ) -> None:
         self._required = tuple(required)
         self._tell = tell
-        self._clock = clock
-        self._look_at = 0.0
         self._missing: set[str] = set()
-        self._begun_with: dict[int, Mapping[Kind, Credential]] = {}
+        self._there: Mapping[Kind, Credential] = {}
+        self._margin = 2 * PAUSE
         self._lock = threading.Lock()
+        self._begun_with: dict[int, Mapping[Kind, Credential]] = {}
 
     def is_open(self) -> bool:
-        """Look at the credentials, but not too often."""
-        with self._lock:
-            if self._required and self._clock() >= self._look_at:
-                self._look()
-            return not self._missing
+        """Whether jobs may start now, by the last look."""
+        return not self._missing
 
     def chosen(self, jobs: Iterable[SnakemakeJob]) -> None:
         """Take in which jobs start now, with the credentials that there are."""
         if self._required:
-            self._begun_with |= dict.fromkeys((job.jobid for job in jobs), self._there())
+            self._begun_with |= dict.fromkeys((job.jobid for job in jobs), self._there)
 
     def others_come(self, job: SnakemakeJob) -> bool:
         """Whether a job may get other credentials: these have ended, or are renewed already.
 
-        Those that are still valid would be refused again, at any number of attempts.
+        Those that are still valid would be refused again, at any number of attempts. A server's
+        clock may differ: what it has refused already, no job starts with.
         """
         if not self._required:
             return False
-        from fasthep_smk.credentials.validity import CLOCKS, lacking
+        from fasthep_smk.credentials.validity import CLOCKS
 
-        if lacking(self._required, now=time.time() + CLOCKS):
-            return True
-        return self._there() != self._begun_with.get(job.jobid)
-
-    def _there(self) -> dict[Kind, Credential]:
-        from fasthep_smk.credentials.checks import look
-
-        return look(one.kind for one in self._required)
+        self._margin = CLOCKS
+        self.look()
+        return not self.is_open() or self._there != self._begun_with.get(job.jobid)
 
     def keep_looking(self) -> threading.Event:
-        """Look every few seconds in a thread, until the event is set or the process ends."""
+        """Look now, and now and then in a thread, until the event is set or the process ends."""
         over = threading.Event()
         if self._required:
+            self.look()
             threading.Thread(target=self._repeat, args=(over,), daemon=True).start()
         return over
 
     def _repeat(self, over: threading.Event) -> None:
-        while not over.wait(_PAUSE):
-            self.is_open()
+        while not over.wait(PAUSE):
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look at the credentials."""
+        from fasthep_smk.credentials.checks import look
         from fasthep_smk.credentials.validity import lacking, renewed
 
-        # What ends before the next look has ended for a job that would start now.
-        missing = lacking(self._required, now=time.time() + _TRUST)
-        for kind in missing.keys() - self._missing:
-            self._tell(str(missing[kind]))
-        back = [one.kind for one in self._required if one.kind in self._missing - missing.keys()]
-        for line in renewed(back):
-            self._tell(line)
-        self._missing = set(missing)
-        self._look_at = self._clock() + (0.0 if missing else _TRUST)
+        with self._lock:
+            missing = lacking(self._required, now=time.time() + self._margin)
+            for kind in missing.keys() - self._missing:
+                self._tell(str(missing[kind]))
+            back = [
+                one.kind for one in self._required if one.kind in self._missing - missing.keys()
+            ]
+            for line in renewed(back):
+                self._tell(line)
+            if not missing:
+                self._margin = 2 * PAUSE
+            self._there = look(one.kind for one in self._required)
+            self._missing = set(missing)
 
 
 @cache

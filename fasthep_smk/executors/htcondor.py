@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import importlib
 import shutil
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -61,17 +60,11 @@ class Executor(BatchExecutor, plugin.Executor):  # type: ignore[misc]
     def _number(self, batch_id: str) -> int:
         return int(batch_id)
 
-    async def check_active_jobs(
-        self, active_jobs: list[SnakemakeJobInfo]
-    ) -> AsyncIterator[SnakemakeJobInfo]:
-        """Yield the jobs that have not ended; without commands, HTCondor's library is asked."""
-        check = super().check_active_jobs if shutil.which("condor_q") else self._ask_library
-        async for job in check(active_jobs):
-            yield job
-
-    def _ask_library(self, jobs: list[SnakemakeJobInfo]) -> AsyncIterator[SnakemakeJobInfo]:
-        found: AsyncIterator[SnakemakeJobInfo] = plugin.Executor.check_active_jobs(self, jobs)
-        return found
+    async def _under_way(self, jobs: list[SnakemakeJobInfo]) -> list[SnakemakeJobInfo]:
+        """Take in which jobs have ended; without commands, the plugin asks HTCondor's library."""
+        if shutil.which("condor_q"):
+            return await super()._under_way(jobs)
+        return [job async for job in plugin.Executor.check_active_jobs(self, jobs)]
 
     def _states(self, jobs: list[SnakemakeJobInfo]) -> dict[int, State]:
         """Return what is known now of jobs."""

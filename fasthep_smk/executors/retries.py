@@ -99,11 +99,11 @@ class Retries:
         """
         if said.startswith(REFUSED):
             return "error" if MAY_PASS.search(said) else "refused"
-        if gate_of_run().others_come(job):
-            with contextlib.suppress(OSError, ValueError, KeyError, SmkError):
-                *_, notes = _notes(job, self._build)
-                if notes and all(note.kind == "credential" for note in notes):
-                    return "credential"
+        with contextlib.suppress(OSError, ValueError, KeyError, SmkError):
+            members = getattr(job, "jobs", [job])  # of a group, some have not begun
+            kinds = {note.kind for one in members for note in _notes(one, self._build)[2]}
+            if kinds == {"credential"} and gate_of_run().others_come(job):
+                return "credential"
         return "error"
 
 

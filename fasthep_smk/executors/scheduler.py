@@ -1,8 +1,9 @@
 """Which of the jobs that are ready start now: what Snakemake asks in place of its own schedulers.
 
-It asks each time a job is ready or has ended, and once a second. All jobs start that fit beside
-those under way, the first ones first; which are the first, and what fits, is as with Snakemake's
-own scheduler, which takes the square of the time. What a run needs beside that:
+It asks each time a job is ready or has ended, and now and then. All jobs start that fit beside
+those under way: first those of the highest priority, and of these the ones with the largest input.
+Snakemake's greedy scheduler chooses the same where no file is temporary, in the square of the time.
+What a run needs beside that:
 
 - no job starts while a credential that it needs has ended;
 - jobs that an earlier run has left in a queue count first, whether there is room for them or not;
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from snakemake_interface_scheduler_plugins.base import SchedulerBase
 from snakemake_interface_scheduler_plugins.registry import SchedulerPluginRegistry
 
-from fasthep_smk.executors.credential_gate import Gate, gate_of_run
+from fasthep_smk.executors.credential_gate import PAUSE, Gate, gate_of_run
 from fasthep_smk.executors.fallback import sizes_of_run
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     """The scheduler of a run in the build folder that this process is in."""
 
     def __post_init__(self) -> None:
+        self._workflow: Workflow = self.dag.workflow
         self._gate: Gate | None = None
         #: What there is of each resource, for all jobs together.
         self._limits: dict[str, int] = {}
@@ -67,6 +69,9 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
             self._gate = gate_of_run()
             self._gate.keep_looking()
         if not self._gate.is_open():
+            # A limit of jobs in an hour lets Snakemake look again in an hour only.
+            if look_again := getattr(self._workflow.scheduler, "_schedule_reevalutation", None):
+                look_again(PAUSE)
             return []
         self._refresh(selectable_jobs)
         for change in set_limits:
@@ -77,6 +82,7 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
         chosen = [job for job in selectable_jobs if any(goes_on(job) for goes_on in is_left)]
         for job in chosen:
             _take(self._counts(job), free)
+            free[_RATE] -= 1
 
         def rank(job: SnakemakeJob) -> tuple[int, int]:
             return job.priority, sum(input_sizes.get(one) or 0 for one in job.input)
@@ -90,11 +96,10 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
 
     def _refresh(self, jobs: Collection[SnakemakeJob]) -> None:
         """Take in what has ended, and let jobs that are measured ask for what others took."""
-        workflow: Workflow = self.dag.workflow
-        running = workflow.scheduler.running
+        running = self._workflow.scheduler.running
         self._under_way = {job: one for job, one in self._under_way.items() if job in running}
         if self._sizes:
-            settings = workflow.deployment_settings
+            settings = self._workflow.deployment_settings
             if settings and settings.deployment_method:
                 self._sizes.stop()  # a Snakemake on the node evaluates anew what jobs ask for
             self._sizes.refresh(jobs, running)
@@ -102,7 +107,8 @@ class Scheduler(SchedulerBase):  # type: ignore[misc]
     def _counts(self, job: SnakemakeJob) -> Counts:
         """Return what a job counts against at its attempt: Snakemake keeps that of the first."""
         first, asked = job.scheduler_resources, job.resources
-        counts = ((one, asked.get(one, first[one])) for one in self._limits if one in first)
+        names = (one for one in self._limits if one in first and one != _RATE)
+        counts = ((one, asked.get(one, first[one])) for one in names)
         return tuple((name, count) for name, count in counts if isinstance(count, int) and count)
 
 
@@ -113,7 +119,8 @@ def fitting(
 ) -> list[SnakemakeJob]:
     """Return the jobs that fit beside each other, the first ones first.
 
-    ``free`` is what there is of each resource, and becomes what is left.
+    ``free`` is what there is of each resource, and becomes what is left; each job is also one of
+    those that Snakemake has a rate for.
     """
     chosen = []
     too_large = set[Counts]()
@@ -127,6 +134,7 @@ def fitting(
             too_large.add(counts)
             continue
         _take(counts, free)
+        free[_RATE] -= 1
         chosen.append(job)
     return chosen
 

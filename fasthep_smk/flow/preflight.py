@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fasthep_smk.flow.records import PartitionData
     from fasthep_smk.flow.shapes import Plan, PlanNode, Store
 
-    #: What nodes have made, and of that what outlives a partition: by digest and partition.
-    Made = dict[tuple[str, str], tuple[Store, Store]]
+    #: What nodes have made, and of that what outlives a partition: by name, digest and partition.
+    Made = dict[tuple[str, str, str], tuple[Store, Store]]
 
 Key = tuple[str, str]
 
@@ -182,9 +182,10 @@ class _Flight:
     def _run(self, session: Session, nodes: set[str], given: Store, lasting: Store) -> None:
         """Run nodes that have not run with this partition; add their products to what is given."""
         where = repr(self.partition)
-        known = {name for name in nodes if (self._digests[name], where) in self._before}
+        keys = {name: (name, self._digests[name], where) for name in nodes}
+        known = {name for name, key in keys.items() if key in self._before}
         for name in known:
-            products, kept = self._before[self._digests[name], where]
+            products, kept = self._before[keys[name]]
             given |= products
             lasting |= kept
         if left := nodes - known:
@@ -195,7 +196,7 @@ class _Flight:
             }
             lasting |= last
             for name in left:
-                self._before[self._digests[name], where] = (
+                self._before[keys[name]] = (
                     {key: value for key, value in made.items() if key[0] == name},
                     {key: value for key, value in last.items() if key[0] == name},
                 )

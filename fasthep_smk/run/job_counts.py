@@ -140,8 +140,7 @@ class Tally:
         if tally is None:
             return
         self.retried(number)
-        if number not in self._started:
-            tally.running += 1
+        tally.running += 1
         tally.first = now if tally.first is None else tally.first
         self._started[number] = _Started(rule, folder, now)
         self._free = self._free[1:]
@@ -180,10 +179,11 @@ class Tally:
         return number in self._started
 
     def retried(self, number: str) -> None:
-        """Take back that a job has failed: it is tried again."""
-        job = self._failed.pop(number, None)
-        if job is not None:
+        """Take back that a job has failed, or was under way: it is tried again."""
+        if (job := self._failed.pop(number, None)) is not None:
             self.rules[job.rule].failed -= 1
+        if (job := self._started.pop(number, None)) is not None:
+            self.rules[job.rule].running -= 1
 
     @property
     def under_way(self) -> set[str]:

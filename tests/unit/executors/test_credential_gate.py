@@ -47,27 +47,29 @@ def test_what_a_build_folder_requires(tmp_path: Path) -> None:
 
 
 def test_the_gate_is_shut_while_the_token_has_ended(file: Path) -> None:
-    now = 0.0
     told: list[str] = []
-    found = Gate(REQUIRED, told.append, lambda: now)
-    assert found.is_open()
+    found = Gate(REQUIRED, told.append)
+
+    def is_open() -> bool:
+        found.look()
+        return found.is_open()
+
+    assert is_open()
     write(file, token(-1))
-    assert found.is_open()  # it has just been looked at
-    now = 2.0
-    assert not found.is_open()
-    write(file, token(0.9))  # it would end before the next look
-    assert not found.is_open()
-    assert not found.is_open()
+    assert found.is_open()  # it is not looked at
+    assert not is_open()
+    write(file, token(1.5))  # it would end before the next look but one
+    assert not is_open()
+    assert not is_open()
     write(file, token(3600))
-    assert found.is_open()
-    assert found.is_open()
+    assert is_open()
+    assert is_open()
     assert len(told) == 2  # each change once
     assert told[0].startswith(f"the bearer token ({file}) expired at ")
     assert f": jobs wait; renew it: {RENEWAL}" in told[0]
     assert told[1].startswith("the bearer token was renewed, until ")
-    now = 4.0
     file.unlink()
-    assert not found.is_open()
+    assert not is_open()
     assert told[2].startswith("the bearer token is gone: jobs wait; renew it: ")
     assert Gate(()).is_open()
 
@@ -75,8 +77,7 @@ def test_the_gate_is_shut_while_the_token_has_ended(file: Path) -> None:
 def test_the_user_is_told_while_no_job_is_to_be_chosen(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(credential_gate, "_TRUST", 0.0)
-    monkeypatch.setattr(credential_gate, "_PAUSE", 0.01)
+    monkeypatch.setattr(credential_gate, "PAUSE", 0.01)
     told = threading.Event()
     over = Gate(REQUIRED, lambda _: told.set()).keep_looking()
     assert not told.wait(0.05)
@@ -94,12 +95,17 @@ def test_others_come_if_these_have_ended_or_are_renewed(
 ) -> None:
     """A server that refuses a valid one will refuse it again; but its clock may differ."""
     write(file, token(seconds))
-    found = Gate(REQUIRED)
+    found = Gate(REQUIRED, lambda _: None)
     job: Any = SimpleNamespace(jobid=3)
+    found.look()
     found.chosen([job])
     if renewed:
         write(file, token(7200))
     assert found.others_come(job) == come
+    assert found.is_open() == (seconds == 3600)  # the server has refused what ends in 10 s
+    write(file, token(3600))
+    found.look()
+    assert found.is_open()
     assert not Gate(()).others_come(job)
 
 

@@ -203,8 +203,13 @@ def test_who_lacked_a_credential_is_handed_back_if_there_will_be_another(
     monkeypatch.setattr(retries, "gate_of_run", lambda: gate)
     snakemake = Snakemake()
     mine = Retries(snakemake.workflow, build(tmp_path, 4, 8, kind=kind))
-    assert mine.settle(numbered()) == (kind == "credential" and others_come)
-    assert snakemake.attempts == [1] * (kind == "credential" and others_come)
+    group = SimpleNamespace(
+        jobs=[numbered(), numbered(2)], jobid=3, attempt=1, restart_times=2, log=[]
+    )
+    group.is_group = lambda: True
+    for it in (numbered(), group):
+        assert mine.settle(it) == (kind == "credential" and others_come)
+    assert snakemake.attempts == [1, 1] * (kind == "credential" and others_come)
 
 
 def test_no_other_place_starts_a_job_again() -> None:

@@ -138,6 +138,16 @@ def test_each_job_is_in_one_state() -> None:
     assert (item.done, item.running, item.failed, item.waiting) == (1, 2, 0, 2)
 
 
+def test_a_job_that_is_handed_back_is_not_under_way() -> None:
+    """It may be held until a credential is renewed."""
+    reader = Reader(None)
+    follow(reader, [*table(stage_A=2), *started(1), JobRetried("1")])
+    item = reader.tally.rules["stage_A"]
+    assert (item.running, item.failed, item.waiting) == (0, 0, 2)
+    follow(reader, started(1))
+    assert (item.running, item.waiting) == (1, 1)
+
+
 def test_events_per_second_and_what_is_left() -> None:
     clock = Clock()
     tally = tally_of(clock)
