@@ -17,9 +17,17 @@ __all__ = ["LastWords", "end_by", "say", "say_also"]
 _SIZE = mmap.PAGESIZE
 _LENGTH = struct.Struct("=I")
 #: At the end of the memory: until when, on the clock that never goes back and all processes share.
-_END = struct.Struct("=d")
-_ROOM = _SIZE - _LENGTH.size - _END.size
+_END = struct.calcsize("d")
+_ROOM = _SIZE - _LENGTH.size - _END
 _own: mmap.mmap | None = None
+
+
+def _end_in(memory: mmap.mmap) -> memoryview[float]:
+    """Return the place of that number, which is read and written at once.
+
+    ``struct`` writes zeros first: who reads then would take the time for over.
+    """
+    return memoryview(memory)[_SIZE - _END :].cast("d")
 
 
 class LastWords:
@@ -32,7 +40,7 @@ class LastWords:
     def begin(self) -> None:
         """Forget what was said: the process begins something else."""
         _LENGTH.pack_into(self._memory, 0, 0)
-        _END.pack_into(self._memory, _SIZE - _END.size, math.inf)
+        _end_in(self._memory)[0] = math.inf
 
     def speak(self) -> None:
         """Be the process that says it, or one that this forks."""
@@ -45,8 +53,7 @@ class LastWords:
 
     def is_over(self) -> bool:
         """Whether the process may live no longer."""
-        (end,) = _END.unpack_from(self._memory, _SIZE - _END.size)
-        return bool(time.monotonic() >= end)
+        return bool(time.monotonic() >= _end_in(self._memory)[0])
 
 
 def say(**words: str) -> None:
@@ -70,7 +77,7 @@ def say_also(**words: str) -> None:
 def end_by(seconds: float) -> None:
     """Let the parent end this process if it lives in so many seconds; it counts from here again."""
     if _own is not None:
-        _END.pack_into(_own, _SIZE - _END.size, time.monotonic() + seconds)
+        _end_in(_own)[0] = time.monotonic() + seconds
 
 
 def _heard(memory: mmap.mmap) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Callable
 
-from fasthep_smk.util.last_words import LastWords, say
+from fasthep_smk.util.last_words import LastWords, end_by, say
+from fasthep_smk.util.processes import die_with_parent
 
 
 def heard_of(child: Callable[[], object]) -> dict[str, str]:
@@ -47,3 +49,20 @@ def test_what_is_too_long_is_left_out() -> None:
 
 def test_nobody_listens() -> None:
     say(stage="Mass")
+
+
+def test_a_time_that_is_set_just_now_is_not_over() -> None:
+    """Whoever looks sees the time before or the new one, never half of it."""
+    words, here = LastWords(), os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        words.speak()
+        die_with_parent(here)
+        while True:
+            end_by(math.inf)
+            end_by(1000)
+    try:
+        assert not any(words.is_over() for _ in range(300_000))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
